@@ -1,0 +1,180 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { BUFFER = 1 << 20 };
+
+struct kn_writer {
+    char *path, *temporary;
+    int fd;
+    uint8_t *buffer;
+    size_t used;
+    uint64_t written;
+    int error; // first errno met, reported by commit
+};
+
+static knnlm_status open_regular(const char *path, int *fd, size_t *size) {
+    struct stat st;
+    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*fd < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s", path);
+    int error = fstat(*fd, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : S_ISREG(st.st_mode) ? 0 : ESPIPE;
+    if (error) {
+        close(*fd);
+        return kn_fail_errno(KNNLM_EIO, error, "%s", path);
+    }
+    *size = (size_t)st.st_size;
+    return KNNLM_OK;
+}
+
+knnlm_status kn_map_open(const char *path, kn_map *out) {
+    int fd;
+    *out = (kn_map){0};
+    KN_TRY(open_regular(path, &fd, &out->size));
+    if (out->size) {
+        void *data = mmap(NULL, out->size, PROT_READ, MAP_PRIVATE, fd, 0);
+        int error = errno;
+        close(fd);
+        if (data == MAP_FAILED) return kn_fail_errno(KNNLM_EIO, error, "%s: cannot map", path);
+        out->data = data;
+    } else {
+        close(fd);
+    }
+    return KNNLM_OK;
+}
+
+void kn_map_close(kn_map *map) {
+    if (map->data) munmap((void *)(uintptr_t)map->data, map->size);
+    *map = (kn_map){0};
+}
+
+void kn_map_release(const kn_map *map, size_t offset, size_t size) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (offset + page - 1) / page * page;
+    size_t end = (offset + size) / page * page;
+    if (map->data && end > start && end <= map->size)
+        madvise((void *)(uintptr_t)(map->data + start), end - start, MADV_DONTNEED);
+}
+
+knnlm_status kn_file_read(const char *path, char **data, size_t *size) {
+    kn_map map;
+    KN_TRY(kn_map_open(path, &map));
+    *size = map.size;
+    *data = kn_strndup((const char *)map.data, map.size);
+    kn_map_close(&map);
+    return *data ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+static void writer_free(kn_writer *writer) {
+    if (writer->fd >= 0) close(writer->fd);
+    free(writer->path);
+    free(writer->temporary);
+    free(writer->buffer);
+    free(writer);
+}
+
+knnlm_status kn_writer_open(const char *path, kn_writer **out) {
+    kn_writer *writer = kn_alloc(1, sizeof *writer);
+    if (!writer) return KNNLM_ENOMEM;
+    writer->fd = -1;
+    writer->path = kn_strdup(path);
+    writer->temporary = kn_alloc(strlen(path) + 32, 1);
+    writer->buffer = kn_alloc(BUFFER, 1);
+    if (!writer->path || !writer->temporary || !writer->buffer) {
+        writer_free(writer);
+        return KNNLM_ENOMEM;
+    }
+    sprintf(writer->temporary, "%s.%ld.tmp", path, (long)getpid());
+    writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (writer->fd < 0) {
+        knnlm_status status = kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create", path);
+        writer_free(writer);
+        return status;
+    }
+    *out = writer;
+    return KNNLM_OK;
+}
+
+static int write_all(int fd, const uint8_t *data, size_t size) {
+    while (size) {
+        ssize_t n = write(fd, data, size);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return errno;
+        data += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+static void writer_flush(kn_writer *writer) {
+    if (!writer->error) writer->error = write_all(writer->fd, writer->buffer, writer->used);
+    writer->used = 0;
+}
+
+knnlm_status kn_writer_put(kn_writer *writer, const void *data, size_t size) {
+    const uint8_t *bytes = data;
+    writer->written += size;
+    while (size && !writer->error) {
+        size_t room = BUFFER - writer->used, n = size < room ? size : room;
+        memcpy(writer->buffer + writer->used, bytes, n);
+        writer->used += n;
+        bytes += n;
+        size -= n;
+        if (writer->used == BUFFER) writer_flush(writer);
+    }
+    return writer->error ? kn_fail_errno(KNNLM_EIO, writer->error, "%s: cannot write", writer->path) : KNNLM_OK;
+}
+
+uint64_t kn_writer_offset(const kn_writer *writer) { return writer->written; }
+
+// A rename is durable only once its directory is synced.
+static int sync_directory(const char *path) {
+    char *copy = kn_strdup(path);
+    if (!copy) return ENOMEM;
+    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
+    free(copy);
+    if (fd < 0) return errno;
+    if (fsync(fd) != 0 && errno != EINVAL) error = errno;
+    close(fd);
+    return error;
+}
+
+knnlm_status kn_writer_commit(kn_writer *writer) {
+    knnlm_status status = KNNLM_OK;
+    writer_flush(writer);
+    if (!writer->error && fsync(writer->fd) != 0) writer->error = errno;
+    if (close(writer->fd) != 0 && !writer->error) writer->error = errno;
+    writer->fd = -1;
+    if (!writer->error && rename(writer->temporary, writer->path) != 0) writer->error = errno;
+    if (writer->error)
+        unlink(writer->temporary);
+    else
+        writer->error = sync_directory(writer->path);
+    if (writer->error) status = kn_fail_errno(KNNLM_EIO, writer->error, "%s: cannot write", writer->path);
+    writer_free(writer);
+    return status;
+}
+
+void kn_writer_abort(kn_writer *writer) {
+    if (!writer) return;
+    unlink(writer->temporary);
+    writer_free(writer);
+}
+
+knnlm_status kn_disk_free(const char *path, uint64_t *bytes) {
+    struct statvfs fs;
+    char *copy = kn_strdup(path);
+    if (!copy) return KNNLM_ENOMEM;
+    int failed = statvfs(dirname(copy), &fs), error = errno;
+    free(copy);
+    if (failed) return kn_fail_errno(KNNLM_EIO, error, "%s: cannot tell the free space", path);
+    *bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    return KNNLM_OK;
+}

@@ -1,0 +1,34 @@
+// Files: read by mapping, written whole or not at all.
+#ifndef KN_BASE_FILE_H
+#define KN_BASE_FILE_H
+
+#include "base/memory.h"
+
+// A read-only mapping of a whole file. An empty file has data NULL and size 0.
+typedef struct kn_map {
+    const uint8_t *data;
+    size_t size;
+} kn_map;
+
+knnlm_status kn_map_open(const char *path, kn_map *out);
+void kn_map_close(kn_map *map);
+// Tells the system that the pages of [offset, offset+size) are not needed soon; they can be read again.
+void kn_map_release(const kn_map *map, size_t offset, size_t size);
+
+// The whole file as bytes with a NUL after them (not counted); released with free().
+knnlm_status kn_file_read(const char *path, char **data, size_t *size);
+
+// Writes `path` by way of a temporary file beside it, synced and renamed by commit: a crash at any point leaves
+// the old file or the new one. Write errors are kept and reported by commit.
+typedef struct kn_writer kn_writer;
+knnlm_status kn_writer_open(const char *path, kn_writer **out);
+knnlm_status kn_writer_put(kn_writer *writer, const void *data, size_t size);
+uint64_t kn_writer_offset(const kn_writer *writer);
+// Both release the writer, whatever they return.
+knnlm_status kn_writer_commit(kn_writer *writer);
+void kn_writer_abort(kn_writer *writer);
+
+// Free bytes on the file system that would hold `path`.
+knnlm_status kn_disk_free(const char *path, uint64_t *bytes);
+
+#endif

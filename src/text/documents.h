@@ -1,0 +1,31 @@
+// Bytes to documents: files, directories (walked in name order), stdin ("-"), .zst and .gz unpacked on the fly.
+#ifndef KN_TEXT_DOCUMENTS_H
+#define KN_TEXT_DOCUMENTS_H
+
+#include "base/status.h"
+
+typedef enum kn_split {
+    KN_SPLIT_FILE, // a document is a file
+    KN_SPLIT_WIKI, // each "= Title =" section (one '=' a side) of a file is a document
+} kn_split;
+
+// One document. Pointers are valid until the next call of kn_documents_next or _close.
+typedef struct kn_document {
+    const char *name;  // the path; with KN_SPLIT_WIKI "path#Title"
+    const char *path;  // the file it came from
+    uint64_t offset;   // of its first byte in the (unpacked) file
+    const char *text;  // valid UTF-8, NUL added
+    size_t size;
+} kn_document;
+
+// Reads one document after another, in the order of `paths`.
+typedef struct kn_documents kn_documents;
+knnlm_status kn_documents_open(const char *const *paths, size_t count, kn_split split, kn_documents **out);
+// KNNLM_OK with *found false at the end. Not UTF-8: KNNLM_EDATA naming file and byte.
+knnlm_status kn_documents_next(kn_documents *d, kn_document *out, bool *found);
+// Bytes of all the files as they are on disk (0 when one is stdin), and how many were read: for progress.
+uint64_t kn_documents_total(const kn_documents *d);
+uint64_t kn_documents_done(const kn_documents *d);
+void kn_documents_close(kn_documents *d);
+
+#endif

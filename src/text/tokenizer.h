@@ -1,0 +1,54 @@
+// The tokenizers behind one door: text to 32-bit token ids and back.
+//
+// Kinds: word (WikiText), bpe (byte-level, GPT-2's), wordpiece (BERT uncased). A tokenizer is immutable once made;
+// any number of threads may encode and decode with one.
+#ifndef KN_TEXT_TOKENIZER_H
+#define KN_TEXT_TOKENIZER_H
+
+#include "base/gguf.h"
+#include "base/progress.h"
+#include "base/status.h"
+
+#include <stdint.h>
+
+typedef struct kn_tokenizer kn_tokenizer;
+
+typedef enum kn_tokenizer_kind { KN_TOKENIZER_WORD, KN_TOKENIZER_BPE, KN_TOKENIZER_WORDPIECE } kn_tokenizer_kind;
+
+// A growing list of tokens, with the byte offset in the text at which each begins. Zero-initialise; free when done.
+typedef struct kn_tokens {
+    int32_t *ids;
+    uint64_t *offsets; // filled when with_offsets
+    size_t count, capacity, offset_capacity;
+    bool with_offsets;
+} kn_tokens;
+knnlm_status kn_tokens_push(kn_tokens *tokens, int32_t id, uint64_t offset);
+void kn_tokens_free(kn_tokens *tokens);
+
+// Appends the tokens of `text`. Text must be valid UTF-8 for word and wordpiece; bpe takes any bytes.
+// Special tokens written out in the text (such as "<|endoftext|>") are ordinary text.
+knnlm_status kn_tokenizer_encode(const kn_tokenizer *t, const char *text, size_t size, kn_tokens *out);
+
+// The text of `ids`, NUL added; *text is released with free(). For bpe decode(encode(x)) = x.
+knnlm_status kn_tokenizer_decode(const kn_tokenizer *t, const int32_t *ids, size_t count, char **text, size_t *size);
+
+kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t);
+int32_t kn_tokenizer_size(const kn_tokenizer *t);
+// The token that stands before every document (<|endoftext|>, <eos>, [CLS]); never -1.
+int32_t kn_tokenizer_start(const kn_tokenizer *t);
+// A token as it is stored in the vocabulary (byte-level BPE: GPT-2's printable alphabet); owned by the tokenizer.
+const char *kn_tokenizer_piece(const kn_tokenizer *t, int32_t id);
+
+// Training from a text given whole. bpe: `size` tokens in all (256 bytes, merges, <|endoftext|> last).
+// word: the `size` most frequent (0: all) with <unk> and <eos> always in, sorted by frequency (ties by bytes).
+knnlm_status kn_tokenizer_train(kn_tokenizer_kind kind, int32_t size, const char *text, size_t bytes,
+                                const kn_progress *progress, kn_tokenizer **out);
+
+// From a Hugging Face tokenizer.json (byte-level BPE), a BERT vocab.txt, or a GGUF's tokenizer.ggml.* keys;
+// told apart by content.
+knnlm_status kn_tokenizer_open(const char *path, kn_tokenizer **out);
+knnlm_status kn_tokenizer_load_gguf(const kn_gguf *file, kn_tokenizer **out);
+knnlm_status kn_tokenizer_save_gguf(const kn_tokenizer *t, kn_gguf_writer *file);
+void kn_tokenizer_free(kn_tokenizer *t);
+
+#endif
