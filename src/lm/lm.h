@@ -1,0 +1,91 @@
+// The only door to language models: token windows in, log-probabilities and context vectors f(c) out.
+//
+// Behind it: native/ (the paper's Transformer and GPT-2's shape), recognised by the file. A kn_lm is used by one thread
+// at a time and spreads its own work over the pool (base/threads.h); several may be open at once.
+#ifndef KN_LM_H
+#define KN_LM_H
+
+#include "base/status.h"
+#include "math/math.h"
+#include "text/tokenizer.h"
+
+typedef struct kn_lm kn_lm;
+
+typedef struct kn_lm_options {
+    kn_precision precision;
+} kn_lm_options;
+
+typedef struct kn_lm_info {
+    const char *path, *architecture, *engine, *kernels; // kernels: the instruction set that serves
+    int32_t vocabulary, width, layers, heads, ffn, context;
+    int32_t key_width; // of a tapped state
+    uint64_t parameters;
+    uint64_t file_bytes;
+    char fingerprint[33]; // of the whole file: 128 bits in hexadecimal
+} kn_lm_info;
+
+knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **out);
+void kn_lm_close(kn_lm *lm);
+const kn_lm_info *kn_lm_describe(const kn_lm *lm);
+const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm); // owned by the model
+
+// ---------------------------------------------------------------- taps
+
+// Where in a layer the context vector is taken. The paper's six; its choice is the first.
+typedef enum kn_tap_point {
+    KN_TAP_FFN_INPUT,     // "ffn": input of the feed-forward part, after its LayerNorm
+    KN_TAP_FFN_INPUT_RAW, // "ffn-raw": before it
+    KN_TAP_ATTENTION,     // "attention": input of self-attention, after its LayerNorm
+    KN_TAP_ATTENTION_RAW, // "attention-raw": before it
+    KN_TAP_OUTPUT_NORM,   // "output-norm": output of the layer after the LayerNorm that follows it (the next layer's, the
+                          // final one, or one without weights where the model has none)
+    KN_TAP_OUTPUT,        // "output": output of the layer
+} kn_tap_point;
+
+typedef struct kn_tap {
+    kn_tap_point point;
+    int32_t layer; // 0-based; negative counts from the end (-1: the last)
+} kn_tap;
+
+#define KN_TAP_DEFAULT ((kn_tap){KN_TAP_FFN_INPUT, -1})
+
+// "ffn", "output-norm", …, with an optional "@LAYER" ("ffn@3", "output@-2").
+knnlm_status kn_tap_parse(const char *text, kn_tap *out);
+const char *kn_tap_name(kn_tap_point point);
+
+// ---------------------------------------------------------------- windows
+
+// A window: position i reads inputs[0..i] and predicts targets[i]. Positions below `first` are context only.
+typedef struct kn_window {
+    const int32_t *inputs;
+    const int32_t *targets; // NULL where no log-probability is wanted
+    int32_t length, first;
+} kn_window;
+
+// Where the results go, a row for every scored position, window after window. NULL: not wanted.
+typedef struct kn_lm_output {
+    float *logprobs;     // (rows): natural logarithm of the target's probability
+    float *entropies;    // (rows): of the model's distribution, in nats
+    float *distribution; // (rows, vocabulary): log-probabilities
+    float *keys;         // (rows, key_width): the tapped states
+} kn_lm_output;
+
+// Runs a batch of windows. Work that only unwanted results need is not done: with keys alone the model stops at the
+// tap. KNNLM_EINVAL: token out of range, window longer than the context; KNNLM_ENOMEM.
+knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out);
+
+// ---------------------------------------------------------------- one token after another
+
+// A sequence with its key/value cache: same numbers as kn_lm_run, to rounding.
+typedef struct kn_session kn_session;
+knnlm_status kn_session_open(kn_lm *lm, kn_session **out);
+void kn_session_close(kn_session *session);
+// Reads `count` tokens after those already read; the results are those of the last of them (rows = 1; logprobs and
+// targets do not apply). KNNLM_EINVAL when the context would overflow: nothing is read then.
+knnlm_status kn_session_feed(kn_session *session, const int32_t *tokens, size_t count, kn_tap tap,
+                             const kn_lm_output *out);
+size_t kn_session_length(const kn_session *session);
+// Forgets all but the first `length` tokens.
+void kn_session_cut(kn_session *session, size_t length);
+
+#endif

@@ -1,0 +1,81 @@
+// Which kernels this CPU can run, and which of them serve.
+#include "math/math.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+extern const kn_kernels kn_isa_kernels_portable;
+#ifdef KN_HAVE_ISA_avx2
+extern const kn_kernels kn_isa_kernels_avx2, kn_isa_kernels_avx512, kn_isa_kernels_avx512bf16, kn_isa_kernels_amx;
+#endif
+
+static const kn_kernels *found[5];
+static size_t count;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+#ifdef KN_HAVE_ISA_avx2
+#include <cpuid.h>
+
+enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+
+static uint32_t cpuid_register(uint32_t leaf, uint32_t sub, int which) {
+    uint32_t r[4] = {0};
+    __get_cpuid_count(leaf, sub, &r[0], &r[1], &r[2], &r[3]);
+    return r[which];
+}
+
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+static bool has_avx512bf16(void) { return has_avx512() && (cpuid_register(7, 1, 0) >> 5 & 1); }
+
+static bool has_amx(void) {
+    uint32_t edx = cpuid_register(7, 0, 3);
+    bool told = (edx >> 22 & 1) && (edx >> 24 & 1); // AMX-BF16, AMX-TILE
+    return told && has_avx512bf16() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
+#endif
+
+static void find(void) {
+    const char *cap = getenv("KNNLM_CPU");
+    bool allowed = true;
+    if (cap) { // an unknown name caps nothing
+        static const char *const names[] = {"amx", "avx512bf16", "avx512", "avx2", "portable"};
+        for (size_t i = 0; i < 5; i++)
+            if (strcmp(cap, names[i]) == 0) allowed = false;
+    }
+#define CONSIDER(isa, condition)                                                                              \
+    if (cap && strcmp(cap, #isa) == 0) allowed = true;                                                        \
+    if (allowed && (condition)) found[count++] = &kn_isa_kernels_##isa;
+#ifdef KN_HAVE_ISA_avx2
+    CONSIDER(amx, has_amx())
+    CONSIDER(avx512bf16, has_avx512bf16())
+    CONSIDER(avx512, has_avx512())
+    CONSIDER(avx2, has_avx2())
+#endif
+    CONSIDER(portable, true)
+#undef CONSIDER
+}
+
+const kn_kernels *const *kn_math_available(size_t *n) {
+    pthread_once(&once, find);
+    *n = count;
+    return found;
+}
+
+const kn_kernels *kn_math_kernels(kn_precision precision) {
+    size_t n;
+    const kn_kernels *const *list = kn_math_available(&n);
+    for (size_t i = 0; i < n; i++) {
+        bool bf16 = list[i]->element == 2;
+        if (precision == KN_PRECISION_AUTO || bf16 == (precision == KN_PRECISION_BF16)) return list[i];
+    }
+    return list[n - 1]; // no bf16 here: f32 is the better answer
+}

@@ -1,0 +1,47 @@
+// Inside the kernels: what each instruction set's copy of these sources is called, and its vector type.
+#ifndef KN_MATH_ISA_H
+#define KN_MATH_ISA_H
+
+#include "math/math.h"
+
+#define KN_JOIN_(a, b) a##_##b
+#define KN_JOIN(a, b) KN_JOIN_(a, b)
+// kn_isa(multiply) is kn_isa_multiply_avx2 in the AVX2 copy.
+#define kn_isa(name) KN_JOIN(kn_isa_##name, KN_ISA)
+
+#if defined(KN_ISA_avx512bf16) || defined(KN_ISA_amx)
+#define KN_ISA_BF16 1
+#endif
+
+#if defined(__AVX512F__)
+enum { KN_LANES = 16 };
+#elif defined(__AVX2__)
+enum { KN_LANES = 8 };
+#else
+enum { KN_LANES = 4 };
+#endif
+
+typedef float kn_vec __attribute__((vector_size(KN_LANES * 4), aligned(4), may_alias));
+
+void kn_isa(pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, size_t depth);
+void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth);
+void kn_isa(pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
+void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
+void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows, bool accumulate);
+float kn_isa(dot)(const float *a, const float *b, size_t n);
+void kn_isa(axpy)(float *y, float a, const float *x, size_t n);
+double kn_isa(sum_squares)(const float *x, size_t n);
+float kn_isa(max)(const float *x, size_t n);
+float kn_isa(exp_shift)(float *x, size_t n, float shift);
+float kn_isa(exp_shift_sum)(const float *x, size_t n, float shift);
+void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const float *weight, const float *bias,
+                  size_t n, float epsilon);
+void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean, float inverse,
+                           size_t n);
+void kn_isa(gelu)(float *y, const float *x, size_t n);
+void kn_isa(gelu_backward)(float *dx, const float *x, size_t n);
+void kn_isa(dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first);
+void kn_isa(adam)(float *w, float *m, float *v, const float *g, size_t n, const kn_adam *p);
+void kn_isa(nesterov)(float *w, float *m, const float *g, size_t n, const kn_nesterov *p);
+
+#endif

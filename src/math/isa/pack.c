@@ -1,0 +1,157 @@
+// Packing f32 matrices into panels of cells (math.h has the layouts).
+#include "math/isa/isa.h"
+
+#include <string.h>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#ifdef KN_ISA_BF16
+typedef uint16_t element;
+
+// To nearest, ties to even, as the CPU's own conversion.
+static inline element to_element(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (element)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+#else
+typedef float element;
+static inline element to_element(float x) { return x; }
+#endif
+
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+// One cell row of 32 elements from `n` <= 32 floats.
+static inline void convert_row(element *out, const float *src, size_t n) {
+    if (n == KN_CELL) {
+#if defined(KN_ISA_BF16)
+        __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(src + 16), _mm512_loadu_ps(src));
+        _mm512_store_si512(out, (__m512i)both);
+#else
+        for (size_t i = 0; i < KN_CELL; i++) out[i] = to_element(src[i]);
+#endif
+        return;
+    }
+    for (size_t i = 0; i < n; i++) out[i] = to_element(src[i]);
+    memset(out + n, 0, (KN_CELL - n) * sizeof *out);
+}
+
+void kn_isa(pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, size_t depth) {
+    element *cell = panel;
+    for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
+        for (size_t r = 0; r < rows; r++) convert_row(cell + r * KN_CELL, src + r * ld + k, least(KN_CELL, depth - k));
+        memset(cell + rows * KN_CELL, 0, (KN_CELL - rows) * KN_CELL * sizeof *cell);
+    }
+}
+
+// A 32x32 block of floats from `rows` rows of `columns`, zeros elsewhere.
+static void load_block(float *block, const float *src, size_t ld, size_t rows, size_t columns) {
+    for (size_t r = 0; r < KN_CELL; r++) {
+        float *out = block + r * KN_CELL;
+        size_t n = r < rows ? columns : 0;
+        memcpy(out, src + (n ? r * ld : 0), n * sizeof *out);
+        memset(out + n, 0, (KN_CELL - n) * sizeof *out);
+    }
+}
+
+#if defined(__AVX512F__)
+// out (16,16) = in (16,16) transposed, elements of 32 bits, strides in elements.
+static inline void transpose16(uint32_t *out, size_t ldo, const uint32_t *in, size_t ldi) {
+    __m512i r[16], t[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(in + (size_t)i * ldi);
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        _mm512_storeu_si512(out + (size_t)i * ldo, _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88));
+        _mm512_storeu_si512(out + (size_t)(i + 8) * ldo, _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd));
+        _mm512_storeu_si512(out + (size_t)(i + 4) * ldo, _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88));
+        _mm512_storeu_si512(out + (size_t)(i + 12) * ldo, _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xdd));
+    }
+}
+#else
+static inline void transpose16(uint32_t *out, size_t ldo, const uint32_t *in, size_t ldi) {
+    for (size_t i = 0; i < 16; i++)
+        for (size_t j = 0; j < 16; j++) out[j * ldo + i] = in[i * ldi + j];
+}
+#endif
+
+static void transpose_block(float *out, const float *in) {
+    for (size_t i = 0; i < KN_CELL; i += 16)
+        for (size_t j = 0; j < KN_CELL; j += 16)
+            transpose16((uint32_t *)(void *)(out + j * KN_CELL + i), KN_CELL,
+                        (const uint32_t *)(const void *)(in + i * KN_CELL + j), KN_CELL);
+}
+
+void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth) {
+    float in[KN_CELL_SIZE] __attribute__((aligned(64))), out[KN_CELL_SIZE] __attribute__((aligned(64)));
+    element *cell = panel;
+    for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
+        load_block(in, src + k * ld, ld, least(KN_CELL, depth - k), rows);
+        transpose_block(out, in);
+        for (size_t r = 0; r < KN_CELL; r++) convert_row(cell + r * KN_CELL, out + r * KN_CELL, KN_CELL);
+    }
+}
+
+#ifdef KN_ISA_BF16
+// A right cell from 32 rows (columns of the product) of 32 depth each: pairs of depth, transposed.
+static void rhs_cell(element *cell, const float *block) {
+    element rows[KN_CELL_SIZE] __attribute__((aligned(64)));
+    for (size_t c = 0; c < KN_CELL; c++) convert_row(rows + c * KN_CELL, block + c * KN_CELL, KN_CELL);
+    for (size_t half = 0; half < 2; half++)
+        transpose16((uint32_t *)(void *)(cell + half * 512), 16, (const uint32_t *)(const void *)(rows + half * 512), 16);
+}
+
+// A right cell from 32 rows of depth: two rows interleaved at a time.
+static void rhs_cell_t(element *cell, const float *block) {
+    for (size_t pair = 0; pair < 16; pair++) {
+        const float *even = block + 2 * pair * KN_CELL, *odd = even + KN_CELL;
+        for (size_t half = 0; half < 2; half++) {
+            __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(odd + 16 * half), _mm512_loadu_ps(even + 16 * half));
+            __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256((__m512i)both));
+            __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64((__m512i)both, 1));
+            _mm512_store_si512(cell + half * 512 + pair * 32, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+        }
+    }
+}
+#else
+static void rhs_cell(element *cell, const float *block) { transpose_block(cell, block); }
+static void rhs_cell_t(element *cell, const float *block) { memcpy(cell, block, KN_CELL_SIZE * sizeof *cell); }
+#endif
+
+void kn_isa(pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth) {
+    float block[KN_CELL_SIZE] __attribute__((aligned(64)));
+    element *cell = panel;
+    for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
+        load_block(block, src + k, ld, columns, least(KN_CELL, depth - k));
+        rhs_cell(cell, block);
+    }
+}
+
+void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns, size_t depth) {
+    float block[KN_CELL_SIZE] __attribute__((aligned(64)));
+    element *cell = panel;
+    for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
+        load_block(block, src + k * ld, ld, least(KN_CELL, depth - k), columns);
+        rhs_cell_t(cell, block);
+    }
+}

@@ -1,0 +1,32 @@
+#include "math/isa/isa.h"
+
+#define KN_TEXT_(x) #x
+#define KN_TEXT(x) KN_TEXT_(x)
+
+const kn_kernels kn_isa(kernels) = {
+    .name = KN_TEXT(KN_ISA),
+#ifdef KN_ISA_BF16
+    .element = 2,
+#else
+    .element = 4,
+#endif
+    .chunk_cells = 16,
+    .pack_lhs = kn_isa(pack_lhs),
+    .pack_lhs_t = kn_isa(pack_lhs_t),
+    .pack_rhs = kn_isa(pack_rhs),
+    .pack_rhs_t = kn_isa(pack_rhs_t),
+    .multiply = kn_isa(multiply),
+    .dot = kn_isa(dot),
+    .axpy = kn_isa(axpy),
+    .sum_squares = kn_isa(sum_squares),
+    .max = kn_isa(max),
+    .exp_shift = kn_isa(exp_shift),
+    .exp_shift_sum = kn_isa(exp_shift_sum),
+    .norm = kn_isa(norm),
+    .norm_backward = kn_isa(norm_backward),
+    .gelu = kn_isa(gelu),
+    .gelu_backward = kn_isa(gelu_backward),
+    .dropout = kn_isa(dropout),
+    .adam = kn_isa(adam),
+    .nesterov = kn_isa(nesterov),
+};

@@ -1,0 +1,165 @@
+// Work along rows, written as plain loops that the compiler turns into the vectors of each instruction set.
+#include "math/isa/isa.h"
+
+#include "base/random.h"
+
+#include <math.h>
+#include <string.h>
+
+// e^x to 2 ulp for x <= 88, 0 below -87: 2^n times a polynomial on [-ln2/2, ln2/2]. Written without branches and
+// calls, so that loops over it vectorise.
+static inline float exp_fast(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float n = x * 1.44269504f + 12582912.0f; // rounds to an integer in the low bits
+    int32_t bits;
+    memcpy(&bits, &n, sizeof bits);
+    n -= 12582912.0f;
+    float r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    int32_t scale = (int32_t)((uint32_t)(bits + 127) << 23);
+    float power;
+    memcpy(&power, &scale, sizeof power);
+    return p * power;
+}
+
+float kn_isa(dot)(const float *a, const float *b, size_t n) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++) sum += a[i] * b[i];
+    return sum;
+}
+
+void kn_isa(axpy)(float *y, float a, const float *x, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) y[i] += a * x[i];
+}
+
+double kn_isa(sum_squares)(const float *x, size_t n) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+float kn_isa(max)(const float *x, size_t n) {
+    float best = -INFINITY;
+#pragma omp simd reduction(max : best)
+    for (size_t i = 0; i < n; i++) best = x[i] > best ? x[i] : best;
+    return best;
+}
+
+float kn_isa(exp_shift)(float *x, size_t n, float shift) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++) {
+        x[i] = exp_fast(x[i] - shift);
+        sum += x[i];
+    }
+    return sum;
+}
+
+float kn_isa(exp_shift_sum)(const float *x, size_t n, float shift) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++) sum += exp_fast(x[i] - shift);
+    return sum;
+}
+
+void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const float *weight, const float *bias,
+                  size_t n, float epsilon) {
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++) sum += x[i];
+    float mu = sum / (float)n;
+#pragma omp simd reduction(+ : squares)
+    for (size_t i = 0; i < n; i++) squares += (x[i] - mu) * (x[i] - mu);
+    float scale = 1.0f / sqrtf(squares / (float)n + epsilon);
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) y[i] = (x[i] - mu) * scale * weight[i] + bias[i];
+    *mean = mu;
+    *inverse = scale;
+}
+
+void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean, float inverse,
+                           size_t n) {
+    float sum = 0, projection = 0;
+#pragma omp simd reduction(+ : sum, projection)
+    for (size_t i = 0; i < n; i++) {
+        float g = dy[i] * weight[i];
+        sum += g;
+        projection += g * (x[i] - mean) * inverse;
+    }
+    sum /= (float)n;
+    projection /= (float)n;
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        dx[i] += inverse * (dy[i] * weight[i] - sum - (x[i] - mean) * inverse * projection);
+}
+
+// gelu(x) = x s(2u), u = sqrt(2/pi)(x + 0.044715 x^3), s the logistic function: the tanh form, rearranged.
+static inline float gelu_gate(float x) {
+    return 1.0f / (1.0f + exp_fast(-1.5957691216f * (x + 0.044715f * x * x * x)));
+}
+
+void kn_isa(gelu)(float *y, const float *x, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) y[i] = x[i] * gelu_gate(x[i]);
+}
+
+void kn_isa(gelu_backward)(float *dx, const float *x, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float gate = gelu_gate(x[i]), slope = 1.5957691216f * (1.0f + 0.134145f * x[i] * x[i]);
+        dx[i] *= gate + x[i] * gate * (1.0f - gate) * slope;
+    }
+}
+
+// A 32-bit mix is enough here: neighbours in one row must not be related, no more.
+static inline uint32_t mix32(uint32_t x) {
+    x ^= x >> 16;
+    x *= 0x7feb352du;
+    x ^= x >> 15;
+    x *= 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+void kn_isa(dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first) {
+    uint32_t seed = (uint32_t)kn_mix64(key), low = (uint32_t)(kn_mix64(key) >> 32);
+    uint32_t threshold = (uint32_t)(p * 16777216.0f);
+    float scale = 1.0f / (1.0f - p);
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        uint32_t draw = mix32((first + (uint32_t)i) * 0x9e3779b9u + seed) ^ low;
+        x[i] = (draw >> 8) < threshold ? 0.0f : x[i] * scale;
+    }
+}
+
+void kn_isa(adam)(float *w, float *m, float *v, const float *g, size_t n, const kn_adam *p) {
+    const float b1 = p->beta1, b2 = p->beta2, scale = p->scale, decay = 1.0f - p->rate * p->decay;
+    const float c1 = p->rate / p->correction1, c2 = 1.0f / p->correction2, epsilon = p->epsilon;
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float gradient = g[i] * scale;
+        m[i] = b1 * m[i] + (1.0f - b1) * gradient;
+        v[i] = b2 * v[i] + (1.0f - b2) * gradient * gradient;
+        w[i] = w[i] * decay - c1 * m[i] / (sqrtf(v[i] * c2) + epsilon);
+    }
+}
+
+void kn_isa(nesterov)(float *w, float *m, const float *g, size_t n, const kn_nesterov *p) {
+    const float momentum = p->momentum, rate = p->rate, scale = p->scale, carry = p->momentum * p->rate_ratio;
+    const float keep = 1.0f - p->rate * p->decay;
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float step = -rate * scale * g[i];
+        w[i] *= keep;
+        m[i] = carry * m[i] + step;
+        w[i] += momentum * m[i] + step;
+    }
+}

@@ -1,0 +1,117 @@
+// The math room: matrix products, normalisation, softmax and the rest of what costs time, by the kernel that suits the
+// CPU this process finds itself on.
+//
+// Products work on packed operands. A packed operand is made of cells of 32x32 elements; 32 rows (of the left operand)
+// or 32 columns (of the right one) by the whole depth, rounded up to 32 and filled with zeros, make a panel:
+//   left   panel[depth/32][32 rows][32 depth]
+//   right  panel[depth/32][32 depth][32 columns]                       f32 kernels
+//          panel[depth/32][2 halves][16 depth pairs][16 columns][2]    bf16 kernels (what AMX and AVX512-BF16 read)
+// Elements are f32 or bf16 as the kernel has it; sums are always f32.
+#ifndef KN_MATH_H
+#define KN_MATH_H
+
+#include "base/memory.h"
+
+enum { KN_CELL = 32, KN_CELL_SIZE = KN_CELL * KN_CELL };
+
+// ---------------------------------------------------------------- kernels
+
+// AdamW: g scaled, moments, bias corrections, decoupled decay.
+typedef struct kn_adam {
+    float scale, rate, beta1, beta2, epsilon, decay, correction1, correction2;
+} kn_adam;
+
+// Nesterov momentum in the form of Sutskever et al.: m' = momentum m - rate g; w += momentum m' - rate g.
+// (rate_ratio = rate / previous rate: the buffer is in units of the previous rate, as in fairseq's NAG.)
+typedef struct kn_nesterov {
+    float scale, rate, momentum, rate_ratio, decay;
+} kn_nesterov;
+
+// What the kernels of one instruction set provide. All are safe to call from many threads.
+typedef struct kn_kernels {
+    const char *name;
+    size_t element;     // bytes of a packed element: 4 (f32) or 2 (bf16)
+    size_t chunk_cells; // depth, in cells, after which a product should move to the next panels (cache)
+
+    // Packs one panel. lhs: `rows` (<= 32) rows of src (stride ld) by `depth`; _t: src is (depth, rows).
+    void (*pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, size_t depth);
+    void (*pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth);
+    // rhs: src is (columns, depth), as weights are kept; _t: src is (depth, columns).
+    void (*pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
+    void (*pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
+    // block (32,32) = [block +] lhs panel . rhs panel over `cells` cells of depth; only the first `rows` rows count.
+    void (*multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows, bool accumulate);
+
+    float (*dot)(const float *a, const float *b, size_t n);
+    void (*axpy)(float *y, float a, const float *x, size_t n); // y += a x
+    double (*sum_squares)(const float *x, size_t n);
+    // Softmax in pieces: the largest of x; then x = exp(x - shift), its sum returned.
+    float (*max)(const float *x, size_t n);
+    float (*exp_shift)(float *x, size_t n, float shift);
+    float (*exp_shift_sum)(const float *x, size_t n, float shift); // x left alone
+    void (*norm)(float *y, float *mean, float *inverse, const float *x, const float *weight, const float *bias,
+                 size_t n, float epsilon);
+    // dx += gradient of norm by x.
+    void (*norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean, float inverse,
+                          size_t n);
+    void (*gelu)(float *y, const float *x, size_t n);           // tanh form, as GPT-2
+    void (*gelu_backward)(float *dx, const float *x, size_t n); // dx *= gelu'(x)
+    // x[i] becomes 0 with probability p, else x[i]/(1-p); decided by (key, first + i) alone.
+    void (*dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first);
+    void (*adam)(float *w, float *m, float *v, const float *g, size_t n, const kn_adam *p);
+    void (*nesterov)(float *w, float *m, const float *g, size_t n, const kn_nesterov *p);
+} kn_kernels;
+
+typedef enum kn_precision { KN_PRECISION_AUTO, KN_PRECISION_F32, KN_PRECISION_BF16 } kn_precision;
+
+// The best kernels of this CPU for a precision (auto: bf16 where the CPU multiplies it natively, else f32).
+// The environment variable KNNLM_CPU (amx, avx512bf16, avx512, avx2, portable) caps the choice.
+const kn_kernels *kn_math_kernels(kn_precision precision);
+// Every set of kernels that this CPU can run, best first; *count of them. For tests and benchmarks.
+const kn_kernels *const *kn_math_available(size_t *count);
+
+// ---------------------------------------------------------------- products
+
+// A packed right operand (a weight) of `columns` by `depth`.
+typedef struct kn_rhs {
+    void *data;
+    size_t columns, depth;
+} kn_rhs;
+
+// Number of cells along a dimension; bytes of a packed panel.
+static inline size_t kn_cells(size_t n) { return (n + KN_CELL - 1) / KN_CELL; }
+static inline size_t kn_panel_bytes(const kn_kernels *k, size_t depth) {
+    return kn_cells(depth) * KN_CELL_SIZE * k->element;
+}
+
+// Makes room for a packed operand; src is (columns, depth) unless `transposed`, then (depth, columns).
+knnlm_status kn_rhs_init(const kn_kernels *k, kn_rhs *out, size_t columns, size_t depth);
+void kn_rhs_pack(const kn_kernels *k, kn_rhs *out, const float *src, size_t ld, bool transposed);
+void kn_rhs_free(kn_rhs *rhs);
+// The left operand's packed bytes, and its packing; src is (rows, depth), or (depth, rows) when transposed.
+size_t kn_lhs_bytes(const kn_kernels *k, size_t rows, size_t depth);
+void kn_lhs_pack(const kn_kernels *k, void *out, const float *src, size_t ld, size_t rows, size_t depth,
+                 bool transposed);
+
+// Receives a finished block: rows [row, row+rows) by columns [column, column+columns) of the product, stride KN_CELL.
+// Blocks come from many threads, each block once.
+typedef void kn_store(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns);
+
+// product (rows, rhs columns) = lhs . rhs, handed to `store` block by block.
+void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store, void *context);
+
+// Ready-made stores, with their context.
+typedef struct kn_store_matrix {
+    float *out;        // (rows, columns), stride ld
+    size_t ld;
+    const float *bias; // one a column, or NULL
+} kn_store_matrix;
+kn_store kn_store_set; // out = product + bias
+kn_store kn_store_add; // out += product + bias
+
+// ---------------------------------------------------------------- helpers over rows
+
+// Column sums: out[c] += sum over rows of x[r][c].
+void kn_column_sums(const kn_kernels *k, float *out, const float *x, size_t ld, size_t rows, size_t columns);
+
+#endif

@@ -1,0 +1,134 @@
+// Products of whole matrices: cut into tasks, each a few panels by a few panels, small enough for the L2 cache.
+#include "math/math.h"
+
+#include "base/threads.h"
+
+#include <string.h>
+
+// Panels of a task: 8 x 32 rows of the left operand stay in the L2 cache while 4 x 32 columns pass by.
+enum { TASK_ROWS = 8, TASK_COLUMNS = 4 };
+
+size_t kn_lhs_bytes(const kn_kernels *k, size_t rows, size_t depth) {
+    return kn_cells(rows) * kn_panel_bytes(k, depth);
+}
+
+knnlm_status kn_rhs_init(const kn_kernels *k, kn_rhs *out, size_t columns, size_t depth) {
+    *out = (kn_rhs){.columns = columns, .depth = depth};
+    out->data = kn_alloc_aligned(kn_cells(columns), kn_panel_bytes(k, depth));
+    return out->data ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+void kn_rhs_free(kn_rhs *rhs) {
+    kn_free_aligned(rhs->data);
+    *rhs = (kn_rhs){0};
+}
+
+typedef struct packing {
+    void (*pack)(void *panel, const float *src, size_t ld, size_t n, size_t depth);
+    char *out;
+    const float *src;
+    size_t ld, n, depth, panel_bytes, panel_step; // panel_step: floats of src from one panel to the next
+} packing;
+
+static void pack_panel(void *context, size_t task, int worker) {
+    const packing *p = context;
+    size_t first = task * KN_CELL, n = p->n - first < KN_CELL ? p->n - first : KN_CELL;
+    (void)worker;
+    p->pack(p->out + task * p->panel_bytes, p->src + task * p->panel_step, p->ld, n, p->depth);
+}
+
+void kn_rhs_pack(const kn_kernels *k, kn_rhs *out, const float *src, size_t ld, bool transposed) {
+    packing p = {transposed ? k->pack_rhs_t : k->pack_rhs, out->data,  src, ld, out->columns, out->depth,
+                 kn_panel_bytes(k, out->depth),            transposed ? KN_CELL : KN_CELL * ld};
+    kn_parallel(kn_cells(out->columns), pack_panel, &p);
+}
+
+void kn_lhs_pack(const kn_kernels *k, void *out, const float *src, size_t ld, size_t rows, size_t depth,
+                 bool transposed) {
+    packing p = {transposed ? k->pack_lhs_t : k->pack_lhs, out, src, ld, rows, depth, kn_panel_bytes(k, depth),
+                 transposed ? KN_CELL : KN_CELL * ld};
+    kn_parallel(kn_cells(rows), pack_panel, &p);
+}
+
+typedef struct product {
+    const kn_kernels *k;
+    const char *lhs;
+    const kn_rhs *rhs;
+    size_t rows, row_groups;
+    kn_store *store;
+    void *context;
+} product;
+
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+static void multiply_task(void *context, size_t task, int worker) {
+    const product *p = context;
+    const kn_kernels *k = p->k;
+    float blocks[TASK_ROWS * TASK_COLUMNS][KN_CELL_SIZE] __attribute__((aligned(64)));
+    size_t cells = kn_cells(p->rhs->depth), bytes = kn_panel_bytes(k, p->rhs->depth), cell = KN_CELL_SIZE * k->element;
+    size_t row0 = task % p->row_groups * TASK_ROWS, row1 = least(row0 + TASK_ROWS, kn_cells(p->rows));
+    size_t col0 = task / p->row_groups * TASK_COLUMNS, col1 = least(col0 + TASK_COLUMNS, kn_cells(p->rhs->columns));
+    (void)worker;
+    for (size_t done = 0; done < cells; done += k->chunk_cells) {
+        size_t now = least(k->chunk_cells, cells - done);
+        for (size_t c = col0; c < col1; c++) {
+            for (size_t r = row0; r < row1; r++) {
+                float *block = blocks[(r - row0) * TASK_COLUMNS + c - col0];
+                size_t rows = least(KN_CELL, p->rows - r * KN_CELL);
+                k->multiply(block, p->lhs + r * bytes + done * cell, (const char *)p->rhs->data + c * bytes + done * cell,
+                            now, rows, done > 0);
+            }
+        }
+    }
+    for (size_t r = row0; r < row1; r++)
+        for (size_t c = col0; c < col1; c++)
+            p->store(p->context, blocks[(r - row0) * TASK_COLUMNS + c - col0], r * KN_CELL, c * KN_CELL,
+                     least(KN_CELL, p->rows - r * KN_CELL), least(KN_CELL, p->rhs->columns - c * KN_CELL));
+}
+
+void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store, void *context) {
+    product p = {k, lhs, rhs, rows, (kn_cells(rows) + TASK_ROWS - 1) / TASK_ROWS, store, context};
+    kn_parallel(p.row_groups * ((kn_cells(rhs->columns) + TASK_COLUMNS - 1) / TASK_COLUMNS), multiply_task, &p);
+}
+
+void kn_store_set(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+    const kn_store_matrix *m = context;
+    for (size_t r = 0; r < rows; r++) {
+        float *out = m->out + (row + r) * m->ld + column;
+        const float *in = block + r * KN_CELL;
+        if (m->bias)
+            for (size_t c = 0; c < columns; c++) out[c] = in[c] + m->bias[column + c];
+        else
+            memcpy(out, in, columns * sizeof *out);
+    }
+}
+
+void kn_store_add(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+    const kn_store_matrix *m = context;
+    for (size_t r = 0; r < rows; r++) {
+        float *out = m->out + (row + r) * m->ld + column;
+        const float *in = block + r * KN_CELL;
+        for (size_t c = 0; c < columns; c++) out[c] += in[c] + (m->bias ? m->bias[column + c] : 0.0f);
+    }
+}
+
+typedef struct sums {
+    const kn_kernels *k;
+    float *out;
+    const float *x;
+    size_t ld, rows, columns;
+} sums;
+
+enum { SUM_COLUMNS = 128 };
+
+static void sum_columns(void *context, size_t task, int worker) {
+    const sums *s = context;
+    size_t first = task * SUM_COLUMNS, n = least(SUM_COLUMNS, s->columns - first);
+    (void)worker;
+    for (size_t r = 0; r < s->rows; r++) s->k->axpy(s->out + first, 1.0f, s->x + r * s->ld + first, n);
+}
+
+void kn_column_sums(const kn_kernels *k, float *out, const float *x, size_t ld, size_t rows, size_t columns) {
+    sums s = {k, out, x, ld, rows, columns};
+    kn_parallel((columns + SUM_COLUMNS - 1) / SUM_COLUMNS, sum_columns, &s);
+}
