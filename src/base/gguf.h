@@ -33,6 +33,7 @@ typedef struct kn_gguf_tensor {
     size_t size;                    // bytes
 } kn_gguf_tensor;
 
+// Malformed: KNNLM_EDATA; another version or byte order: KNNLM_ENOTSUP.
 knnlm_status kn_gguf_open(const char *path, kn_gguf **out);
 // From bytes that outlive the result (fuzzing, tests). `name` is used in messages.
 knnlm_status kn_gguf_parse(const char *name, const uint8_t *data, size_t size, kn_gguf **out);
@@ -45,25 +46,33 @@ const kn_gguf_tensor *kn_gguf_tensor_find(const kn_gguf *file, const char *name)
 // Hands the pages of a tensor's data back to the system (they can be read again).
 void kn_gguf_tensor_release(const kn_gguf *file, const kn_gguf_tensor *tensor);
 
+// The keys, in the order of the file.
+size_t kn_gguf_key_count(const kn_gguf *file);
+const char *kn_gguf_key_at(const kn_gguf *file, size_t index);
+
 // Typed values; any integer type serves for _i64, f32 and f64 for _f64. Absent: *found false, KNNLM_OK.
-// Wrong type: KNNLM_EDATA naming file and key.
+// Wrong type, or a number that does not fit: KNNLM_EDATA naming file and key.
 knnlm_status kn_gguf_get_i64(const kn_gguf *file, const char *key, int64_t *value, bool *found);
 knnlm_status kn_gguf_get_f64(const kn_gguf *file, const char *key, double *value, bool *found);
 knnlm_status kn_gguf_get_bool(const kn_gguf *file, const char *key, bool *value, bool *found);
 // The string is not NUL-terminated in the file; *value points to a NUL-terminated copy owned by the file.
+// One that holds a NUL itself is KNNLM_EDATA.
 knnlm_status kn_gguf_get_string(const kn_gguf *file, const char *key, const char **value, bool *found);
-// Arrays: number of elements, then one by one. Strings may hold any bytes; *data is not NUL-terminated.
+// Arrays: number of elements, then one by one, each found at once. An absent key or an element of another type is
+// KNNLM_EDATA, an index past the end KNNLM_EINVAL. Strings may hold any bytes; *data is not NUL-terminated.
 knnlm_status kn_gguf_get_array(const kn_gguf *file, const char *key, size_t *count, bool *found);
 knnlm_status kn_gguf_array_string(const kn_gguf *file, const char *key, size_t index, const char **data, size_t *size);
 knnlm_status kn_gguf_array_i64(const kn_gguf *file, const char *key, size_t index, int64_t *value);
 knnlm_status kn_gguf_array_f64(const kn_gguf *file, const char *key, size_t index, double *value);
 
 // Values of the tensor as f32: elements [first, first+count) in file order. F32, F16, BF16 and Q8_0 are known, others
-// give KNNLM_ENOTSUP. For Q8_0 first is a multiple of 32.
+// give KNNLM_ENOTSUP. For Q8_0 first is a multiple of 32. The message names the tensor, not the file.
 knnlm_status kn_gguf_tensor_f32(const kn_gguf_tensor *tensor, size_t first, size_t count, float *out);
 
 // ---- writing: values first, then the tensors announced, then their data in the same order, then commit
 
+// Whatever fails is kept: commit then fails with the first message. Putting out of order, a key or a tensor twice, or
+// more data than announced is KNNLM_EINVAL. A writer belongs to one thread.
 typedef struct kn_gguf_writer kn_gguf_writer;
 
 knnlm_status kn_gguf_writer_open(const char *path, kn_gguf_writer **out);
@@ -73,6 +82,7 @@ knnlm_status kn_gguf_put_f32(kn_gguf_writer *w, const char *key, float value);
 knnlm_status kn_gguf_put_f64(kn_gguf_writer *w, const char *key, double value);
 knnlm_status kn_gguf_put_bool(kn_gguf_writer *w, const char *key, bool value);
 knnlm_status kn_gguf_put_string(kn_gguf_writer *w, const char *key, const char *value);
+// `sizes` NULL: the strings end with NUL.
 knnlm_status kn_gguf_put_strings(kn_gguf_writer *w, const char *key, const char *const *values, const size_t *sizes,
                                  size_t count);
 knnlm_status kn_gguf_put_i32s(kn_gguf_writer *w, const char *key, const int32_t *values, size_t count);
@@ -81,6 +91,7 @@ knnlm_status kn_gguf_put_f32s(kn_gguf_writer *w, const char *key, const float *v
 knnlm_status kn_gguf_put_tensor(kn_gguf_writer *w, const char *name, kn_gguf_type type, uint32_t n_dims,
                                 const int64_t *dims);
 // The data of the next announced tensor, converted from f32 (rounded to nearest even), or as raw bytes of its type.
+// It may come in pieces (for Q8_0 of whole blocks); a piece never spans two tensors.
 knnlm_status kn_gguf_put_data_f32(kn_gguf_writer *w, const float *values, size_t count);
 knnlm_status kn_gguf_put_data_raw(kn_gguf_writer *w, const void *data, size_t size);
 // Both release the writer, whatever they return. Commit replaces the file atomically.
