@@ -1,4 +1,5 @@
-// Bytes to documents: files, directories (walked in name order), stdin ("-"), .zst and .gz unpacked on the fly.
+// Bytes to documents: files, directories (walked in name order), stdin ("-"), .zst and .gz unpacked on the
+// fly.
 #ifndef KN_TEXT_DOCUMENTS_H
 #define KN_TEXT_DOCUMENTS_H
 
@@ -11,10 +12,10 @@ typedef enum kn_split {
 
 // One document. Pointers are valid until the next call of kn_documents_next or _close.
 typedef struct kn_document {
-    const char *name;  // the path; with KN_SPLIT_WIKI "path#Title"
-    const char *path;  // the file it came from
-    uint64_t offset;   // of its first byte in the (unpacked) file
-    const char *text;  // valid UTF-8, NUL added
+    const char *name; // the path; with KN_SPLIT_WIKI "path#Title"
+    const char *path; // the file it came from
+    uint64_t offset;  // of its first byte in the (unpacked) file
+    const char *text; // valid UTF-8, NUL added
     size_t size;
 } kn_document;
 

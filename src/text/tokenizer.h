@@ -1,7 +1,7 @@
 // The tokenizers behind one door: text to 32-bit token ids and back.
 //
-// Kinds: word (WikiText), bpe (byte-level, GPT-2's), wordpiece (BERT uncased). A tokenizer is immutable once made;
-// any number of threads may encode and decode with one.
+// Kinds: word (WikiText), bpe (byte-level, GPT-2's), wordpiece (BERT uncased). A tokenizer is immutable once
+// made; any number of threads may encode and decode with one.
 #ifndef KN_TEXT_TOKENIZER_H
 #define KN_TEXT_TOKENIZER_H
 
@@ -13,9 +13,14 @@
 
 typedef struct kn_tokenizer kn_tokenizer;
 
-typedef enum kn_tokenizer_kind { KN_TOKENIZER_WORD, KN_TOKENIZER_BPE, KN_TOKENIZER_WORDPIECE } kn_tokenizer_kind;
+typedef enum kn_tokenizer_kind {
+    KN_TOKENIZER_WORD,
+    KN_TOKENIZER_BPE,
+    KN_TOKENIZER_WORDPIECE
+} kn_tokenizer_kind;
 
-// A growing list of tokens, with the byte offset in the text at which each begins. Zero-initialise; free when done.
+// A growing list of tokens, with the byte offset in the text at which each begins. Zero-initialise; free when
+// done.
 typedef struct kn_tokens {
     int32_t *ids;
     uint64_t *offsets; // filled when with_offsets
@@ -30,17 +35,20 @@ void kn_tokens_free(kn_tokens *tokens);
 knnlm_status kn_tokenizer_encode(const kn_tokenizer *t, const char *text, size_t size, kn_tokens *out);
 
 // The text of `ids`, NUL added; *text is released with free(). For bpe decode(encode(x)) = x.
-knnlm_status kn_tokenizer_decode(const kn_tokenizer *t, const int32_t *ids, size_t count, char **text, size_t *size);
+knnlm_status kn_tokenizer_decode(const kn_tokenizer *t, const int32_t *ids, size_t count, char **text,
+                                 size_t *size);
 
 kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t);
 int32_t kn_tokenizer_size(const kn_tokenizer *t);
 // The token that stands before every document (<|endoftext|>, <eos>, [CLS]); never -1.
 int32_t kn_tokenizer_start(const kn_tokenizer *t);
-// A token as it is stored in the vocabulary (byte-level BPE: GPT-2's printable alphabet); owned by the tokenizer.
+// A token as it is stored in the vocabulary (byte-level BPE: GPT-2's printable alphabet); owned by the
+// tokenizer.
 const char *kn_tokenizer_piece(const kn_tokenizer *t, int32_t id);
 
 // Training from a text given whole. bpe: `size` tokens in all (256 bytes, merges, <|endoftext|> last).
-// word: the `size` most frequent (0: all) with <unk> and <eos> always in, sorted by frequency (ties by bytes).
+// word: the `size` most frequent (0: all) with <unk> and <eos> always in, sorted by frequency (ties by
+// bytes).
 knnlm_status kn_tokenizer_train(kn_tokenizer_kind kind, int32_t size, const char *text, size_t bytes,
                                 const kn_progress *progress, kn_tokenizer **out);
 

@@ -1,0 +1,224 @@
+#include "text/documents.h"
+
+#include "text/tokenizer_kinds.h"
+#include "text/unpack.h"
+#include "text/utf8.h"
+#include "text/walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 1 << 20 };
+
+// The open file's text is read block by block into `text`; bytes before `start` were given out already.
+struct kn_documents {
+    kn_split split;
+    kn_strings files;
+    size_t next_file;
+    kn_unpack *file; // NULL between files
+    const char *path;
+    kn_buffer text, name;
+    size_t start;    // of the next document in text
+    size_t line;     // of which it is not yet known whether it begins a document
+    size_t searched; // no line ends between `line` and here
+    size_t valid;    // bytes of text known to be UTF-8
+    uint64_t offset; // of text[0] in the file
+    bool ended;      // text holds the file's end
+    bool only_blank; // the document has nothing but blank lines so far
+    char held;       // the byte that the NUL after the document stands on
+    size_t held_at;
+    uint64_t total, done;
+};
+
+static knnlm_status list_files(kn_documents *d, const char *const *paths, size_t count) {
+    bool standard = false;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(paths[i], "-") == 0) {
+            standard = true;
+            KN_TRY(kn_strings_add(&d->files, "-", 1));
+        } else {
+            KN_TRY(kn_walk(paths[i], &d->files, &d->total));
+        }
+    }
+    if (standard) d->total = 0;
+    return KNNLM_OK;
+}
+
+knnlm_status kn_documents_open(const char *const *paths, size_t count, kn_split split, kn_documents **out) {
+    if (!count) return kn_fail(KNNLM_EINVAL, "no text given: name files, directories or - for stdin");
+    kn_documents *d = kn_alloc(1, sizeof *d);
+    if (!d) return KNNLM_ENOMEM;
+    d->split = split;
+    knnlm_status status = list_files(d, paths, count);
+    if (status != KNNLM_OK)
+        kn_documents_close(d);
+    else
+        *out = d;
+    return status;
+}
+
+void kn_documents_close(kn_documents *d) {
+    if (!d) return;
+    kn_unpack_close(d->file);
+    kn_strings_free(&d->files);
+    free(d->text.data);
+    free(d->name.data);
+    free(d);
+}
+
+uint64_t kn_documents_total(const kn_documents *d) {
+    return d->total;
+}
+uint64_t kn_documents_done(const kn_documents *d) {
+    return d->done + (d->file ? kn_unpack_done(d->file) : 0);
+}
+
+// ---- reading
+
+static knnlm_status open_next(kn_documents *d) {
+    d->path = kn_strings_at(&d->files, d->next_file);
+    KN_TRY(kn_unpack_open(d->path, &d->file));
+    d->next_file++;
+    if (strcmp(d->path, "-") == 0) d->path = "<stdin>";
+    d->text.size = d->start = d->line = d->searched = d->valid = 0;
+    d->offset = 0;
+    d->ended = false;
+    return KNNLM_OK;
+}
+
+static void close_file(kn_documents *d) {
+    d->done += kn_unpack_done(d->file);
+    kn_unpack_close(d->file);
+    d->file = NULL;
+}
+
+// A character cut by the block's end is looked at again with the next block.
+static knnlm_status check_utf8(kn_documents *d) {
+    d->valid += kn_utf8_valid(d->text.data + d->valid, d->text.size - d->valid);
+    size_t left = d->text.size - d->valid;
+    if (left >= 4 || (left && d->ended))
+        return kn_fail(KNNLM_EDATA, "%s: not UTF-8 at byte %llu", d->path,
+                       (unsigned long long)(d->offset + d->valid));
+    return KNNLM_OK;
+}
+
+static void drop_given(kn_documents *d) {
+    if (!d->start) return;
+    memmove(d->text.data, d->text.data + d->start, d->text.size - d->start);
+    d->text.size -= d->start;
+    d->valid -= d->start;
+    d->line -= d->start;
+    d->searched -= d->start;
+    d->offset += d->start;
+    d->start = 0;
+}
+
+static knnlm_status read_block(kn_documents *d) {
+    size_t got;
+    drop_given(d);
+    KN_TRY(kn_grow(&d->text.data, &d->text.capacity, d->text.size + BLOCK + 1, 1)); // one more for the NUL
+    KN_TRY(kn_unpack_read(d->file, d->text.data + d->text.size, BLOCK, &got));
+    d->text.size += got;
+    d->ended = got == 0;
+    return check_utf8(d);
+}
+
+// ---- splitting
+
+static bool blank(const char *line, size_t size) {
+    for (size_t i = 0; i < size; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r') return false;
+    return true;
+}
+
+// "= Title =" with one '=' a side, white space around; the title's place within the line.
+static bool title_line(const char *line, size_t size, size_t *at, size_t *length) {
+    size_t from = 0, to = size;
+    while (from < to && blank(line + from, 1)) from++;
+    while (to > from && blank(line + to - 1, 1)) to--;
+    if (to - from < 5 || line[from] != '=' || line[from + 1] != ' ' || line[to - 1] != '=' ||
+        line[to - 2] != ' ')
+        return false;
+    *at = from + 2;
+    *length = to - from - 4;
+    return !blank(line + *at, *length) && line[*at] != '=' && line[*at + *length - 1] != '=';
+}
+
+// Whether the line at `at` begins a document: a title after a blank line. Blank lines before the first title
+// are that document's own, so that the documents of a file are the whole file.
+static bool begins_document(const kn_documents *d, size_t at, size_t size) {
+    size_t title, length, previous = at - 1;
+    if (!title_line(d->text.data + at, size, &title, &length)) return false;
+    while (previous > d->start && d->text.data[previous - 1] != '\n') previous--;
+    return blank(d->text.data + previous, at - 1 - previous) && !d->only_blank;
+}
+
+// Where the document at d->start ends: the next title line, or the text's end. Reads on as needed.
+static knnlm_status find_end(kn_documents *d, size_t *end) {
+    d->only_blank = true;
+    for (;;) {
+        const char *newline = NULL;
+        if (d->split == KN_SPLIT_WIKI && d->searched < d->text.size)
+            newline = memchr(d->text.data + d->searched, '\n', d->text.size - d->searched);
+        if (!newline && !d->ended) {
+            d->searched = d->text.size;
+            KN_TRY(read_block(d));
+            continue;
+        }
+        size_t stop = newline ? (size_t)(newline - d->text.data) : d->text.size, size = stop - d->line;
+        *end = d->line;
+        if (d->split == KN_SPLIT_WIKI && d->line > d->start && begins_document(d, d->line, size))
+            return KNNLM_OK;
+        if (!blank(d->text.data + d->line, size)) d->only_blank = false;
+        *end = d->line = d->searched = newline ? stop + 1 : stop;
+        if (!newline) return KNNLM_OK;
+    }
+}
+
+// "path#Title" when the document's first line with anything on it is a title.
+static knnlm_status make_name(kn_documents *d, size_t end) {
+    const char *text = d->text.data;
+    size_t line = d->start, at, length;
+    d->name.size = 0;
+    KN_TRY(kn_buffer_put(&d->name, d->path, strlen(d->path)));
+    for (size_t stop = line; d->split == KN_SPLIT_WIKI && line < end; line = stop + 1) {
+        const char *newline = memchr(text + line, '\n', end - line);
+        stop = newline ? (size_t)(newline - text) : end;
+        if (title_line(text + line, stop - line, &at, &length)) {
+            KN_TRY(kn_buffer_put(&d->name, "#", 1));
+            KN_TRY(kn_buffer_put(&d->name, text + line + at, length));
+        }
+        if (!blank(text + line, stop - line)) break;
+    }
+    return kn_buffer_put(&d->name, "", 1);
+}
+
+static knnlm_status give(kn_documents *d, size_t end, kn_document *out) {
+    KN_TRY(make_name(d, end));
+    d->held_at = end;
+    d->held = d->text.data[end];
+    d->text.data[end] = 0;
+    *out = (kn_document){.name = d->name.data,
+                         .path = d->path,
+                         .offset = d->offset + d->start,
+                         .text = d->text.data + d->start,
+                         .size = end - d->start};
+    d->start = end;
+    return KNNLM_OK;
+}
+
+knnlm_status kn_documents_next(kn_documents *d, kn_document *out, bool *found) {
+    *found = false;
+    if (d->file && d->start) d->text.data[d->held_at] = d->held;
+    while (d->file || d->next_file < d->files.count) {
+        size_t end;
+        if (!d->file) KN_TRY(open_next(d));
+        KN_TRY(find_end(d, &end));
+        if (end > d->start) {
+            *found = true;
+            return give(d, end, out);
+        }
+        close_file(d);
+    }
+    return KNNLM_OK;
+}
