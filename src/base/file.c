@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { BUFFER = 1 << 20 };
+enum { BUFFER = 1 << 20, SUFFIX_CAPACITY = 48 };
+
+static atomic_uint opened; // two writers of one path in this process must not share a temporary file
 
 struct kn_writer {
     char *path, *temporary;
@@ -43,7 +46,10 @@ knnlm_status kn_map_open(const char *path, kn_map *out) {
         void *data = mmap(NULL, out->size, PROT_READ, MAP_PRIVATE, fd, 0);
         int error = errno;
         close(fd);
-        if (data == MAP_FAILED) return kn_fail_errno(KNNLM_EIO, error, "%s: cannot map", path);
+        if (data == MAP_FAILED) {
+            out->size = 0;
+            return kn_fail_errno(KNNLM_EIO, error, "%s: cannot map", path);
+        }
         out->data = data;
     } else {
         close(fd);
@@ -85,13 +91,13 @@ knnlm_status kn_writer_open(const char *path, kn_writer **out) {
     if (!writer) return KNNLM_ENOMEM;
     writer->fd = -1;
     writer->path = kn_strdup(path);
-    writer->temporary = kn_alloc(strlen(path) + 32, 1);
+    writer->temporary = kn_alloc(strlen(path) + SUFFIX_CAPACITY, 1);
     writer->buffer = kn_alloc(BUFFER, 1);
     if (!writer->path || !writer->temporary || !writer->buffer) {
         writer_free(writer);
         return KNNLM_ENOMEM;
     }
-    sprintf(writer->temporary, "%s.%ld.tmp", path, (long)getpid());
+    sprintf(writer->temporary, "%s.%ld.%u.tmp", path, (long)getpid(), atomic_fetch_add(&opened, 1));
     writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (writer->fd < 0) {
         knnlm_status status = kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create", path);

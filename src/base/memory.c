@@ -47,7 +47,9 @@ knnlm_status kn_grow(void *array, size_t *capacity, size_t needed, size_t size) 
 }
 
 char *kn_strndup(const char *text, size_t length) {
-    char *copy = kn_alloc(length + 1, 1);
+    size_t bytes;
+    if (!kn_add(length, 1, &bytes)) bytes = SIZE_MAX; // refused by kn_alloc
+    char *copy = kn_alloc(bytes, 1);
     if (copy && length) memcpy(copy, text, length);
     return copy;
 }

@@ -15,7 +15,8 @@ static struct {
     pthread_mutex_t mutex;   // guards sleeping and waking
     pthread_cond_t wake;
     pthread_t threads[KN_THREADS_MAX];
-    int wanted, running;     // workers, the caller included
+    atomic_int wanted;       // workers, the caller included; 0: not chosen yet. Read without the mutexes
+    int running;             // those started, the caller included; guarded by `caller`
     atomic_uint generation;  // grows with each piece of work
     atomic_int sleepers;
     atomic_int busy;         // helpers that have not yet left the current work
@@ -88,28 +89,33 @@ static void start_helpers(void) {
     atomic_store(&pool.generation, 0);
     pool.running = 1;
     // Fewer threads than wanted only make it slower.
-    while (pool.running < pool.wanted &&
+    while (pool.running < atomic_load(&pool.wanted) &&
            pthread_create(&pool.threads[pool.running], NULL, helper, (void *)(size_t)pool.running) == 0)
         pool.running++;
 }
 
+static int core_count(void) {
+    cpu_set_t set;
+    long cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores > KN_THREADS_MAX ? KN_THREADS_MAX : (int)cores;
+}
+
 int kn_threads(void) {
-    if (!pool.wanted) kn_threads_set(0);
-    return pool.wanted;
+    int wanted = atomic_load(&pool.wanted);
+    if (wanted) return wanted;
+    int cores = core_count();
+    // Several threads may arrive here first, one of them in kn_threads_set: what was set before stays.
+    return atomic_compare_exchange_strong(&pool.wanted, &wanted, cores) ? cores : wanted;
 }
 
 knnlm_status kn_threads_set(int threads) {
     if (threads < 0 || threads > KN_THREADS_MAX)
         return kn_fail(KNNLM_EINVAL, "%d threads asked for: 1 to %d are possible (0: one a core)", threads,
                        KN_THREADS_MAX);
-    if (threads == 0) {
-        cpu_set_t set;
-        threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-        if (threads > KN_THREADS_MAX) threads = KN_THREADS_MAX;
-    }
+    if (self >= 0) return kn_fail(KNNLM_EINVAL, "the number of threads cannot change inside a parallel task");
     pthread_mutex_lock(&pool.caller);
     stop_helpers();
-    pool.wanted = threads;
+    atomic_store(&pool.wanted, threads ? threads : core_count());
     pthread_mutex_unlock(&pool.caller);
     return KNNLM_OK;
 }
@@ -121,7 +127,7 @@ void kn_parallel(size_t tasks, kn_task *run, void *context) {
         return;
     }
     pthread_mutex_lock(&pool.caller);
-    if (pool.running != pool.wanted && pool.running <= 1) start_helpers();
+    if (pool.running <= 1) start_helpers(); // none yet, or stopped by kn_threads_set
     pool.run = run;
     pool.context = context;
     pool.tasks = tasks;

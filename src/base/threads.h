@@ -13,12 +13,14 @@
 enum { KN_THREADS_MAX = 256 };
 
 // Runs task numbers [0, tasks) of `run`; returns when all are done. `worker` is in [0, kn_threads()): scratch memory
-// can be kept per worker. Calls from inside a task run in place, by the calling worker.
+// can be kept per worker. Calls from inside a task run in place, by the calling worker (a task that
+// is the only one of its call runs in the caller and may still spread its own calls). Any thread may call: one call has
+// the pool at a time, others wait.
 typedef void kn_task(void *context, size_t task, int worker);
 void kn_parallel(size_t tasks, kn_task *run, void *context);
 
 // The number of workers, the calling thread included. Set it (0: one a core) before the first kn_parallel or
-// between calls, from one thread.
+// between calls, from one thread; inside a task it is KNNLM_EINVAL.
 int kn_threads(void);
 knnlm_status kn_threads_set(int threads);
 
