@@ -85,18 +85,24 @@ static knnlm_status find_result(const kn_bpe *b, size_t rank, kn_buffer *joined,
     return KNNLM_OK;
 }
 
+// The pieces join, but a token that is not normal is text as it is, and its bytes may be others.
+static bool text_joins(const kn_bpe *b, const int32_t parts[2], size_t made) {
+    size_t left = kn_strings_size(&b->raw, (size_t)parts[0]),
+           right = kn_strings_size(&b->raw, (size_t)parts[1]);
+    const char *text = kn_strings_at(&b->raw, made);
+    return kn_strings_size(&b->raw, made) == left + right &&
+           memcmp(text, kn_strings_at(&b->raw, (size_t)parts[0]), left) == 0 &&
+           memcmp(text + left, kn_strings_at(&b->raw, (size_t)parts[1]), right) == 0;
+}
+
 static knnlm_status add_merge(kn_bpe *b, size_t rank, kn_buffer *joined) {
     int32_t id;
     KN_TRY(find_result(b, rank, joined, &id));
     uint64_t pair = kn_bpe_pair(b->merges[rank][0], b->merges[rank][1]);
     kn_bpe_merge *slot = (kn_bpe_merge *)(uintptr_t)kn_bpe_find(&b->table, pair);
     if (slot->pair == pair) return kn_fail(KNNLM_EDATA, "merges %u and %zu are the same", slot->rank, rank);
-    // The text of a token is the text of its parts; types could break this.
-    size_t parts = kn_strings_size(&b->raw, (size_t)b->merges[rank][0]) +
-                   kn_strings_size(&b->raw, (size_t)b->merges[rank][1]);
-    if (kn_strings_size(&b->raw, (size_t)id) != parts)
-        return kn_fail(KNNLM_EDATA, "merge %zu makes \"%s\", which is not its parts' text", rank,
-                       kn_strings_at(&b->base.vocab.strings, (size_t)id));
+    if (!text_joins(b, b->merges[rank], (size_t)id))
+        return kn_fail(KNNLM_EDATA, "merge %zu makes token %d, which is not its parts' text", rank, id);
     *slot = (kn_bpe_merge){.pair = pair, .rank = (uint32_t)rank, .id = id};
     return KNNLM_OK;
 }

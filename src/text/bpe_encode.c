@@ -7,7 +7,7 @@
 // Words met before are answered by a direct-mapped cache of one line a word: no eviction to manage, and the
 // frequent words of a language win their slots by being met again. Longer words, and those of more tokens,
 // are merged anew.
-enum { CACHE_SLOTS = 1 << 16, KEY = 16, KEPT = 11, SHORT = 24 };
+enum { CACHE_BITS = 16, CACHE_SLOTS = 1 << CACHE_BITS, KEY = 16, KEPT = 11, SHORT = 24 };
 
 typedef struct cached {
     uint64_t key[2]; // the word, zero-padded, its size in the last byte; 0 when free
@@ -170,18 +170,20 @@ static inline void make_key(const char *word, size_t size, size_t readable, uint
     key[1] |= (uint64_t)size << 56;
 }
 
+// The top bits of a product are the ones that depend on all of the key.
 static inline cached *cache_slot(kn_bpe_scratch *s, const uint64_t key[2]) {
     uint64_t hash = (key[0] ^ (key[1] * 0x9E3779B97F4A7C15u)) * 0xBF58476D1CE4E5B9u;
-    return &s->cache[(hash ^ hash >> 29) >> 32 & (CACHE_SLOTS - 1)];
+    return &s->cache[hash >> (64 - CACHE_BITS)];
 }
 
+// `ids` has room for KEPT tokens whatever the word's size: copying them all beats copying the right number.
 static size_t encode_short(const kn_bpe *b, kn_bpe_scratch *s, const char *word, size_t size, size_t readable,
                            int32_t *ids) {
     uint64_t key[2];
     make_key(word, size, readable, key);
     cached *slot = cache_slot(s, key);
     if (slot->key[0] == key[0] && slot->key[1] == key[1]) {
-        memcpy(ids, slot->ids, (size_t)slot->count * sizeof *ids);
+        memcpy(ids, slot->ids, sizeof slot->ids);
         return (size_t)slot->count;
     }
     size_t count = merge_short(b, (const uint8_t *)word, size, ids);
@@ -203,7 +205,7 @@ static void fill_offsets(const kn_bpe *b, kn_tokens *out, size_t count, uint64_t
 // `readable` bytes may be read from `word` on; at least `size`.
 static knnlm_status encode_word(const kn_bpe *b, kn_bpe_scratch *s, const char *word, size_t size,
                                 size_t readable, uint64_t offset, kn_tokens *out) {
-    KN_TRY(kn_tokens_reserve(out, size));
+    KN_TRY(kn_tokens_reserve(out, size + KEPT));
     int32_t *ids = out->ids + out->count;
     size_t count = 0;
     if (size < KEY)

@@ -25,7 +25,8 @@ struct kn_documents {
     uint64_t offset; // of text[0] in the file
     bool ended;      // text holds the file's end
     bool only_blank; // the document has nothing but blank lines so far
-    char held;       // the byte that the NUL after the document stands on
+    bool holding;    // the NUL after the document stands on the byte `held` at `held_at`
+    char held;
     size_t held_at;
     uint64_t total, done;
 };
@@ -195,6 +196,7 @@ static knnlm_status make_name(kn_documents *d, size_t end) {
 
 static knnlm_status give(kn_documents *d, size_t end, kn_document *out) {
     KN_TRY(make_name(d, end));
+    d->holding = true;
     d->held_at = end;
     d->held = d->text.data[end];
     d->text.data[end] = 0;
@@ -209,7 +211,8 @@ static knnlm_status give(kn_documents *d, size_t end, kn_document *out) {
 
 knnlm_status kn_documents_next(kn_documents *d, kn_document *out, bool *found) {
     *found = false;
-    if (d->file && d->start) d->text.data[d->held_at] = d->held;
+    if (d->holding) d->text.data[d->held_at] = d->held;
+    d->holding = false;
     while (d->file || d->next_file < d->files.count) {
         size_t end;
         if (!d->file) KN_TRY(open_next(d));

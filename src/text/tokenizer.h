@@ -19,8 +19,8 @@ typedef enum kn_tokenizer_kind {
     KN_TOKENIZER_WORDPIECE
 } kn_tokenizer_kind;
 
-// A growing list of tokens, with the byte offset in the text at which each begins. Zero-initialise; free when
-// done.
+// A growing list of tokens, with the byte offset in the text at which each begins.
+// Zero-initialise; free when done.
 typedef struct kn_tokens {
     int32_t *ids;
     uint64_t *offsets; // filled when with_offsets
@@ -42,13 +42,13 @@ kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t);
 int32_t kn_tokenizer_size(const kn_tokenizer *t);
 // The token that stands before every document (<|endoftext|>, <eos>, [CLS]); never -1.
 int32_t kn_tokenizer_start(const kn_tokenizer *t);
-// A token as it is stored in the vocabulary (byte-level BPE: GPT-2's printable alphabet); owned by the
-// tokenizer.
+// A token as it is stored in the vocabulary (byte-level BPE: in GPT-2's printable alphabet), owned by the
+// tokenizer; NULL when there is none of this id.
 const char *kn_tokenizer_piece(const kn_tokenizer *t, int32_t id);
 
-// Training from a text given whole. bpe: `size` tokens in all (256 bytes, merges, <|endoftext|> last).
-// word: the `size` most frequent (0: all) with <unk> and <eos> always in, sorted by frequency (ties by
-// bytes).
+// Training from a text given whole; the result depends on the text alone, never on the threads.
+// bpe: `size` tokens in all (256 bytes, merges, <|endoftext|> last), fewer when no further pair occurs twice.
+// word: the `size` most frequent (0: all) with <unk> and <eos> always in, by frequency (ties by bytes).
 knnlm_status kn_tokenizer_train(kn_tokenizer_kind kind, int32_t size, const char *text, size_t bytes,
                                 const kn_progress *progress, kn_tokenizer **out);
 

@@ -112,8 +112,8 @@ static knnlm_status put_special(const kn_tokenizer *t, kn_gguf_writer *file, con
 
 knnlm_status kn_wordpiece_save(const kn_tokenizer *t, kn_gguf_writer *file) {
     kn_strings marked = {0};
-    int32_t *types = kn_alloc(t->vocab.strings.count, sizeof *types);
     KN_TRY(kn_gguf_put_string(file, KEY("model"), "bert"));
+    int32_t *types = kn_alloc(t->vocab.strings.count, sizeof *types);
     knnlm_status status = types ? mark_pieces(&t->vocab.strings, &marked, types) : KNNLM_ENOMEM;
     if (status == KNNLM_OK) status = put_pieces(file, KEY("tokens"), &marked);
     if (status == KNNLM_OK) status = kn_gguf_put_i32s(file, KEY("token_type"), types, t->vocab.strings.count);
@@ -128,6 +128,11 @@ knnlm_status kn_wordpiece_save(const kn_tokenizer *t, kn_gguf_writer *file) {
 }
 
 // ---- loading
+
+// Names the file in messages of those who do not know it.
+static knnlm_status in_file(const kn_gguf *file, knnlm_status status) {
+    return status == KNNLM_OK ? KNNLM_OK : kn_fail_in(status, kn_gguf_path(file));
+}
 
 static knnlm_status need_array(const kn_gguf *file, const char *key, size_t *count) {
     bool found;
@@ -171,14 +176,13 @@ static knnlm_status load_start(const kn_gguf *file, size_t count, int32_t *start
 }
 
 static knnlm_status load_bpe_tokens(const kn_gguf *file, size_t count, kn_bpe_parts *parts) {
-    KN_TRY(kn_grow(&parts->types, &parts->type_capacity, count, sizeof *parts->types));
     int32_t *types = kn_alloc(count, sizeof *types);
     knnlm_status status = types ? load_types(file, count, types) : KNNLM_ENOMEM;
     for (size_t i = 0; status == KNNLM_OK && i < count; i++) {
         const char *piece;
         size_t size;
         status = kn_gguf_array_string(file, KEY("tokens"), i, &piece, &size);
-        if (status == KNNLM_OK) status = kn_bpe_parts_token(parts, piece, size, types[i]);
+        if (status == KNNLM_OK) status = in_file(file, kn_bpe_parts_token(parts, piece, size, types[i]));
     }
     free(types);
     return status;
@@ -191,7 +195,7 @@ static knnlm_status load_merges(const kn_gguf *file, kn_bpe_parts *parts) {
         const char *line;
         size_t size;
         KN_TRY(kn_gguf_array_string(file, KEY("merges"), i, &line, &size));
-        KN_TRY(kn_bpe_parts_merge_line(parts, line, size));
+        KN_TRY(in_file(file, kn_bpe_parts_merge_line(parts, line, size)));
     }
     return KNNLM_OK;
 }
@@ -216,7 +220,7 @@ static knnlm_status load_bpe(const kn_gguf *file, kn_tokenizer **out) {
     KN_TRY(load_start(file, count, &parts.start));
     knnlm_status status = load_bpe_tokens(file, count, &parts);
     if (status == KNNLM_OK) status = load_merges(file, &parts);
-    if (status == KNNLM_OK) return kn_bpe_make(&parts, out);
+    if (status == KNNLM_OK) return in_file(file, kn_bpe_make(&parts, out));
     kn_bpe_parts_free(&parts);
     return status;
 }
@@ -226,7 +230,7 @@ static knnlm_status load_words(const kn_gguf *file, size_t count, kn_vocab *voca
         const char *piece;
         size_t size;
         KN_TRY(kn_gguf_array_string(file, KEY("tokens"), i, &piece, &size));
-        KN_TRY(kn_vocab_add(vocab, piece, size));
+        KN_TRY(in_file(file, kn_vocab_add(vocab, piece, size)));
     }
     return KNNLM_OK;
 }
@@ -236,7 +240,7 @@ static knnlm_status load_word(const kn_gguf *file, kn_tokenizer **out) {
     size_t count;
     KN_TRY(token_count(file, &count));
     knnlm_status status = load_words(file, count, &vocab);
-    if (status == KNNLM_OK) return kn_word_make(&vocab, out);
+    if (status == KNNLM_OK) return in_file(file, kn_word_make(&vocab, out));
     kn_vocab_free(&vocab);
     return status;
 }
@@ -261,7 +265,7 @@ static knnlm_status load_pieces(const kn_gguf *file, size_t count, kn_vocab *voc
         const char *piece;
         size_t size;
         status = kn_gguf_array_string(file, KEY("tokens"), i, &piece, &size);
-        if (status == KNNLM_OK) status = unmark_piece(vocab, piece, size, types[i]);
+        if (status == KNNLM_OK) status = in_file(file, unmark_piece(vocab, piece, size, types[i]));
     }
     free(types);
     return status;
@@ -272,7 +276,7 @@ static knnlm_status load_wordpiece(const kn_gguf *file, kn_tokenizer **out) {
     size_t count;
     KN_TRY(token_count(file, &count));
     knnlm_status status = load_pieces(file, count, &vocab);
-    if (status == KNNLM_OK) return kn_wordpiece_make(&vocab, out);
+    if (status == KNNLM_OK) return in_file(file, kn_wordpiece_make(&vocab, out));
     kn_vocab_free(&vocab);
     return status;
 }
@@ -281,7 +285,8 @@ static knnlm_status load(const kn_gguf *file, const char *model, kn_tokenizer **
     if (strcmp(model, "gpt2") == 0) return load_bpe(file, out);
     if (strcmp(model, "knnlm-word") == 0) return load_word(file, out);
     if (strcmp(model, "bert") == 0) return load_wordpiece(file, out);
-    return kn_fail(KNNLM_ENOTSUP, "tokenizer \"%s\" is not one of gpt2, bert, knnlm-word", model);
+    return kn_fail(KNNLM_ENOTSUP, "%s: tokenizer \"%s\" is not one of gpt2, bert, knnlm-word",
+                   kn_gguf_path(file), model);
 }
 
 knnlm_status kn_tokenizer_load_gguf(const kn_gguf *file, kn_tokenizer **out) {
