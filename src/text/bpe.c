@@ -67,6 +67,9 @@ static knnlm_status find_bytes(kn_bpe *b) {
         if (b->byte_ids[byte] < 0)
             return kn_fail(KNNLM_EDATA, "the vocabulary has no token for byte %d: not a byte-level BPE",
                            byte);
+        size_t id = (size_t)b->byte_ids[byte];
+        if (kn_strings_size(&b->raw, id) != 1 || (uint8_t)*kn_strings_at(&b->raw, id) != byte)
+            return kn_fail(KNNLM_EDATA, "token %zu stands for byte %d but is not a normal token", id, byte);
     }
     return KNNLM_OK;
 }
