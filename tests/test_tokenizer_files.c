@@ -273,6 +273,7 @@ static char *make_json(const char *model_type, const char *pre, const char *voca
 }
 
 #define BYTE_LEVEL "{\"type\": \"ByteLevel\", \"add_prefix_space\": false}"
+#define PRE ", \"pre_tokenizer\": " BYTE_LEVEL "}"
 #define VOCAB "\"th\": 256, \"the\": 257, " ENDING
 
 static knnlm_status parse(char *json, kn_tokenizer **out) {
@@ -372,11 +373,10 @@ static void test_json_malformed(void **state) {
         "{",
         "{}",
         "{\"model\": 5}",
-        "{\"model\": {}, \"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
-        "{\"model\": {\"vocab\": {}}, \"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
-        "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": \"ByteLevel\"}}",
-        "{\"model\": {\"vocab\": {\"<|endoftext|>\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
-        "\"ByteLevel\"}}",
+        "{\"model\": {}" PRE,
+        "{\"model\": {\"vocab\": {}}" PRE,
+        "{\"model\": {\"vocab\": {\"a\": 0}, \"merges\": []}" PRE,
+        "{\"model\": {\"vocab\": {\"<|endoftext|>\": 0}, \"merges\": []}" PRE,
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         kn_tokenizer *t;
