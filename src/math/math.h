@@ -44,11 +44,23 @@ typedef struct kn_kernels {
 
     float (*dot)(const float *a, const float *b, size_t n);
     void (*axpy)(float *y, float a, const float *x, size_t n); // y += a x
+    void (*scale)(float *x, float a, size_t n);                // x *= a
     double (*sum_squares)(const float *x, size_t n);
     // Softmax in pieces: the largest of x; then x = exp(x - shift), its sum returned.
     float (*max)(const float *x, size_t n);
     float (*exp_shift)(float *x, size_t n, float shift);
     float (*exp_shift_sum)(const float *x, size_t n, float shift); // x left alone
+    // Of each row of a block (rows, columns), stride 32: its largest value and the sum of exp(x - largest).
+    void (*block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum, size_t stride);
+    // Causal softmax over `blocks` blocks of 32 keys side by side, in place: row r sees the first `visible` + r keys,
+    // the others become 0. logs[r] = log of the sum of exp.
+    void (*causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs);
+    // The same given the logs: scores become probabilities.
+    void (*causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, const float *logs);
+    // slopes = weights * (slopes - dots[row]) over blocks as above: the gradient of a softmax by its scores.
+    void (*softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows, const float *dots);
+    void (*relu)(float *y, const float *x, size_t n);
+    void (*relu_backward)(float *dx, const float *x, size_t n); // dx = 0 where x <= 0
     void (*norm)(float *y, float *mean, float *inverse, const float *x, const float *weight, const float *bias,
                  size_t n, float epsilon);
     // dx += gradient of norm by x.

@@ -24,7 +24,7 @@ void kn_gradient_set(kn_gradient *g, const float *params);
 
 // For `windows` windows of `length` tokens, one after another in `inputs` and `targets`: adds the sum of the targets'
 // negative log-probabilities to *loss and `scale` times its gradient to grads (layout->total floats).
-// `dropout` NULL: none. KNNLM_EINVAL: token out of range, too many rows, length above the context.
+// `grads` NULL: the loss alone. `dropout` NULL: none. KNNLM_EINVAL: token out of range, too many rows, length above the context.
 knnlm_status kn_gradient_add(kn_gradient *g, const int32_t *inputs, const int32_t *targets, size_t windows,
                              size_t length, float scale, const kn_dropout *dropout, float *grads, double *loss);
 

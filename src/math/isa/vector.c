@@ -40,6 +40,11 @@ void kn_isa(axpy)(float *y, float a, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 
+void kn_isa(scale)(float *x, float a, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) x[i] *= a;
+}
+
 double kn_isa(sum_squares)(const float *x, size_t n) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -69,6 +74,83 @@ float kn_isa(exp_shift_sum)(const float *x, size_t n, float shift) {
 #pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < n; i++) sum += exp_fast(x[i] - shift);
     return sum;
+}
+
+void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum, size_t stride) {
+    for (size_t r = 0; r < rows; r++) {
+        const float *x = block + r * KN_CELL;
+        float best = -INFINITY, total = 0;
+#pragma omp simd reduction(max : best)
+        for (size_t i = 0; i < columns; i++) best = x[i] > best ? x[i] : best;
+#pragma omp simd reduction(+ : total)
+        for (size_t i = 0; i < columns; i++) total += exp_fast(x[i] - best);
+        largest[r * stride] = best;
+        sum[r * stride] = total;
+    }
+}
+
+// Row r of the blocks sees `seen` keys: whole blocks, then part of one.
+static inline float row_max(const float *scores, size_t r, size_t seen) {
+    float best = -INFINITY;
+    for (size_t b = 0; b < seen / KN_CELL; b++) {
+        const float *x = scores + b * KN_CELL_SIZE + r * KN_CELL;
+#pragma omp simd reduction(max : best)
+        for (size_t i = 0; i < KN_CELL; i++) best = x[i] > best ? x[i] : best;
+    }
+    const float *x = scores + seen / KN_CELL * KN_CELL_SIZE + r * KN_CELL;
+    for (size_t i = 0; i < seen % KN_CELL; i++) best = x[i] > best ? x[i] : best;
+    return best;
+}
+
+static inline float row_exp(float *scores, size_t r, size_t blocks, size_t seen, float shift) {
+    float total = 0;
+    for (size_t b = 0; b < blocks; b++) {
+        float *x = scores + b * KN_CELL_SIZE + r * KN_CELL;
+        int32_t left = (int32_t)seen - (int32_t)(b * KN_CELL);
+#pragma omp simd reduction(+ : total)
+        for (int32_t i = 0; i < KN_CELL; i++) {
+            x[i] = i < left ? exp_fast(x[i] - shift) : 0.0f;
+            total += x[i];
+        }
+    }
+    return total;
+}
+
+void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs) {
+    for (size_t r = 0; r < rows; r++) {
+        float best = row_max(scores, r, visible + r), total = row_exp(scores, r, blocks, visible + r, best);
+        float scale = 1.0f / total;
+        for (size_t b = 0; b < blocks; b++) {
+            float *x = scores + b * KN_CELL_SIZE + r * KN_CELL;
+#pragma omp simd
+            for (size_t i = 0; i < KN_CELL; i++) x[i] *= scale;
+        }
+        logs[r] = best + logf(total);
+    }
+}
+
+void kn_isa(causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, const float *logs) {
+    for (size_t r = 0; r < rows; r++) row_exp(scores, r, blocks, visible + r, logs[r]);
+}
+
+void kn_isa(softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows, const float *dots) {
+    for (size_t b = 0; b < blocks; b++)
+        for (size_t r = 0; r < rows; r++) {
+            float *s = slopes + b * KN_CELL_SIZE + r * KN_CELL;
+            const float *w = weights + b * KN_CELL_SIZE + r * KN_CELL;
+#pragma omp simd
+            for (size_t i = 0; i < KN_CELL; i++) s[i] = w[i] * (s[i] - dots[r]);
+        }
+}
+
+void kn_isa(relu)(float *y, const float *x, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) y[i] = x[i] > 0.0f ? x[i] : 0.0f;
+}
+
+void kn_isa(relu_backward)(float *dx, const float *x, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) dx[i] = x[i] > 0.0f ? dx[i] : 0.0f;
 }
 
 void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const float *weight, const float *bias,

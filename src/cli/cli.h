@@ -1,0 +1,76 @@
+// The command line: one file a subcommand, each a table of options, a call of the library, and what it prints.
+#ifndef KN_CLI_H
+#define KN_CLI_H
+
+#include "base/progress.h"
+#include "knnlm.h"
+#include "text/documents.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
+
+// ---------------------------------------------------------------- options
+
+typedef enum cli_kind { CLI_FLAG, CLI_STRING, CLI_INTEGER, CLI_NUMBER, CLI_CHOICE } cli_kind;
+
+typedef struct cli_option {
+    char letter; // 0: none
+    const char *name;
+    cli_kind kind;
+    void *value;              // bool *, const char **, int64_t *, double *, int * (index in choices)
+    const char *argument;     // its name in the help; NULL for flags
+    const char *help;
+    double low, high;         // allowed range of integers and numbers; both 0: any
+    const char *const *choices; // NULL-terminated
+} cli_option;
+
+typedef struct cli_command {
+    const char *name, *summary, *usage, *examples;
+    int (*run)(int argc, char **argv);
+} cli_command;
+
+// Parses into the options' values; positional arguments are left in *rest. Returns -1 to go on, else the exit code:
+// --help was printed, or a message about wrong usage.
+int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv, char ***rest,
+              size_t *rest_count);
+
+// "knnlm eval: …" on stderr; each returns the exit code to leave with.
+int cli_fail(const cli_command *command);                    // the library's message
+int cli_usage(const cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Options that mean the same everywhere.
+typedef struct cli_common {
+    int64_t threads;
+    bool verbose, json;
+    int precision;
+} cli_common;
+#define CLI_COMMON_OPTIONS(common)                                                                            \
+    {'t', "threads", CLI_INTEGER, &(common).threads, "N", "worker threads (default: one a core)", 0, 256, NULL}, \
+    {0, "precision", CLI_CHOICE, &(common).precision, "P", "auto, f32 or bf16 products (default: auto)", 0, 0,   \
+     cli_precisions},                                                                                         \
+    {'v', "verbose", CLI_FLAG, &(common).verbose, NULL, "say more on stderr", 0, 0, NULL},                     \
+    {0, "json", CLI_FLAG, &(common).json, NULL, "print one JSON object instead of text", 0, 0, NULL}
+extern const char *const cli_precisions[];
+extern const char *const cli_splits[]; // file, wiki: as kn_split
+// Applies threads; CLI_DONE or the exit code.
+int cli_start(const cli_command *command, const cli_common *common);
+
+// ---------------------------------------------------------------- progress and interruption
+
+// Draws on stderr when it is a terminal; asks the work to stop after Ctrl-C.
+extern const kn_progress cli_progress;
+void cli_progress_clear(void);
+// After this, Ctrl-C and SIGTERM only raise a flag; a second one ends the process.
+void cli_catch_interrupts(void);
+bool cli_interrupted(void);
+// "3m05s", "1h02m"
+const char *cli_duration(double seconds, char buffer[32]);
+// "12.3K", "4.56M"
+const char *cli_count(double n, char buffer[32]);
+
+extern const cli_command cli_train, cli_eval, cli_info;
+
+#endif

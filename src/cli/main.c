@@ -1,0 +1,49 @@
+#include "cli/cli.h"
+#include "math/math.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const cli_command *const commands[] = {&cli_train, &cli_eval, &cli_info};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_help(FILE *out) {
+    fprintf(out, "knnlm %s: nearest-neighbour language models\n\nusage: knnlm COMMAND [options]\n\ncommands:\n",
+            knnlm_version());
+    for (size_t i = 0; i < COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(out, "\nknnlm COMMAND --help tells more; man knnlm tells all.\n");
+}
+
+static void print_version(void) {
+    size_t n;
+    const kn_kernels *const *kernels = kn_math_available(&n);
+    printf("knnlm %s\nkernels:", knnlm_version());
+    for (size_t i = 0; i < n; i++) printf(" %s", kernels[i]->name);
+    printf("\n");
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return CLI_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        print_version();
+        return CLI_DONE;
+    }
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i]->name) != 0) continue;
+        int code = commands[i]->run(argc - 1, argv + 1);
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+            fprintf(stderr, "knnlm %s: cannot write to standard output\n", commands[i]->name);
+            return CLI_FAILED;
+        }
+        return code;
+    }
+    fprintf(stderr, "knnlm: no command \"%s\" (knnlm --help)\n", argv[1]);
+    return CLI_USAGE;
+}

@@ -1,0 +1,133 @@
+#include "cli/cli.h"
+
+#include "base/threads.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
+
+const char *const cli_precisions[] = {"auto", "f32", "bf16", NULL};
+const char *const cli_splits[] = {"file", "wiki", NULL};
+
+int cli_fail(const cli_command *command) {
+    cli_progress_clear();
+    fprintf(stderr, "knnlm %s: %s\n", command->name, knnlm_message());
+    return CLI_FAILED;
+}
+
+int cli_usage(const cli_command *command, const char *format, ...) {
+    va_list args;
+    cli_progress_clear();
+    fprintf(stderr, "knnlm %s: ", command->name);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, " (knnlm %s --help)\n", command->name);
+    return CLI_USAGE;
+}
+
+static void print_help(const cli_command *command, const cli_option *options, size_t count) {
+    printf("knnlm %s: %s\n\nusage: knnlm %s %s\n\noptions:\n", command->name, command->summary, command->name,
+           command->usage);
+    for (size_t i = 0; i < count; i++) {
+        char left[64];
+        const cli_option *o = &options[i];
+        snprintf(left, sizeof left, "%c%c%s --%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
+                 o->letter ? "," : " ", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+        printf("  %-28s %s\n", left, o->help);
+    }
+    printf("  %-28s %s\n\nexamples:\n%s", "-h, --help", "this text", command->examples);
+}
+
+static int bad_value(const cli_command *command, const cli_option *o, const char *text, const char *wanted) {
+    return cli_usage(command, "--%s %s: %s", o->name, text, wanted);
+}
+
+static int parse_number(const cli_command *command, const cli_option *o, const char *text) {
+    char *end, range[64];
+    errno = 0;
+    double number = strtod(text, &end);
+    long long integer = o->kind == CLI_INTEGER ? strtoll(text, &end, 10) : 0;
+    if (errno || end == text || *end)
+        return bad_value(command, o, text, o->kind == CLI_INTEGER ? "not a whole number" : "not a number");
+    if (o->low != o->high && !(number >= o->low && number <= o->high)) {
+        snprintf(range, sizeof range, "out of range, %g to %g", o->low, o->high);
+        return bad_value(command, o, text, range);
+    }
+    if (o->kind == CLI_INTEGER)
+        *(int64_t *)o->value = integer;
+    else
+        *(double *)o->value = number;
+    return -1;
+}
+
+static int parse_choice(const cli_command *command, const cli_option *o, const char *text) {
+    char wanted[256] = "one of";
+    for (int i = 0; o->choices[i]; i++) {
+        if (strcmp(text, o->choices[i]) == 0) {
+            *(int *)o->value = i;
+            return -1;
+        }
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s %s", i ? "," : "", o->choices[i]);
+    }
+    return bad_value(command, o, text, wanted);
+}
+
+static int take_value(const cli_command *command, const cli_option *o, const char *text) {
+    switch (o->kind) {
+    case CLI_FLAG: *(bool *)o->value = true; return -1;
+    case CLI_STRING: *(const char **)o->value = text; return -1;
+    case CLI_CHOICE: return parse_choice(command, o, text);
+    case CLI_INTEGER:
+    case CLI_NUMBER: return parse_number(command, o, text);
+    }
+    return -1;
+}
+
+static void to_getopt(const cli_option *options, size_t count, struct option *longs, char *letters) {
+    *letters++ = ':';
+    *letters++ = 'h';
+    for (size_t i = 0; i < count; i++) {
+        longs[i] = (struct option){options[i].name, options[i].kind == CLI_FLAG ? no_argument : required_argument, NULL,
+                                   LONG_BASE + (int)i};
+        if (!options[i].letter) continue;
+        *letters++ = options[i].letter;
+        if (options[i].kind != CLI_FLAG) *letters++ = ':';
+    }
+    longs[count] = (struct option){"help", no_argument, NULL, 'h'};
+    longs[count + 1] = (struct option){0};
+    *letters = 0;
+}
+
+int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv, char ***rest,
+              size_t *rest_count) {
+    struct option longs[OPTIONS_MAX + 2];
+    char letters[2 * OPTIONS_MAX + 4];
+    to_getopt(options, count, longs, letters);
+    optind = 0;
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, letters, longs, NULL)) != -1;) {
+        if (c == 'h') {
+            print_help(command, options, count);
+            return CLI_DONE;
+        }
+        if (c == '?') return cli_usage(command, "unknown option %s", argv[optind - 1]);
+        if (c == ':') return cli_usage(command, "%s needs a value", argv[optind - 1]);
+        size_t i = 0;
+        while (i < count && c != LONG_BASE + (int)i && c != options[i].letter) i++;
+        int code = take_value(command, &options[i], optarg);
+        if (code >= 0) return code;
+    }
+    *rest = argv + optind;
+    *rest_count = (size_t)(argc - optind);
+    return -1;
+}
+
+int cli_start(const cli_command *command, const cli_common *common) {
+    return kn_threads_set((int)common->threads) == KNNLM_OK ? CLI_DONE : cli_fail(command);
+}

@@ -1,0 +1,98 @@
+#include "cli/cli.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number) {
+    if (interrupted) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
+    interrupted = 1;
+}
+
+void cli_catch_interrupts(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+bool cli_interrupted(void) { return interrupted != 0; }
+
+const char *cli_duration(double seconds, char buffer[32]) {
+    long s = (long)(seconds + 0.5);
+    if (!(seconds >= 0 && seconds < 1e8))
+        snprintf(buffer, 32, "?");
+    else if (s < 60)
+        snprintf(buffer, 32, "%lds", s);
+    else if (s < 3600)
+        snprintf(buffer, 32, "%ldm%02lds", s / 60, s % 60);
+    else
+        snprintf(buffer, 32, "%ldh%02ldm", s / 3600, s / 60 % 60);
+    return buffer;
+}
+
+const char *cli_count(double n, char buffer[32]) {
+    const char *units[] = {"", "K", "M", "G", "T"};
+    int unit = 0;
+    while (n >= 1000 && unit < 4) {
+        n /= 1000;
+        unit++;
+    }
+    snprintf(buffer, 32, unit == 0 ? "%.0f%s" : n < 10 ? "%.2f%s" : n < 100 ? "%.1f%s" : "%.0f%s", n, units[unit]);
+    return buffer;
+}
+
+// ---------------------------------------------------------------- the bar
+
+static struct {
+    const char *what;
+    double started, drawn;
+    bool visible;
+} bar;
+
+enum { BAR_WIDTH = 24 };
+
+void cli_progress_clear(void) {
+    if (bar.visible) fprintf(stderr, "\r\033[K");
+    bar.visible = false;
+}
+
+static void draw(const char *what, uint64_t done, uint64_t total, const char *unit, double now) {
+    char rate[32], left[32], cells[BAR_WIDTH + 1];
+    double seconds = now - bar.started, part = total ? (double)done / (double)total : 0;
+    cli_count(seconds > 0 ? (double)done / seconds : 0, rate);
+    if (!total) {
+        char count[32];
+        fprintf(stderr, "\r\033[K%s %s %s, %s %s/s", what, cli_count((double)done, count), unit, rate, unit);
+        return;
+    }
+    memset(cells, '.', BAR_WIDTH);
+    memset(cells, '#', (size_t)((part < 1 ? part : 1) * BAR_WIDTH));
+    cells[BAR_WIDTH] = 0;
+    fprintf(stderr, "\r\033[K%s [%s] %3.0f%%  %s %s/s  %s left", what, cells, 100 * part, rate, unit,
+            cli_duration(part > 0 ? seconds * (1 - part) / part : -1, left));
+}
+
+static bool report(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
+    double now = kn_seconds();
+    (void)context;
+    if (interrupted) return false;
+    if (!isatty(STDERR_FILENO)) return true;
+    if (!bar.what || strcmp(bar.what, what) != 0) {
+        bar.what = what;
+        bar.started = now;
+        bar.drawn = now; // nothing is drawn for work that is over at once
+    }
+    if (now - bar.drawn < 0.2) return true;
+    bar.drawn = now;
+    bar.visible = true;
+    draw(what, done, total, unit, now);
+    return true;
+}
+
+const kn_progress cli_progress = {report, NULL};

@@ -1,0 +1,376 @@
+#include "cli/cli.h"
+#include "train/train.h"
+
+#include "base/file.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const kinds[] = {"word", "bpe", "wordpiece", NULL};
+static const char *const types[] = {"f32", "f16", "bf16", "q8_0", NULL};
+static const kn_gguf_type type_values[] = {KN_GGUF_F32, KN_GGUF_F16, KN_GGUF_BF16, KN_GGUF_Q8_0};
+static const char *const optimizers[] = {"adamw", "nesterov", NULL};
+static const char *const schedules[] = {"cosine", "linear", "constant", "plateau", "restarts", NULL};
+static const char *const positions[] = {"sinusoidal", "learned", NULL};
+static const char *const activations[] = {"relu", "gelu", NULL};
+
+// What the user said; -1 and NULL: not said, the preset or the default decides.
+typedef struct settings {
+    cli_common common;
+    const char *valid, *output, *preset, *tokenizer_file, *bands, *log;
+    int split, kind, type, optimizer, schedule, positions, activation;
+    int64_t vocabulary, vocabulary_sample, width, layers, heads, ffn, context;
+    int64_t steps, length, batch, micro, warmup, period, seed, valid_every, save_every, report_every, valid_tokens;
+    double epochs, minutes, rate, floor, tail, clip, decay, momentum, beta1, beta2, dropout, attention_dropout,
+        activation_dropout, save_seconds;
+    bool resume;
+} settings;
+
+static settings said;
+enum { UNSAID = -1 };
+
+static const settings unsaid = {
+    .preset = "small", .kind = KN_TOKENIZER_BPE, .type = 1, .optimizer = 0, .schedule = UNSAID, .positions = UNSAID,
+    .activation = UNSAID, .vocabulary = 16000, .vocabulary_sample = 100, .width = UNSAID, .layers = UNSAID, .heads = UNSAID,
+    .ffn = UNSAID, .context = UNSAID, .steps = UNSAID, .length = UNSAID, .batch = 8192, .micro = UNSAID, .warmup = UNSAID,
+    .period = UNSAID, .seed = 1, .valid_every = 200, .save_every = 0, .report_every = 10, .valid_tokens = 1 << 17,
+    .epochs = UNSAID, .minutes = UNSAID, .rate = UNSAID, .floor = 0.05, .tail = 0.2, .clip = UNSAID, .decay = UNSAID, .momentum = 0.99, .beta1 = 0.9,
+    .beta2 = 0.98, .save_seconds = 300,
+};
+
+static const cli_option options[] = {
+    {'o', "output", CLI_STRING, &said.output, "FILE", "model to write (required)", 0, 0, NULL},
+    {0, "valid", CLI_STRING, &said.valid, "TEXT", "validation text; the best model on it is kept", 0, 0, NULL},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
+    {0, "preset", CLI_STRING, &said.preset, "NAME", "tiny, small (default), base, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
+    {0, "tokenizer", CLI_CHOICE, &said.kind, "KIND", "bpe (default), word or wordpiece", 0, 0, kinds},
+    {0, "tokenizer-file", CLI_STRING, &said.tokenizer_file, "FILE", "tokenizer.json, vocab.txt or GGUF to take it from", 0, 0, NULL},
+    {0, "vocab", CLI_INTEGER, &said.vocabulary, "N", "tokens to train (default 16000; 0: every word)", 0, 1 << 24, NULL},
+    {0, "vocab-sample", CLI_INTEGER, &said.vocabulary_sample, "MB", "text the tokenizer is trained on (default 100)", 1, 1 << 20, NULL},
+    {0, "width", CLI_INTEGER, &said.width, "N", "width of the model (default: the preset's, as below)", 4, 32768, NULL},
+    {0, "layers", CLI_INTEGER, &said.layers, "N", "layers", 1, 256, NULL},
+    {0, "heads", CLI_INTEGER, &said.heads, "N", "attention heads", 1, 32768, NULL},
+    {0, "ffn", CLI_INTEGER, &said.ffn, "N", "width of the feed-forward part", 1, 131072, NULL},
+    {0, "context", CLI_INTEGER, &said.context, "N", "longest window", 1, 1 << 20, NULL},
+    {0, "positions", CLI_CHOICE, &said.positions, "HOW", "sinusoidal or learned", 0, 0, positions},
+    {0, "activation", CLI_CHOICE, &said.activation, "F", "relu or gelu", 0, 0, activations},
+    {0, "bands", CLI_STRING, &said.bands, "A,B", "adaptive embeddings and softmax with these cutoffs", 0, 0, NULL},
+    {0, "steps", CLI_INTEGER, &said.steps, "N", "updates (default 1000)", 1, 1e12, NULL},
+    {0, "epochs", CLI_NUMBER, &said.epochs, "X", "or so many times over the text", 1e-6, 1e6, NULL},
+    {0, "minutes", CLI_NUMBER, &said.minutes, "X", "or about so long, by the speed of the first updates", 1e-3, 1e6, NULL},
+    {0, "length", CLI_INTEGER, &said.length, "N", "tokens of a window (default: the context)", 1, 1 << 20, NULL},
+    {0, "batch", CLI_INTEGER, &said.batch, "N", "tokens of an update (default 8192)", 1, 1 << 28, NULL},
+    {0, "micro", CLI_INTEGER, &said.micro, "N", "tokens in memory at a time (default 4096)", 1, 1 << 28, NULL},
+    {0, "optimizer", CLI_CHOICE, &said.optimizer, "NAME", "adamw (default) or nesterov (the paper's)", 0, 0, optimizers},
+    {0, "schedule", CLI_CHOICE, &said.schedule, "NAME", "cosine, linear, constant, plateau or restarts (the paper's)", 0, 0, schedules},
+    {0, "rate", CLI_NUMBER, &said.rate, "X", "peak learning rate (default .001; nesterov 1)", 0, 1e6, NULL},
+    {0, "floor", CLI_NUMBER, &said.floor, "X", "lowest rate as a part of the peak (default .05)", 0, 1, NULL},
+    {0, "tail", CLI_NUMBER, &said.tail, "X", "part of the updates that plateau descends over (default .2)", 0, 1, NULL},
+    {0, "warmup", CLI_INTEGER, &said.warmup, "N", "updates of warm-up (default: 1 in 20, at most 1000)", 0, 1e12, NULL},
+    {0, "period", CLI_INTEGER, &said.period, "N", "updates of the first cosine of restarts (default 270000)", 1, 1e12, NULL},
+    {0, "clip", CLI_NUMBER, &said.clip, "X", "largest norm of the gradient (default 1; nesterov .1)", 0, 1e9, NULL},
+    {0, "decay", CLI_NUMBER, &said.decay, "X", "weight decay (default .05; nesterov 0)", 0, 10, NULL},
+    {0, "momentum", CLI_NUMBER, &said.momentum, "X", "of nesterov (default .99)", 0, 1, NULL},
+    {0, "beta1", CLI_NUMBER, &said.beta1, "X", "of adamw (default .9)", 0, 1, NULL},
+    {0, "beta2", CLI_NUMBER, &said.beta2, "X", "of adamw (default .98)", 0, 1, NULL},
+    {0, "dropout", CLI_NUMBER, &said.dropout, "P", "of embeddings and of each part's output (default 0)", 0, 0.99, NULL},
+    {0, "attention-dropout", CLI_NUMBER, &said.attention_dropout, "P", "of attention weights (default 0)", 0, 0.99, NULL},
+    {0, "activation-dropout", CLI_NUMBER, &said.activation_dropout, "P", "inside the feed-forward part (default 0)", 0, 0.99, NULL},
+    {0, "type", CLI_CHOICE, &said.type, "T", "of the model file: f16 (default), f32, bf16, q8_0", 0, 0, types},
+    {0, "valid-every", CLI_INTEGER, &said.valid_every, "N", "updates between validations (default 200)", 0, 1e12, NULL},
+    {0, "valid-tokens", CLI_INTEGER, &said.valid_tokens, "N", "tokens validated, 0: all (default 131072)", 0, 1e12, NULL},
+    {0, "save-every", CLI_INTEGER, &said.save_every, "N", "updates between checkpoints (default: every 5 minutes)", 0, 1e12, NULL},
+    {0, "save-seconds", CLI_NUMBER, &said.save_seconds, "S", "seconds between checkpoints, 0: none (default 300)", 0, 1e9, NULL},
+    {0, "report-every", CLI_INTEGER, &said.report_every, "N", "updates between lines of progress (default 10)", 1, 1e12, NULL},
+    {0, "log", CLI_STRING, &said.log, "FILE", "CSV of the run: step, tokens, seconds, loss, valid_loss, rate, norm", 0, 0, NULL},
+    {0, "resume", CLI_FLAG, &said.resume, NULL, "go on from OUTPUT.checkpoint", 0, 0, NULL},
+    {0, "seed", CLI_INTEGER, &said.seed, "N", "of weights, order and dropout (default 1)", 0, 9e15, NULL},
+    CLI_COMMON_OPTIONS(said.common),
+};
+
+// ---------------------------------------------------------------- what is printed
+
+typedef struct listener {
+    FILE *log;
+    bool terminal;
+    kn_train_report last;
+    double best;
+} listener;
+
+static void write_log(FILE *log, const kn_train_report *r) {
+    fprintf(log, "%lld,%llu,%.1f,%.5f,", (long long)r->step, (unsigned long long)r->tokens, r->seconds, r->loss);
+    if (!isnan(r->valid_loss)) fprintf(log, "%.5f", r->valid_loss);
+    fprintf(log, ",%.6g,%.4f\n", r->rate, r->norm);
+    fflush(log);
+}
+
+static bool on_report(void *context, const kn_train_report *r) {
+    listener *l = context;
+    char left[32], rate[32];
+    l->last = *r;
+    if (r->best) l->best = r->valid_loss;
+    if (l->log) write_log(l->log, r);
+    if (l->terminal || said.common.verbose) {
+        if (l->terminal) fprintf(stderr, "\r\033[K");
+        fprintf(stderr, "step %lld/%lld  loss %.4f  ppl %.2f  %s tok/s  %s left", (long long)r->step, (long long)r->steps,
+                r->loss, exp(r->loss), cli_count(r->tokens_per_second, rate), cli_duration(r->seconds_left, left));
+        if (!isnan(r->valid_loss))
+            fprintf(stderr, "  valid ppl %.3f%s", exp(r->valid_loss), r->best ? " (best)" : "");
+        if (!l->terminal || !isnan(r->valid_loss)) fprintf(stderr, "\n");
+    }
+    return !cli_interrupted();
+}
+
+static void print_result(const kn_train_options *o, const listener *l, uint64_t parameters) {
+    if (said.common.json) {
+        json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:s}", "model", o->output, "parameters",
+                              (json_int_t)parameters, "steps", (json_int_t)l->last.step, "tokens",
+                              (json_int_t)l->last.tokens, "loss", l->last.loss, "seconds", l->last.seconds,
+                              "tokens_per_second", l->last.tokens_per_second, "kernels",
+                              kn_math_kernels(o->precision)->name);
+        if (isfinite(l->best)) json_object_set_new(j, "valid_ppl", json_real(exp(l->best)));
+        char *text = json_dumps(j, JSON_REAL_PRECISION(8));
+        puts(text);
+        free(text);
+        json_decref(j);
+        return;
+    }
+    char count[32], seconds[32], rate[32];
+    printf("%s: %s parameters, %lld updates in %s, %s tok/s", o->output, cli_count((double)parameters, count),
+           (long long)l->last.step, cli_duration(l->last.seconds, seconds), cli_count(l->last.tokens_per_second, rate));
+    if (isfinite(l->best)) printf(", best validation perplexity %.2f per token", exp(l->best));
+    printf("\n");
+}
+
+// ---------------------------------------------------------------- settings to options
+
+static knnlm_status set_bands(kn_config *c, const char *text) {
+    char *end;
+    c->bands = 1;
+    for (const char *at = text; *at; at = *end ? end + 1 : end) {
+        long cutoff = strtol(at, &end, 10);
+        if (end == at || (*end && *end != ',') || cutoff < 1 || cutoff > 1 << 24 || c->bands == KN_BANDS_MAX)
+            return kn_fail(KNNLM_EINVAL, "--bands %s: up to %d growing numbers with commas", text, KN_BANDS_MAX - 1);
+        c->band_end[c->bands++ - 1] = (int32_t)cutoff;
+    }
+    return KNNLM_OK;
+}
+
+static void override(int32_t *value, int64_t given) {
+    if (given != UNSAID) *value = (int32_t)given;
+}
+
+static knnlm_status set_config(kn_config *c, int32_t vocabulary) {
+    KN_TRY(kn_config_preset(said.preset, c));
+    bool scaled = c->embedding_scale != 1;
+    override(&c->width, said.width);
+    override(&c->layers, said.layers);
+    override(&c->heads, said.heads);
+    override(&c->context, said.context);
+    c->ffn = said.ffn != UNSAID ? (int32_t)said.ffn : said.width != UNSAID ? 4 * c->width : c->ffn;
+    if (said.positions != UNSAID) c->positions = (kn_positions)said.positions;
+    if (said.activation != UNSAID) c->activation = (kn_activation)said.activation;
+    if (said.bands) KN_TRY(set_bands(c, said.bands));
+    if (scaled) c->embedding_scale = sqrtf((float)c->width);
+    kn_config_set_vocabulary(c, vocabulary);
+    return kn_config_validate(c, "the model asked for");
+}
+
+static knnlm_status make_tokenizer(const char *const *paths, size_t count, kn_tokenizer **out) {
+    char *text;
+    size_t size;
+    if (said.tokenizer_file) return kn_tokenizer_open(said.tokenizer_file, out);
+    if (said.kind == KN_TOKENIZER_WORDPIECE)
+        return kn_fail(KNNLM_EINVAL, "--tokenizer wordpiece: give its vocab.txt by --tokenizer-file");
+    size_t limit = said.kind == KN_TOKENIZER_WORD ? SIZE_MAX : (size_t)said.vocabulary_sample << 20;
+    KN_TRY(kn_corpus_text(paths, count, limit, &text, &size));
+    knnlm_status status = kn_tokenizer_train((kn_tokenizer_kind)said.kind, (int32_t)said.vocabulary, text, size,
+                                             &cli_progress, out);
+    free(text);
+    cli_progress_clear();
+    return status;
+}
+
+static void set_optimizer(kn_train_options *o) {
+    bool paper = said.optimizer == KN_OPTIMIZER_NESTEROV;
+    o->optimizer = (kn_optimizer_options){(kn_optimizer_kind)said.optimizer,
+                                          (float)said.beta1,
+                                          (float)said.beta2,
+                                          1e-8f,
+                                          (float)said.momentum,
+                                          said.decay != UNSAID ? (float)said.decay : paper ? 0.0f : 0.05f,
+                                          said.clip != UNSAID ? (float)said.clip : paper ? 0.1f : 1.0f};
+    o->schedule.kind = said.schedule != UNSAID ? (kn_schedule_kind)said.schedule
+                       : paper                 ? KN_SCHEDULE_RESTARTS
+                                               : KN_SCHEDULE_COSINE;
+    o->schedule.rate = said.rate != UNSAID ? said.rate : paper ? 1.0 : 1e-3;
+    o->schedule.floor = said.floor;
+    o->schedule.tail = said.tail;
+    o->schedule.steps = o->steps;
+    o->schedule.warmup = said.warmup != UNSAID ? said.warmup : paper ? 16000 : o->steps / 20 < 1000 ? o->steps / 20 : 1000;
+    o->schedule.warmup_from = paper ? 1e-7 : 0;
+    o->schedule.period = said.period != UNSAID ? said.period : 270000;
+}
+
+static void set_run(kn_train_options *o) {
+    o->output = said.output;
+    o->type = type_values[said.type];
+    o->resume = said.resume;
+    o->length = said.length != UNSAID ? (size_t)said.length : (size_t)o->config.context;
+    o->batch = ((size_t)said.batch + o->length - 1) / o->length * o->length;
+    size_t micro = said.micro != UNSAID ? (size_t)said.micro : 4096;
+    o->micro = micro < o->length ? o->length : micro / o->length * o->length;
+    if (o->micro > o->batch) o->micro = o->batch;
+    if (said.epochs != UNSAID)
+        o->steps = (int64_t)ceil(said.epochs * (double)(o->corpus->count - 1) / (double)o->batch);
+    else if (said.steps != UNSAID)
+        o->steps = said.steps;
+    o->dropout = (kn_dropout){(float)said.dropout, (float)said.attention_dropout, (float)said.activation_dropout, 0};
+    o->seed = (uint64_t)said.seed;
+    o->precision = (kn_precision)said.common.precision;
+    o->valid_every = said.valid_every;
+    o->save_every = said.save_every;
+    o->save_seconds = said.save_seconds;
+    o->report_every = said.report_every;
+    o->valid_tokens = (size_t)said.valid_tokens;
+}
+
+// Updates that fit in the minutes given, from the time a few of them take (thrown away afterwards).
+static bool keep_going(void *context, const kn_train_report *r) {
+    *(double *)context = r->tokens_per_second;
+    return !cli_interrupted() && r->seconds < 4 && r->step < r->steps;
+}
+
+static knnlm_status steps_for_minutes(kn_train_options *o) {
+    kn_train_options probe = *o;
+    double speed = 0;
+    char path[] = "/tmp/knnlm-probe-XXXXXX", checkpoint[64];
+    int fd = mkstemp(path);
+    if (fd < 0) return kn_fail(KNNLM_EIO, "cannot create a temporary file for --minutes");
+    close(fd);
+    probe.output = path;
+    probe.valid = NULL;
+    probe.steps = INT32_MAX;
+    probe.schedule.rate = 1e-4;
+    probe.report_every = 1;
+    probe.save_seconds = 0;
+    probe.report = keep_going;
+    probe.context = &speed;
+    probe.resume = false;
+    knnlm_status status = kn_train_run(&probe);
+    snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", path);
+    unlink(path);
+    unlink(checkpoint);
+    if (status != KNNLM_ESTOPPED || cli_interrupted()) return status;
+    o->steps = (int64_t)(said.minutes * 60 * speed / (double)o->batch);
+    if (o->steps < 1) o->steps = 1;
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- the run
+
+typedef struct inputs {
+    kn_tokenizer *tokenizer;
+    kn_corpus corpus, valid;
+} inputs;
+
+static knnlm_status read_inputs(inputs *in, const char *const *paths, size_t count) {
+    if (said.resume) { // the tokenizer of the run is in its checkpoint
+        char path[4096];
+        snprintf(path, sizeof path, "%s.checkpoint", said.output);
+        KN_TRY(kn_tokenizer_open(path, &in->tokenizer));
+    } else {
+        KN_TRY(make_tokenizer(paths, count, &in->tokenizer));
+    }
+    KN_TRY(kn_corpus_read(in->tokenizer, paths, count, (kn_split)said.split, &cli_progress, &in->corpus));
+    if (said.valid) KN_TRY(kn_corpus_read(in->tokenizer, &said.valid, 1, (kn_split)said.split, NULL, &in->valid));
+    cli_progress_clear();
+    return KNNLM_OK;
+}
+
+static knnlm_status print_plan(const kn_train_options *o, uint64_t *parameters) {
+    kn_layout layout;
+    char tokens[32], count[32];
+    KN_TRY(kn_layout_init(&o->config, &layout));
+    *parameters = layout.total;
+    kn_layout_free(&layout);
+    uint64_t disk, need = *parameters * 16;
+    KN_TRY(kn_disk_free(o->output, &disk));
+    if (disk < need)
+        return kn_fail(KNNLM_EIO, "%s: checkpoints need %.1f GB, the disk has %.1f GB free", o->output, (double)need / 1e9,
+                       (double)disk / 1e9);
+    fprintf(stderr, "%s tokens of text, %s parameters, %lld updates of %zu tokens (%.2f epochs), %s kernels\n",
+            cli_count((double)o->corpus->count, tokens), cli_count((double)*parameters, count), (long long)o->steps,
+            o->batch, (double)o->steps * (double)o->batch / (double)o->corpus->count, kn_math_kernels(o->precision)->name);
+    return KNNLM_OK;
+}
+
+static knnlm_status open_log(listener *l) {
+    if (!said.log) return KNNLM_OK;
+    l->log = fopen(said.log, said.resume ? "a" : "w");
+    if (!l->log) return kn_fail(KNNLM_EIO, "%s: cannot write", said.log);
+    if (!said.resume) fprintf(l->log, "step,tokens,seconds,loss,valid_loss,rate,norm\n");
+    return KNNLM_OK;
+}
+
+static knnlm_status train(const char *const *paths, size_t count, inputs *in, listener *l) {
+    kn_train_options o;
+    uint64_t parameters;
+    kn_train_defaults(&o);
+    KN_TRY(read_inputs(in, paths, count));
+    o.tokenizer = in->tokenizer;
+    o.corpus = &in->corpus;
+    o.valid = said.valid ? &in->valid : NULL;
+    KN_TRY(set_config(&o.config, kn_tokenizer_size(in->tokenizer)));
+    set_run(&o);
+    set_optimizer(&o);
+    if (said.minutes != UNSAID) {
+        KN_TRY(steps_for_minutes(&o));
+        set_optimizer(&o);
+    }
+    KN_TRY(print_plan(&o, &parameters));
+    KN_TRY(open_log(l));
+    o.report = on_report;
+    o.context = l;
+    KN_TRY(kn_train_run(&o));
+    if (l->terminal) fprintf(stderr, "\r\033[K");
+    print_result(&o, l, parameters);
+    return KNNLM_OK;
+}
+
+static int run(int argc, char **argv) {
+    char **paths;
+    size_t count;
+    said = unsaid;
+    int code = cli_parse(&cli_train, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
+    if (code >= 0) return code;
+    if (count == 0) return cli_usage(&cli_train, "no text to train on");
+    if (!said.output) return cli_usage(&cli_train, "no -o FILE to write the model to");
+    if ((said.steps != UNSAID) + (said.epochs != UNSAID) + (said.minutes != UNSAID) > 1)
+        return cli_usage(&cli_train, "one of --steps, --epochs and --minutes");
+    code = cli_start(&cli_train, &said.common);
+    if (code != CLI_DONE) return code;
+    cli_catch_interrupts();
+    inputs in = {0};
+    listener l = {.terminal = isatty(STDERR_FILENO), .best = INFINITY};
+    knnlm_status status = train((const char *const *)paths, count, &in, &l);
+    kn_tokenizer_free(in.tokenizer);
+    kn_corpus_free(&in.corpus);
+    kn_corpus_free(&in.valid);
+    if (l.log) fclose(l.log);
+    return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_train);
+}
+
+const cli_command cli_train = {
+    .name = "train",
+    .summary = "train a model from scratch on text",
+    .usage = "TEXT... -o MODEL [options]",
+    .examples = "  knnlm train corpus/ --valid held-out.txt -o my.gguf --preset tiny --minutes 10\n"
+                "  knnlm train wiki.train.txt --valid wiki.valid.txt -o w.gguf --tokenizer word --vocab 0 --dropout .3\n"
+                "  knnlm train corpus/ -o my.gguf --steps 20000 --resume\n",
+    .run = run,
+};

@@ -1,0 +1,242 @@
+#include "lm/native/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAPER .positions = KN_POSITIONS_SINUSOIDAL, .epsilon = 1e-5f, .bands = 1, .band_factor = 4
+#define CPU PAPER, .activation = KN_ACTIVATION_GELU, .final_norm = true
+#define GPT2                                                                                                  \
+    .positions = KN_POSITIONS_LEARNED, .activation = KN_ACTIVATION_GELU, .final_norm = true, .epsilon = 1e-5f, \
+    .embedding_scale = 1, .bands = 1, .band_factor = 4
+
+static const struct {
+    const char *name;
+    kn_config config;
+} presets[] = {
+    {"tiny", {CPU, .width = 128, .layers = 4, .heads = 4, .ffn = 512, .context = 256}},
+    {"small", {CPU, .width = 256, .layers = 8, .heads = 4, .ffn = 1024, .context = 512}},
+    {"base", {CPU, .width = 512, .layers = 8, .heads = 8, .ffn = 2048, .context = 1024}},
+    {"gpt2-tiny", {GPT2, .width = 64, .layers = 2, .heads = 2, .ffn = 256, .context = 128}},
+    {"gpt2", {GPT2, .width = 768, .layers = 12, .heads = 12, .ffn = 3072, .context = 1024}},
+    {"paper-bpe", {PAPER, .width = 1024, .layers = 16, .heads = 16, .ffn = 4096, .context = 1024}},
+    {"wiki103",
+     {.positions = KN_POSITIONS_SINUSOIDAL,
+      .epsilon = 1e-5f,
+      .width = 1024,
+      .layers = 16,
+      .heads = 16,
+      .ffn = 4096,
+      .context = 3072,
+      .bands = 3,
+      .band_end = {20000, 60000},
+      .band_factor = 4}},
+};
+
+knnlm_status kn_config_preset(const char *name, kn_config *out) {
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        if (strcmp(name, presets[i].name) != 0) continue;
+        *out = presets[i].config;
+        if (out->embedding_scale == 0) out->embedding_scale = sqrtf((float)out->width);
+        return KNNLM_OK;
+    }
+    return kn_fail(KNNLM_EINVAL, "unknown preset \"%s\": one of %s", name, kn_config_preset_names());
+}
+
+const char *kn_config_preset_names(void) { return "tiny, small, base, gpt2-tiny, gpt2, paper-bpe, wiki103"; }
+
+void kn_config_set_vocabulary(kn_config *c, int32_t vocabulary) {
+    c->vocabulary = vocabulary;
+    while (c->bands > 1 && c->band_end[c->bands - 2] >= vocabulary) c->bands--;
+    c->band_end[c->bands - 1] = vocabulary;
+}
+
+static bool within(int32_t value, int32_t low, int32_t high) { return value >= low && value <= high; }
+
+knnlm_status kn_config_validate(const kn_config *c, const char *where) {
+    if (!within(c->vocabulary, 2, 1 << 24)) return kn_fail(KNNLM_EDATA, "%s: vocabulary of %d", where, c->vocabulary);
+    if (!within(c->width, 4, 1 << 15) || c->width % 2)
+        return kn_fail(KNNLM_EDATA, "%s: width of %d (even, 4 to 32768)", where, c->width);
+    if (!within(c->layers, 1, KN_LAYERS_MAX)) return kn_fail(KNNLM_EDATA, "%s: %d layers", where, c->layers);
+    if (!within(c->heads, 1, c->width) || c->width % c->heads)
+        return kn_fail(KNNLM_EDATA, "%s: %d heads do not divide a width of %d", where, c->heads, c->width);
+    if (!within(c->ffn, 1, 1 << 17)) return kn_fail(KNNLM_EDATA, "%s: feed-forward width of %d", where, c->ffn);
+    if (!within(c->context, 1, (1 << 26) / c->width))
+        return kn_fail(KNNLM_EDATA, "%s: context of %d", where, c->context);
+    if (!(c->epsilon >= 0 && c->epsilon < 1) || !isfinite(c->embedding_scale))
+        return kn_fail(KNNLM_EDATA, "%s: LayerNorm epsilon or embedding scale out of range", where);
+    if (!within(c->bands, 1, KN_BANDS_MAX) || (c->bands > 1 && !within(c->band_factor, 1, 64)))
+        return kn_fail(KNNLM_EDATA, "%s: %d vocabulary bands by a factor of %d", where, c->bands, c->band_factor);
+    for (int32_t b = 0; b < c->bands; b++)
+        if (kn_band_size(c, b) < 1 || kn_band_width(c, b) < 1)
+            return kn_fail(KNNLM_EDATA, "%s: vocabulary band %d is empty or has no width", where, b);
+    if (c->band_end[c->bands - 1] != c->vocabulary)
+        return kn_fail(KNNLM_EDATA, "%s: bands end at %d, the vocabulary at %d", where, c->band_end[c->bands - 1],
+                       c->vocabulary);
+    return KNNLM_OK;
+}
+
+bool kn_config_is_gpt2(const kn_config *c) {
+    return c->positions == KN_POSITIONS_LEARNED && c->activation == KN_ACTIVATION_GELU && c->final_norm &&
+           c->bands == 1 && c->embedding_scale == 1;
+}
+
+int32_t kn_band_width(const kn_config *c, int32_t band) {
+    int32_t width = c->width;
+    for (int32_t i = 0; i < band; i++) width /= c->band_factor;
+    return width;
+}
+
+int32_t kn_band_of(const kn_config *c, int32_t token) {
+    int32_t band = 0;
+    while (token >= c->band_end[band]) band++;
+    return band;
+}
+
+// ---------------------------------------------------------------- in the file
+
+static const char *const position_names[] = {"sinusoidal", "learned"};
+static const char *const activation_names[] = {"relu", "gelu"};
+
+typedef struct key_reader {
+    const kn_gguf *file;
+    const char *prefix;
+    char key[128];
+} key_reader;
+
+static const char *full_key(key_reader *r, const char *name) {
+    snprintf(r->key, sizeof r->key, "%s.%s", r->prefix, name);
+    return r->key;
+}
+
+static knnlm_status missing(const key_reader *r) {
+    return kn_fail(KNNLM_EDATA, "%s: no \"%s\"", kn_gguf_path(r->file), r->key);
+}
+
+static knnlm_status read_int(key_reader *r, const char *name, int32_t *out) {
+    int64_t value = 0;
+    bool found;
+    KN_TRY(kn_gguf_get_i64(r->file, full_key(r, name), &value, &found));
+    if (!found) return missing(r);
+    if (value < 0 || value > INT32_MAX)
+        return kn_fail(KNNLM_EDATA, "%s: \"%s\" is %lld", kn_gguf_path(r->file), r->key, (long long)value);
+    *out = (int32_t)value;
+    return KNNLM_OK;
+}
+
+static knnlm_status read_float(key_reader *r, const char *name, float *out) {
+    double value = 0;
+    bool found;
+    KN_TRY(kn_gguf_get_f64(r->file, full_key(r, name), &value, &found));
+    if (!found) return missing(r);
+    *out = (float)value;
+    return KNNLM_OK;
+}
+
+static knnlm_status read_choice(key_reader *r, const char *name, const char *const names[2], int *out) {
+    const char *value = NULL;
+    bool found;
+    KN_TRY(kn_gguf_get_string(r->file, full_key(r, name), &value, &found));
+    if (!found) return missing(r);
+    for (*out = 0; *out < 2; ++*out)
+        if (strcmp(value, names[*out]) == 0) return KNNLM_OK;
+    return kn_fail(KNNLM_ENOTSUP, "%s: \"%s\" is \"%s\": %s and %s are known", kn_gguf_path(r->file), r->key, value,
+                   names[0], names[1]);
+}
+
+static knnlm_status read_bands(key_reader *r, kn_config *c) {
+    size_t count = 0;
+    bool found;
+    c->bands = 1;
+    c->band_factor = 4;
+    KN_TRY(kn_gguf_get_array(r->file, full_key(r, "band_ends"), &count, &found));
+    if (!found) return KNNLM_OK;
+    if (count < 1 || count > KN_BANDS_MAX)
+        return kn_fail(KNNLM_EDATA, "%s: %zu vocabulary bands", kn_gguf_path(r->file), count);
+    c->bands = (int32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        int64_t end;
+        KN_TRY(kn_gguf_array_i64(r->file, full_key(r, "band_ends"), i, &end));
+        if (end < 0 || end > c->vocabulary)
+            return kn_fail(KNNLM_EDATA, "%s: vocabulary band ends at %lld", kn_gguf_path(r->file), (long long)end);
+        c->band_end[i] = (int32_t)end;
+    }
+    return read_int(r, "band_factor", &c->band_factor);
+}
+
+static knnlm_status read_own_keys(key_reader *r, kn_config *c) {
+    int positions, activation;
+    bool found;
+    KN_TRY(read_choice(r, "positions", position_names, &positions));
+    KN_TRY(read_choice(r, "activation", activation_names, &activation));
+    KN_TRY(read_float(r, "embedding_scale", &c->embedding_scale));
+    KN_TRY(kn_gguf_get_bool(r->file, full_key(r, "final_norm"), &c->final_norm, &found));
+    if (!found) return missing(r);
+    c->positions = (kn_positions)positions;
+    c->activation = (kn_activation)activation;
+    return read_bands(r, c);
+}
+
+knnlm_status kn_config_load(const kn_gguf *file, kn_config *out) {
+    key_reader r = {.file = file};
+    size_t tokens = 0;
+    bool found;
+    *out = (kn_config){0};
+    KN_TRY(kn_gguf_get_string(file, "general.architecture", &r.prefix, &found));
+    if (!found) return kn_fail(KNNLM_EDATA, "%s: no \"general.architecture\"", kn_gguf_path(file));
+    bool own = strcmp(r.prefix, "knnlm") == 0;
+    if (!own && strcmp(r.prefix, "gpt2") != 0)
+        return kn_fail(KNNLM_ENOTSUP, "%s: architecture \"%s\" (knnlm and gpt2 are native)", kn_gguf_path(file),
+                       r.prefix);
+    KN_TRY(read_int(&r, "context_length", &out->context));
+    KN_TRY(read_int(&r, "embedding_length", &out->width));
+    KN_TRY(read_int(&r, "block_count", &out->layers));
+    KN_TRY(read_int(&r, "feed_forward_length", &out->ffn));
+    KN_TRY(read_int(&r, "attention.head_count", &out->heads));
+    KN_TRY(read_float(&r, "attention.layer_norm_epsilon", &out->epsilon));
+    KN_TRY(kn_gguf_get_array(file, "tokenizer.ggml.tokens", &tokens, &found));
+    if (!found || tokens > INT32_MAX) return kn_fail(KNNLM_EDATA, "%s: no vocabulary", kn_gguf_path(file));
+    out->vocabulary = (int32_t)tokens;
+    if (own) {
+        KN_TRY(read_own_keys(&r, out));
+    } else {
+        *out = (kn_config){GPT2,
+                           .vocabulary = out->vocabulary,
+                           .width = out->width,
+                           .layers = out->layers,
+                           .heads = out->heads,
+                           .ffn = out->ffn,
+                           .context = out->context};
+        KN_TRY(read_float(&r, "attention.layer_norm_epsilon", &out->epsilon));
+    }
+    if (out->bands == 1) out->band_end[0] = out->vocabulary;
+    return kn_config_validate(out, kn_gguf_path(file));
+}
+
+static knnlm_status put_int(kn_gguf_writer *file, const char *prefix, const char *name, int32_t value) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", prefix, name);
+    return kn_gguf_put_u32(file, key, (uint32_t)value);
+}
+
+knnlm_status kn_config_save(const kn_config *c, kn_gguf_writer *file) {
+    const char *prefix = kn_config_is_gpt2(c) ? "gpt2" : "knnlm";
+    char key[128];
+    KN_TRY(kn_gguf_put_string(file, "general.architecture", prefix));
+    KN_TRY(put_int(file, prefix, "context_length", c->context));
+    KN_TRY(put_int(file, prefix, "embedding_length", c->width));
+    KN_TRY(put_int(file, prefix, "block_count", c->layers));
+    KN_TRY(put_int(file, prefix, "feed_forward_length", c->ffn));
+    KN_TRY(put_int(file, prefix, "attention.head_count", c->heads));
+    snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", prefix);
+    KN_TRY(kn_gguf_put_f32(file, key, c->epsilon));
+    if (kn_config_is_gpt2(c)) return KNNLM_OK;
+    KN_TRY(kn_gguf_put_string(file, "knnlm.positions", position_names[c->positions]));
+    KN_TRY(kn_gguf_put_string(file, "knnlm.activation", activation_names[c->activation]));
+    KN_TRY(kn_gguf_put_f32(file, "knnlm.embedding_scale", c->embedding_scale));
+    KN_TRY(kn_gguf_put_bool(file, "knnlm.final_norm", c->final_norm));
+    if (c->bands == 1) return KNNLM_OK;
+    KN_TRY(kn_gguf_put_i32s(file, "knnlm.band_ends", c->band_end, (size_t)c->bands));
+    return put_int(file, prefix, "band_factor", c->band_factor);
+}

@@ -1,0 +1,162 @@
+#include "lm/native/layers.h"
+
+#include "base/threads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t most(size_t a, size_t b) { return a > b ? a : b; }
+
+knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t rows, size_t keys, kn_scratch *out) {
+    size_t widest = most((size_t)c->ffn, 3 * (size_t)c->width);
+    *out = (kn_scratch){.k = k, .rows = rows, .workers = (size_t)kn_threads()};
+    out->panel_stride = KN_CELL * widest;
+    out->attention_stride = kn_attention_scratch(k, keys, (size_t)(c->width / c->heads));
+    out->lhs = kn_alloc_aligned(1, kn_lhs_bytes(k, rows, widest));
+    out->panel = kn_alloc_aligned(out->workers * out->panel_stride, sizeof(float));
+    out->attention = kn_alloc_aligned(out->workers, out->attention_stride);
+    if (out->lhs && out->panel && out->attention) return KNNLM_OK;
+    kn_scratch_free(out);
+    return KNNLM_ENOMEM;
+}
+
+void kn_scratch_free(kn_scratch *s) {
+    kn_free_aligned(s->lhs);
+    kn_free_aligned(s->panel);
+    kn_free_aligned(s->attention);
+    free(s->sequences);
+    *s = (kn_scratch){0};
+}
+
+// ---------------------------------------------------------------- embedding
+
+static void add_positions(const kn_weights *w, const kn_batch *b, float *x) {
+    size_t d = (size_t)w->config.width;
+    float scale = w->config.embedding_scale;
+    for (size_t s = 0; s < b->count; s++)
+        for (size_t row = b->start[s]; row < b->start[s + 1]; row++) {
+            const float *position = w->positions + (b->position + row - b->start[s]) * d;
+            for (size_t i = 0; i < d; i++) x[row * d + i] = x[row * d + i] * scale + position[i];
+        }
+}
+
+// Rows of one band: gathered, projected to the full width, and put back in their places.
+static knnlm_status embed_band(const kn_weights *w, const kn_batch *b, kn_scratch *s, int32_t band, float *x) {
+    size_t d = (size_t)w->config.width, width = (size_t)kn_band_width(&w->config, band), n = 0;
+    size_t *places = kn_alloc(b->rows, sizeof *places);
+    float *vectors = kn_alloc_aligned(b->rows * width, sizeof *vectors);
+    float *projected = kn_alloc_aligned(b->rows * d, sizeof *projected);
+    knnlm_status status = places && vectors && projected ? KNNLM_OK : KNNLM_ENOMEM;
+    if (status == KNNLM_OK) {
+        for (size_t row = 0; row < b->rows; row++) {
+            if (kn_band_of(&w->config, b->tokens[row]) != band) continue;
+            kn_weights_embedding(w, b->tokens[row], vectors + n * width);
+            places[n++] = row;
+        }
+        kn_pack_rows(s, vectors, width, n, width);
+        kn_apply(s, n, &w->project[band], NULL, projected, false);
+        for (size_t i = 0; i < n; i++) memcpy(x + places[i] * d, projected + i * d, d * sizeof *x);
+    }
+    free(places);
+    kn_free_aligned(vectors);
+    kn_free_aligned(projected);
+    return status;
+}
+
+knnlm_status kn_embed(const kn_weights *w, const kn_batch *b, kn_scratch *s, float *x) {
+    size_t d = (size_t)w->config.width;
+    if (w->config.bands == 1) {
+        for (size_t row = 0; row < b->rows; row++) kn_weights_embedding(w, b->tokens[row], x + row * d);
+    } else {
+        for (int32_t band = 0; band < w->config.bands; band++) KN_TRY(embed_band(w, b, s, band, x));
+    }
+    add_positions(w, b, x);
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- panels
+
+typedef struct norming {
+    const kn_weights *w;
+    kn_scratch *s;
+    const float *x, *weight, *bias;
+    size_t rows;
+    kn_norm_state state;
+    float *copy;
+} norming;
+
+static void plain_norm(float *y, const float *x, size_t n, float epsilon) {
+    double mean = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) mean += x[i];
+    mean /= (double)n;
+    for (size_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+    double scale = 1.0 / __builtin_sqrt(squares / (double)n + epsilon);
+    for (size_t i = 0; i < n; i++) y[i] = (float)((x[i] - mean) * scale);
+}
+
+static void norm_panel(void *context, size_t task, int worker) {
+    const norming *n = context;
+    size_t d = (size_t)n->w->config.width, first = task * KN_CELL, rows = least(KN_CELL, n->rows - first);
+    float *panel = n->copy ? n->copy + first * d : n->s->panel + (size_t)worker * n->s->panel_stride;
+    float mean, inverse;
+    for (size_t r = 0; r < rows; r++) {
+        size_t row = first + r;
+        if (n->weight)
+            n->w->k->norm(panel + r * d, n->state.mean ? n->state.mean + row : &mean,
+                          n->state.inverse ? n->state.inverse + row : &inverse, n->x + row * d, n->weight, n->bias, d,
+                          n->w->config.epsilon);
+        else
+            plain_norm(panel + r * d, n->x + row * d, d, n->w->config.epsilon);
+    }
+    n->w->k->pack_lhs((char *)n->s->lhs + task * kn_panel_bytes(n->w->k, d), panel, d, rows, d);
+}
+
+void kn_norm_pack(const kn_weights *w, kn_scratch *s, const float *x, size_t rows, const float *weight,
+                  const float *bias, kn_norm_state state, float *copy) {
+    norming n = {w, s, x, weight, bias, rows, state, copy};
+    kn_parallel(kn_cells(rows), norm_panel, &n);
+}
+
+void kn_apply(kn_scratch *s, size_t rows, const kn_rhs *m, const float *bias, float *out, bool add) {
+    kn_store_matrix store = {out, m->columns, bias};
+    kn_multiply(s->k, s->lhs, rows, m, add ? kn_store_add : kn_store_set, &store);
+}
+
+void kn_pack_rows(kn_scratch *s, const float *x, size_t ld, size_t rows, size_t depth) {
+    kn_lhs_pack(s->k, s->lhs, x, ld, rows, depth, false);
+}
+
+typedef struct activating {
+    const kn_weights *w;
+    kn_scratch *s;
+    const float *u;
+    size_t rows;
+    float probability;
+    uint64_t key;
+} activating;
+
+void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, size_t first, float probability,
+                 uint64_t key) {
+    size_t f = (size_t)w->config.ffn;
+    if (w->config.activation == KN_ACTIVATION_GELU)
+        w->k->gelu(out, u, rows * f);
+    else
+        w->k->relu(out, u, rows * f);
+    for (size_t r = 0; probability > 0 && r < rows; r++)
+        w->k->dropout(out + r * f, f, probability, key + ((first + r) << 32), 0);
+}
+
+static void activate_panel(void *context, size_t task, int worker) {
+    const activating *a = context;
+    size_t f = (size_t)a->w->config.ffn, first = task * KN_CELL, rows = least(KN_CELL, a->rows - first);
+    float *panel = a->s->panel + (size_t)worker * a->s->panel_stride;
+    const float *u = a->u + first * f;
+    kn_activate(a->w, panel, u, rows, first, a->probability, a->key);
+    a->w->k->pack_lhs((char *)a->s->lhs + task * kn_panel_bytes(a->w->k, f), panel, f, rows, f);
+}
+
+void kn_activate_pack(const kn_weights *w, kn_scratch *s, const float *u, size_t rows, float probability, uint64_t key) {
+    activating a = {w, s, u, rows, probability, key};
+    kn_parallel(kn_cells(rows), activate_panel, &a);
+}

@@ -1,0 +1,113 @@
+// The parameters by name: where each stands in the flat array, and what it starts from.
+#include "lm/native/config.h"
+
+#include "base/random.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Appends a parameter and returns its offset; failures are left for the end in *status.
+static size_t add(kn_layout *l, knnlm_status *status, bool is_vector, size_t rows, size_t columns, const char *format,
+                  ...) __attribute__((format(printf, 6, 7)));
+
+static size_t add(kn_layout *l, knnlm_status *status, bool is_vector, size_t rows, size_t columns, const char *format,
+                  ...) {
+    if (*status == KNNLM_OK) *status = kn_grow(&l->params, &l->capacity, l->count + 1, sizeof *l->params);
+    if (*status != KNNLM_OK) return 0;
+    kn_param *p = &l->params[l->count++];
+    *p = (kn_param){.offset = l->total, .rows = rows, .columns = columns, .is_vector = is_vector};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(p->name, sizeof p->name, format, args);
+    va_end(args);
+    l->total += rows * columns;
+    return p->offset;
+}
+
+static void add_layer(const kn_config *c, kn_layout *l, int32_t n, knnlm_status *status) {
+    size_t d = (size_t)c->width, f = (size_t)c->ffn;
+    l->layers[n] = (kn_layer_layout){
+        .attn_norm_w = add(l, status, true, 1, d, "blk.%d.attn_norm.weight", n),
+        .attn_norm_b = add(l, status, true, 1, d, "blk.%d.attn_norm.bias", n),
+        .qkv_w = add(l, status, false, 3 * d, d, "blk.%d.attn_qkv.weight", n),
+        .qkv_b = add(l, status, true, 1, 3 * d, "blk.%d.attn_qkv.bias", n),
+        .out_w = add(l, status, false, d, d, "blk.%d.attn_output.weight", n),
+        .out_b = add(l, status, true, 1, d, "blk.%d.attn_output.bias", n),
+        .ffn_norm_w = add(l, status, true, 1, d, "blk.%d.ffn_norm.weight", n),
+        .ffn_norm_b = add(l, status, true, 1, d, "blk.%d.ffn_norm.bias", n),
+        .up_w = add(l, status, false, f, d, "blk.%d.ffn_up.weight", n),
+        .up_b = add(l, status, true, 1, f, "blk.%d.ffn_up.bias", n),
+        .down_w = add(l, status, false, d, f, "blk.%d.ffn_down.weight", n),
+        .down_b = add(l, status, true, 1, d, "blk.%d.ffn_down.bias", n),
+    };
+}
+
+static void add_embeddings(const kn_config *c, kn_layout *l, knnlm_status *status) {
+    size_t d = (size_t)c->width;
+    if (c->bands == 1) {
+        l->embedding[0] = add(l, status, false, (size_t)c->vocabulary, d, "token_embd.weight");
+        return;
+    }
+    for (int32_t b = 0; b < c->bands; b++) {
+        size_t width = (size_t)kn_band_width(c, b);
+        l->embedding[b] = add(l, status, false, (size_t)kn_band_size(c, b), width, "token_embd.%d.weight", b);
+        l->projection[b] = add(l, status, false, d, width, "token_proj.%d.weight", b);
+    }
+    l->classes = add(l, status, false, (size_t)c->bands - 1, d, "output_class.weight");
+}
+
+knnlm_status kn_layout_init(const kn_config *c, kn_layout *out) {
+    knnlm_status status = KNNLM_OK;
+    size_t d = (size_t)c->width;
+    *out = (kn_layout){0};
+    out->layers = kn_alloc((size_t)c->layers, sizeof *out->layers);
+    if (!out->layers) return KNNLM_ENOMEM;
+    add_embeddings(c, out, &status);
+    if (c->positions == KN_POSITIONS_LEARNED)
+        out->positions = add(out, &status, false, (size_t)c->context, d, "position_embd.weight");
+    for (int32_t n = 0; n < c->layers; n++) add_layer(c, out, n, &status);
+    if (c->final_norm) {
+        out->norm_w = add(out, &status, true, 1, d, "output_norm.weight");
+        out->norm_b = add(out, &status, true, 1, d, "output_norm.bias");
+    }
+    if (status != KNNLM_OK) kn_layout_free(out);
+    return status;
+}
+
+void kn_layout_free(kn_layout *layout) {
+    free(layout->params);
+    free(layout->layers);
+    *layout = (kn_layout){0};
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+// Standard deviation of a parameter's starting values; what writes to the residual stream starts smaller the more
+// layers add to it.
+static double deviation(const kn_config *c, const kn_param *p) {
+    bool gpt2 = c->positions == KN_POSITIONS_LEARNED;
+    if (strncmp(p->name, "token_embd", 10) == 0) return gpt2 ? 0.02 : 1.0 / sqrt((double)p->columns);
+    if (strncmp(p->name, "position_embd", 13) == 0) return 0.02;
+    double base = gpt2 ? 0.02 : sqrt(2.0 / (double)(p->rows + p->columns));
+    bool to_residual = ends_with(p->name, "attn_output.weight") || ends_with(p->name, "ffn_down.weight");
+    return to_residual ? base / sqrt(2.0 * c->layers) : base;
+}
+
+void kn_layout_fill(const kn_config *c, const kn_layout *layout, uint64_t seed, float *params) {
+    for (size_t i = 0; i < layout->count; i++) {
+        const kn_param *p = &layout->params[i];
+        size_t n = p->rows * p->columns;
+        float *out = params + p->offset;
+        kn_random random = {kn_mix64(seed) + i};
+        double scale = deviation(c, p);
+        if (!p->is_vector)
+            for (size_t j = 0; j < n; j++) out[j] = (float)(scale * kn_random_normal(&random));
+        else
+            for (size_t j = 0; j < n; j++) out[j] = ends_with(p->name, "norm.weight") ? 1.0f : 0.0f;
+    }
+}

@@ -1,0 +1,268 @@
+#include "lm/native/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static knnlm_status init_layer(const kn_config *c, const kn_kernels *k, kn_layer_weights *l) {
+    size_t d = (size_t)c->width, f = (size_t)c->ffn;
+    KN_TRY(kn_rhs_init(k, &l->qkv, 3 * d, d));
+    KN_TRY(kn_rhs_init(k, &l->out, d, d));
+    KN_TRY(kn_rhs_init(k, &l->up, f, d));
+    return kn_rhs_init(k, &l->down, d, f);
+}
+
+static knnlm_status init_bands(const kn_config *c, const kn_kernels *k, kn_weights *w) {
+    size_t d = (size_t)c->width;
+    for (int32_t b = 0; b < c->bands; b++) {
+        size_t width = (size_t)kn_band_width(c, b);
+        KN_TRY(kn_rhs_init(k, &w->classes[b], kn_cluster_size(c, b), width));
+        if (c->bands > 1) KN_TRY(kn_rhs_init(k, &w->project[b], d, width));
+        if (b > 0) KN_TRY(kn_rhs_init(k, &w->reduce[b], width, d));
+    }
+    return KNNLM_OK;
+}
+
+// [sin | cos] of position * 10000^(-i/(half-1)), as in fairseq.
+static knnlm_status fill_sinusoids(kn_weights *w) {
+    size_t d = (size_t)w->config.width, half = d / 2, context = (size_t)w->config.context;
+    w->positions = w->owned_positions = kn_alloc_aligned(context * d, sizeof(float));
+    if (!w->positions) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < half; i++) {
+        double frequency = exp(-log(10000.0) * (double)i / (double)(half > 1 ? half - 1 : 1));
+        for (size_t p = 0; p < context; p++) {
+            w->owned_positions[p * d + i] = (float)sin((double)p * frequency);
+            w->owned_positions[p * d + half + i] = (float)cos((double)p * frequency);
+        }
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status init_all(kn_weights *w) {
+    const kn_config *c = &w->config;
+    w->layers = kn_alloc((size_t)c->layers, sizeof *w->layers);
+    if (!w->layers) return KNNLM_ENOMEM;
+    for (int32_t n = 0; n < c->layers; n++) KN_TRY(init_layer(c, w->k, &w->layers[n]));
+    KN_TRY(init_bands(c, w->k, w));
+    return c->positions == KN_POSITIONS_SINUSOIDAL ? fill_sinusoids(w) : KNNLM_OK;
+}
+
+knnlm_status kn_weights_init(const kn_config *c, const kn_kernels *k, kn_weights *out) {
+    *out = (kn_weights){.config = *c, .k = k};
+    knnlm_status status = init_all(out);
+    if (status != KNNLM_OK) kn_weights_free(out);
+    return status;
+}
+
+void kn_weights_free(kn_weights *w) {
+    for (int32_t n = 0; w->layers && n < w->config.layers; n++) {
+        kn_rhs_free(&w->layers[n].qkv);
+        kn_rhs_free(&w->layers[n].out);
+        kn_rhs_free(&w->layers[n].up);
+        kn_rhs_free(&w->layers[n].down);
+    }
+    for (int32_t b = 0; b < KN_BANDS_MAX; b++) {
+        kn_rhs_free(&w->classes[b]);
+        kn_rhs_free(&w->project[b]);
+        kn_rhs_free(&w->reduce[b]);
+    }
+    free(w->layers);
+    kn_free_aligned(w->owned_vectors);
+    kn_free_aligned(w->owned_positions);
+    *w = (kn_weights){0};
+}
+
+// Packs the rows of cluster 0 of an adaptive model: its words, then the classes, which stand apart in memory.
+static void pack_first_cluster(const kn_weights *w, kn_rhs *out, const float *words, const float *classes) {
+    size_t d = (size_t)w->config.width, n = (size_t)kn_band_size(&w->config, 0), extra = out->columns - n;
+    size_t bytes = kn_panel_bytes(w->k, d);
+    kn_rhs whole = {.data = out->data, .columns = n, .depth = d};
+    kn_rhs_pack(w->k, &whole, words, d, false);
+    // The panels from the last word on mix both.
+    for (size_t panel = n / KN_CELL; extra && panel < kn_cells(out->columns); panel++) {
+        size_t first = panel * KN_CELL, count = out->columns - first < KN_CELL ? out->columns - first : KN_CELL;
+        float *rows = kn_alloc(KN_CELL * d, sizeof *rows);
+        if (!rows) return; // unreachable in practice: a panel is small beside what is already held
+        for (size_t i = 0; i < count; i++)
+            memcpy(rows + i * d, first + i < n ? words + (first + i) * d : classes + (first + i - n) * d, d * sizeof *rows);
+        w->k->pack_rhs((char *)out->data + panel * bytes, rows, d, count, d);
+        free(rows);
+    }
+}
+
+// The packed matrices that parameter `p` feeds, given its values.
+static void pack_band(kn_weights *w, int32_t b, const float *embedding, const float *projection, const float *classes) {
+    size_t width = (size_t)kn_band_width(&w->config, b);
+    if (embedding && w->config.bands > 1 && b == 0)
+        pack_first_cluster(w, &w->classes[0], embedding, classes);
+    else if (embedding)
+        kn_rhs_pack(w->k, &w->classes[b], embedding, width, false);
+    if (!projection) return;
+    kn_rhs_pack(w->k, &w->project[b], projection, width, false);
+    if (b > 0) kn_rhs_pack(w->k, &w->reduce[b], projection, width, true);
+}
+
+static void set_layer_vectors(kn_layer_weights *l, const kn_layer_layout *at, const float *params) {
+    l->attn_norm_w = params + at->attn_norm_w;
+    l->attn_norm_b = params + at->attn_norm_b;
+    l->qkv_b = params + at->qkv_b;
+    l->out_b = params + at->out_b;
+    l->ffn_norm_w = params + at->ffn_norm_w;
+    l->ffn_norm_b = params + at->ffn_norm_b;
+    l->up_b = params + at->up_b;
+    l->down_b = params + at->down_b;
+}
+
+void kn_weights_set(kn_weights *w, const kn_layout *layout, const float *params) {
+    const kn_config *c = &w->config;
+    size_t d = (size_t)c->width, f = (size_t)c->ffn;
+    for (int32_t n = 0; n < c->layers; n++) {
+        const kn_layer_layout *at = &layout->layers[n];
+        kn_layer_weights *l = &w->layers[n];
+        set_layer_vectors(l, at, params);
+        kn_rhs_pack(w->k, &l->qkv, params + at->qkv_w, d, false);
+        kn_rhs_pack(w->k, &l->out, params + at->out_w, d, false);
+        kn_rhs_pack(w->k, &l->up, params + at->up_w, d, false);
+        kn_rhs_pack(w->k, &l->down, params + at->down_w, f, false);
+    }
+    for (int32_t b = 0; b < c->bands; b++) {
+        w->embedding[b] = params + layout->embedding[b];
+        pack_band(w, b, w->embedding[b], c->bands > 1 ? params + layout->projection[b] : NULL,
+                  c->bands > 1 ? params + layout->classes : NULL);
+    }
+    if (c->positions == KN_POSITIONS_LEARNED) w->positions = params + layout->positions;
+    w->norm_w = c->final_norm ? params + layout->norm_w : NULL;
+    w->norm_b = c->final_norm ? params + layout->norm_b : NULL;
+}
+
+// ---------------------------------------------------------------- from a file
+
+typedef struct loading {
+    kn_weights *w;
+    const kn_layout *layout;
+    const kn_gguf *file;
+    float *values; // of one matrix at a time
+    size_t capacity;
+} loading;
+
+static const kn_param *param_at(const kn_layout *layout, size_t offset, bool is_vector) {
+    for (size_t i = 0; i < layout->count; i++)
+        if (layout->params[i].offset == offset && layout->params[i].is_vector == is_vector) return &layout->params[i];
+    return NULL;
+}
+
+// Reads the matrix at `offset` of the layout into `values`, which grow as needed.
+static knnlm_status fetch(loading *in, size_t offset, const kn_gguf_tensor **tensor) {
+    const kn_param *p = param_at(in->layout, offset, false);
+    KN_TRY(kn_model_tensor(in->file, p, tensor));
+    KN_TRY(kn_grow(&in->values, &in->capacity, p->rows * p->columns, sizeof *in->values));
+    KN_TRY(kn_gguf_tensor_f32(*tensor, 0, p->rows * p->columns, in->values));
+    kn_gguf_tensor_release(in->file, *tensor);
+    return KNNLM_OK;
+}
+
+static knnlm_status load_matrix(loading *in, size_t offset, kn_rhs *out) {
+    const kn_gguf_tensor *tensor;
+    KN_TRY(fetch(in, offset, &tensor));
+    kn_rhs_pack(in->w->k, out, in->values, out->depth, false);
+    return KNNLM_OK;
+}
+
+static knnlm_status load_band(loading *in, int32_t b) {
+    const kn_layout *layout = in->layout;
+    const kn_gguf_tensor *tensor;
+    float *classes = NULL;
+    if (in->w->config.bands > 1 && b == 0) {
+        KN_TRY(fetch(in, layout->classes, &tensor));
+        size_t n = (size_t)(in->w->config.bands - 1) * (size_t)in->w->config.width;
+        classes = kn_alloc(n, sizeof *classes);
+        if (!classes) return KNNLM_ENOMEM;
+        memcpy(classes, in->values, n * sizeof *classes);
+    }
+    knnlm_status status = fetch(in, layout->embedding[b], &in->w->stored[b]);
+    if (status == KNNLM_OK) pack_band(in->w, b, in->values, NULL, classes);
+    free(classes);
+    if (status != KNNLM_OK || in->w->config.bands == 1) return status;
+    KN_TRY(fetch(in, layout->projection[b], &tensor));
+    pack_band(in->w, b, NULL, in->values, NULL);
+    return KNNLM_OK;
+}
+
+// Vectors keep the places of the layout, less the matrices between them: one small array for all.
+static knnlm_status load_vectors(loading *in) {
+    const kn_layout *layout = in->layout;
+    kn_weights *w = in->w;
+    size_t total = 0, used = 0;
+    for (size_t i = 0; i < layout->count; i++)
+        if (layout->params[i].is_vector) total += layout->params[i].columns;
+    w->owned_vectors = kn_alloc_aligned(total, sizeof(float));
+    if (!w->owned_vectors) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < layout->count; i++) {
+        const kn_param *p = &layout->params[i];
+        const kn_gguf_tensor *tensor;
+        if (!p->is_vector) continue;
+        float *values = w->owned_vectors + used;
+        used += p->columns;
+        KN_TRY(kn_model_tensor(in->file, p, &tensor));
+        KN_TRY(kn_gguf_tensor_f32(tensor, 0, p->columns, values));
+        for (int32_t n = 0; n < w->config.layers; n++) {
+            const kn_layer_layout *at = &layout->layers[n];
+            kn_layer_weights *l = &w->layers[n];
+            const struct {
+                size_t offset;
+                const float **place;
+            } places[] = {{at->attn_norm_w, &l->attn_norm_w}, {at->attn_norm_b, &l->attn_norm_b}, {at->qkv_b, &l->qkv_b},
+                          {at->out_b, &l->out_b},             {at->ffn_norm_w, &l->ffn_norm_w},   {at->ffn_norm_b, &l->ffn_norm_b},
+                          {at->up_b, &l->up_b},               {at->down_b, &l->down_b}};
+            for (size_t j = 0; j < sizeof places / sizeof *places; j++)
+                if (places[j].offset == p->offset) *places[j].place = values;
+        }
+        if (w->config.final_norm && p->offset == layout->norm_w) w->norm_w = values;
+        if (w->config.final_norm && p->offset == layout->norm_b) w->norm_b = values;
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status load_positions(loading *in) {
+    kn_weights *w = in->w;
+    const kn_gguf_tensor *tensor;
+    if (w->config.positions != KN_POSITIONS_LEARNED) return KNNLM_OK;
+    KN_TRY(fetch(in, in->layout->positions, &tensor));
+    size_t n = (size_t)w->config.context * (size_t)w->config.width;
+    w->positions = w->owned_positions = kn_alloc_aligned(n, sizeof(float));
+    if (!w->positions) return KNNLM_ENOMEM;
+    memcpy(w->owned_positions, in->values, n * sizeof(float));
+    return KNNLM_OK;
+}
+
+static knnlm_status load_all(loading *in) {
+    kn_weights *w = in->w;
+    KN_TRY(load_vectors(in));
+    KN_TRY(load_positions(in));
+    for (int32_t n = 0; n < w->config.layers; n++) {
+        const kn_layer_layout *at = &in->layout->layers[n];
+        KN_TRY(load_matrix(in, at->qkv_w, &w->layers[n].qkv));
+        KN_TRY(load_matrix(in, at->out_w, &w->layers[n].out));
+        KN_TRY(load_matrix(in, at->up_w, &w->layers[n].up));
+        KN_TRY(load_matrix(in, at->down_w, &w->layers[n].down));
+    }
+    for (int32_t b = 0; b < w->config.bands; b++) KN_TRY(load_band(in, b));
+    return KNNLM_OK;
+}
+
+knnlm_status kn_weights_load(kn_weights *w, const kn_layout *layout, const kn_gguf *file) {
+    loading in = {.w = w, .layout = layout, .file = file};
+    knnlm_status status = load_all(&in);
+    free(in.values);
+    return status;
+}
+
+void kn_weights_embedding(const kn_weights *w, int32_t token, float *out) {
+    int32_t band = kn_band_of(&w->config, token);
+    size_t width = (size_t)kn_band_width(&w->config, band);
+    size_t row = (size_t)(token - kn_band_start(&w->config, band));
+    if (w->embedding[band])
+        memcpy(out, w->embedding[band] + row * width, width * sizeof *out);
+    else
+        kn_gguf_tensor_f32(w->stored[band], row * width, width, out); // type and bounds were checked at load
+}

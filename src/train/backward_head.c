@@ -1,0 +1,149 @@
+// Loss and gradient of the softmax, cluster by cluster, some hundred rows at a time.
+#include "train/pass.h"
+
+#include "base/threads.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Rows of one cluster at hand.
+typedef struct cluster {
+    kn_gradient *g;
+    int32_t band;
+    size_t width, classes;
+    const float *h;         // (rows, width): what the cluster reads
+    float *dh;              // (rows, width): set
+    const int32_t *targets; // class of each row
+    float *losses;          // (rows): added to
+    size_t rows;
+} cluster;
+
+typedef struct chunk {
+    const cluster *c;
+    size_t first, rows;
+} chunk;
+
+static void softmax_row(void *context, size_t task, int worker) {
+    const chunk *k = context;
+    const cluster *c = k->c;
+    const kn_kernels *kernels = c->g->k;
+    size_t row = k->first + task;
+    float *x = c->g->logits + task * c->classes, target = x[c->targets[row]];
+    float best = kernels->max(x, c->classes), sum = kernels->exp_shift(x, c->classes, best), factor = c->g->scale / sum;
+    (void)worker;
+    c->losses[row] += best + logf(sum) - target;
+    kernels->scale(x, factor, c->classes);
+    x[c->targets[row]] -= c->g->scale;
+}
+
+// Blocks of a cluster's gradient go to its embeddings; in an adaptive cluster 0 the last rows are the classes'.
+static void store_classes(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+    const cluster *c = context;
+    const kn_layout *l = c->g->layout;
+    size_t words = (size_t)kn_band_size(&c->g->config, c->band);
+    for (size_t r = 0; r < rows; r++) {
+        float *out = row + r < words ? c->g->grads + l->embedding[c->band] + (row + r) * c->width
+                                     : c->g->grads + l->classes + (row + r - words) * c->width;
+        for (size_t i = 0; i < columns; i++) out[column + i] += block[r * KN_CELL + i];
+    }
+}
+
+static void run_chunk(const cluster *c, size_t first, size_t rows) {
+    kn_gradient *g = c->g;
+    chunk k = {c, first, rows};
+    const float *h = c->h + first * c->width;
+    kn_store_matrix logits = {g->logits, c->classes, NULL}, dh = {c->dh + first * c->width, c->width, NULL};
+    kn_lhs_pack(g->k, g->left, h, c->width, rows, c->width, false);
+    kn_multiply(g->k, g->left, rows, &g->w.classes[c->band], kn_store_set, &logits);
+    kn_parallel(rows, softmax_row, &k);
+    if (!g->grads) return;
+    kn_weight_gradient(g, g->logits, c->classes, h, c->width, rows, store_classes, (void *)(uintptr_t)c);
+    kn_lhs_pack(g->k, g->left, g->logits, c->classes, rows, c->classes, false);
+    kn_multiply(g->k, g->left, rows, &g->classes_t[c->band], kn_store_set, &dh);
+}
+
+static void run_cluster(const cluster *c) {
+    for (size_t first = 0; first < c->rows; first += KN_HEAD_ROWS)
+        run_chunk(c, first, c->rows - first < KN_HEAD_ROWS ? c->rows - first : KN_HEAD_ROWS);
+}
+
+static knnlm_status run_first(kn_gradient *g) {
+    const kn_config *c = &g->config;
+    int32_t *targets = kn_alloc(g->batch.rows, sizeof *targets);
+    if (!targets) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < g->batch.rows; i++) {
+        int32_t band = kn_band_of(c, g->targets[i]);
+        targets[i] = band == 0 ? g->targets[i] : c->band_end[0] + band - 1;
+    }
+    cluster first = {g, 0, (size_t)c->width, kn_cluster_size(c, 0), g->final, g->dx, targets, g->losses, g->batch.rows};
+    run_cluster(&first);
+    free(targets);
+    return KNNLM_OK;
+}
+
+// A further band: rows whose target is in it, reduced to its width and back.
+typedef struct further {
+    size_t *places;
+    int32_t *targets;
+    float *h, *reduced, *dreduced, *dh, *losses;
+} further;
+
+static void further_free(further *f) {
+    free(f->places);
+    free(f->targets);
+    kn_free_aligned(f->h);
+    kn_free_aligned(f->reduced);
+    kn_free_aligned(f->dreduced);
+    kn_free_aligned(f->dh);
+    free(f->losses);
+}
+
+static knnlm_status further_init(further *f, size_t rows, size_t d, size_t width) {
+    *f = (further){.places = kn_alloc(rows, sizeof *f->places),
+                   .targets = kn_alloc(rows, sizeof *f->targets),
+                   .h = kn_alloc_aligned(rows * d, sizeof(float)),
+                   .reduced = kn_alloc_aligned(rows * width, sizeof(float)),
+                   .dreduced = kn_alloc_aligned(rows * width, sizeof(float)),
+                   .dh = kn_alloc_aligned(rows * d, sizeof(float)),
+                   .losses = kn_alloc(rows, sizeof(float))};
+    bool all = f->places && f->targets && f->h && f->reduced && f->dreduced && f->dh && f->losses;
+    return all ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+static void run_further(kn_gradient *g, int32_t band, further *f) {
+    const kn_config *c = &g->config;
+    size_t d = (size_t)c->width, width = (size_t)kn_band_width(c, band), n = 0;
+    for (size_t i = 0; i < g->batch.rows; i++) {
+        if (kn_band_of(c, g->targets[i]) != band) continue;
+        memcpy(f->h + n * d, g->final + i * d, d * sizeof *f->h);
+        f->targets[n] = g->targets[i] - kn_band_start(c, band);
+        f->places[n++] = i;
+    }
+    if (n == 0) return;
+    kn_pack_rows(&g->s, f->h, d, n, d);
+    kn_apply(&g->s, n, &g->w.reduce[band], NULL, f->reduced, false);
+    cluster tail = {g, band, width, kn_cluster_size(c, band), f->reduced, f->dreduced, f->targets, f->losses, n};
+    run_cluster(&tail);
+    for (size_t i = 0; i < n; i++) g->losses[f->places[i]] += f->losses[i];
+    if (!g->grads) return;
+    kn_store_matrix projection = {g->grads + g->layout->projection[band], width, NULL};
+    kn_weight_gradient(g, f->h, d, f->dreduced, width, n, kn_store_add, &projection);
+    kn_pack_rows(&g->s, f->dreduced, width, n, width);
+    kn_apply(&g->s, n, &g->w.project[band], NULL, f->dh, false);
+    for (size_t i = 0; i < n; i++) g->k->axpy(g->dx + f->places[i] * d, 1.0f, f->dh + i * d, d);
+}
+
+knnlm_status kn_backward_head(kn_gradient *g) {
+    memset(g->losses, 0, g->batch.rows * sizeof *g->losses);
+    KN_TRY(run_first(g));
+    for (int32_t band = 1; band < g->config.bands; band++) {
+        further f;
+        knnlm_status status =
+            further_init(&f, g->batch.rows, (size_t)g->config.width, (size_t)kn_band_width(&g->config, band));
+        if (status == KNNLM_OK) run_further(g, band, &f);
+        further_free(&f);
+        KN_TRY(status);
+    }
+    return KNNLM_OK;
+}

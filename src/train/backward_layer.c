@@ -1,0 +1,180 @@
+// The backward pass of a layer: g->dx enters as the gradient by its output and leaves as that by its input.
+#include "train/pass.h"
+
+#include "base/threads.h"
+
+#include <string.h>
+
+static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
+                        kn_store *store, void *context) {
+    kn_rhs right = {.data = g->right, .columns = k, .depth = rows};
+    kn_lhs_pack(g->k, g->left, dy, n, n, rows, true);
+    kn_rhs_pack(g->k, &right, x, k, true);
+    kn_multiply(g->k, g->left, n, &right, store, context);
+}
+
+void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t offset) {
+    kn_store_matrix store = {g->grads + offset, k, NULL};
+    kn_weight_gradient(g, dy, n, x, k, g->batch.rows, kn_store_add, &store);
+}
+
+// ---------------------------------------------------------------- norms
+
+typedef struct norm_back {
+    kn_gradient *g;
+    float *dx, *y; // y: the norm's output recomputed, or NULL
+    const float *dy, *x, *weight, *bias;
+    kn_norm_state state;
+} norm_back;
+
+static void norm_back_panel(void *context, size_t task, int worker) {
+    const norm_back *n = context;
+    size_t d = (size_t)n->g->config.width, first = task * KN_CELL, end = least(first + KN_CELL, n->g->batch.rows);
+    (void)worker;
+    for (size_t r = first; r < end; r++)
+        n->g->k->norm_backward(n->dx + r * d, n->dy + r * d, n->x + r * d, n->weight, n->state.mean[r],
+                               n->state.inverse[r], d);
+}
+
+static void norm_again_panel(void *context, size_t task, int worker) {
+    const norm_back *n = context;
+    size_t d = (size_t)n->g->config.width, first = task * KN_CELL, end = least(first + KN_CELL, n->g->batch.rows);
+    float mean, inverse;
+    (void)worker;
+    for (size_t r = first; r < end; r++)
+        n->g->k->norm(n->y + r * d, &mean, &inverse, n->x + r * d, n->weight, n->bias, d, n->g->config.epsilon);
+}
+
+// Gradients by a norm's weight and bias: sums over rows, a range of columns a task.
+typedef struct norm_sums {
+    const kn_gradient *g;
+    const float *dy, *x;
+    kn_norm_state state;
+    float *dweight, *dbias;
+} norm_sums;
+
+enum { SUM_COLUMNS = 64 };
+
+static void norm_sum_columns(void *context, size_t task, int worker) {
+    const norm_sums *n = context;
+    size_t d = (size_t)n->g->config.width, first = task * SUM_COLUMNS, end = least(first + SUM_COLUMNS, d);
+    (void)worker;
+    for (size_t r = 0; r < n->g->batch.rows; r++) {
+        float mean = n->state.mean[r], inverse = n->state.inverse[r];
+        const float *dy = n->dy + r * d, *x = n->x + r * d;
+        for (size_t i = first; i < end; i++) {
+            n->dweight[i] += dy[i] * (x[i] - mean) * inverse;
+            n->dbias[i] += dy[i];
+        }
+    }
+}
+
+// dx += gradient by x of norm(x), given dy.
+static void backward_norm(kn_gradient *g, float *dx, const float *dy, const float *x, const float *weight,
+                          kn_norm_state state, size_t weight_at, size_t bias_at) {
+    norm_sums sums = {g, dy, x, state, g->grads + weight_at, g->grads + bias_at};
+    kn_parallel(((size_t)g->config.width + SUM_COLUMNS - 1) / SUM_COLUMNS, norm_sum_columns, &sums);
+    norm_back n = {.g = g, .dx = dx, .dy = dy, .x = x, .weight = weight, .state = state};
+    kn_parallel(kn_cells(g->batch.rows), norm_back_panel, &n);
+}
+
+static void norm_again(kn_gradient *g, float *y, const float *x, const float *weight, const float *bias) {
+    norm_back n = {.g = g, .y = y, .x = x, .weight = weight, .bias = bias};
+    kn_parallel(kn_cells(g->batch.rows), norm_again_panel, &n);
+}
+
+// ---------------------------------------------------------------- feed-forward
+
+typedef struct hidden_back {
+    kn_gradient *g;
+    int32_t layer;
+    float *active; // act(hidden), dropped: what the down matrix read
+    float *dhidden;
+} hidden_back;
+
+static void active_panel(void *context, size_t task, int worker) {
+    const hidden_back *h = context;
+    kn_gradient *g = h->g;
+    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, rows = least(KN_CELL, g->batch.rows - first);
+    (void)worker;
+    kn_activate(&g->w, h->active + first * f, g->layers[h->layer].hidden + first * f, rows, first,
+                g->dropout ? g->dropout->activation : 0, g->dropout ? kn_drop_key(g, h->layer, KN_DROP_HIDDEN) : 0);
+}
+
+static void hidden_back_panel(void *context, size_t task, int worker) {
+    const hidden_back *h = context;
+    kn_gradient *g = h->g;
+    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, end = least(first + KN_CELL, g->batch.rows);
+    const float *hidden = g->layers[h->layer].hidden;
+    (void)worker;
+    for (size_t r = first; r < end; r++) {
+        if (g->dropout && g->dropout->activation > 0)
+            g->k->dropout(h->dhidden + r * f, f, g->dropout->activation,
+                          kn_drop_key(g, h->layer, KN_DROP_HIDDEN) + (r << 32), 0);
+        if (g->config.activation == KN_ACTIVATION_GELU)
+            g->k->gelu_backward(h->dhidden + r * f, hidden + r * f, f);
+        else
+            g->k->relu_backward(h->dhidden + r * f, hidden + r * f, f);
+    }
+}
+
+static void backward_ffn(kn_gradient *g, int32_t n) {
+    const kn_layer_layout *at = &g->layout->layers[n];
+    const kn_layer_weights *l = &g->w.layers[n];
+    kn_layer_state *st = &g->layers[n];
+    size_t d = (size_t)g->config.width, f = (size_t)g->config.ffn, rows = g->batch.rows, panels = kn_cells(rows);
+    hidden_back h = {.g = g, .layer = n, .active = g->wide2, .dhidden = g->wide};
+
+    memcpy(g->dy, g->dx, rows * d * sizeof *g->dy);
+    kn_drop_rows(g, g->dy, d, n, KN_DROP_FED);
+    kn_parallel(panels, active_panel, &h);
+    kn_weight_gradient_at(g, g->dy, d, g->wide2, f, at->down_w);
+    kn_column_sums(g->k, g->grads + at->down_b, g->dy, d, rows, d);
+    kn_pack_rows(&g->s, g->dy, d, rows, d);
+    kn_apply(&g->s, rows, &g->transposed[n].down, NULL, g->wide, false);
+    kn_parallel(panels, hidden_back_panel, &h);
+
+    norm_again(g, g->wide2, st->middle, l->ffn_norm_w, l->ffn_norm_b);
+    kn_weight_gradient_at(g, g->wide, f, g->wide2, d, at->up_w);
+    kn_column_sums(g->k, g->grads + at->up_b, g->wide, f, rows, f);
+    kn_pack_rows(&g->s, g->wide, f, rows, f);
+    kn_apply(&g->s, rows, &g->transposed[n].up, NULL, g->dy, false);
+    backward_norm(g, g->dx, g->dy, st->middle, l->ffn_norm_w, st->ffn_norm, at->ffn_norm_w, at->ffn_norm_b);
+}
+
+static void backward_attention_part(kn_gradient *g, int32_t n) {
+    const kn_layer_layout *at = &g->layout->layers[n];
+    const kn_layer_weights *l = &g->w.layers[n];
+    kn_layer_state *st = &g->layers[n];
+    size_t d = (size_t)g->config.width, rows = g->batch.rows;
+
+    memcpy(g->dy, g->dx, rows * d * sizeof *g->dy);
+    kn_drop_rows(g, g->dy, d, n, KN_DROP_ATTENDED);
+    kn_weight_gradient_at(g, g->dy, d, st->attended, d, at->out_w);
+    kn_column_sums(g->k, g->grads + at->out_b, g->dy, d, rows, d);
+    kn_pack_rows(&g->s, g->dy, d, rows, d);
+    kn_apply(&g->s, rows, &g->transposed[n].out, NULL, g->dy, false);
+    kn_backward_attention(g, n, g->dy, g->wide);
+
+    norm_again(g, g->wide2, st->x, l->attn_norm_w, l->attn_norm_b);
+    kn_weight_gradient_at(g, g->wide, 3 * d, g->wide2, d, at->qkv_w);
+    kn_column_sums(g->k, g->grads + at->qkv_b, g->wide, 3 * d, rows, 3 * d);
+    kn_pack_rows(&g->s, g->wide, 3 * d, rows, 3 * d);
+    kn_apply(&g->s, rows, &g->transposed[n].qkv, NULL, g->dy, false);
+    backward_norm(g, g->dx, g->dy, st->x, l->attn_norm_w, st->attn_norm, at->attn_norm_w, at->attn_norm_b);
+}
+
+void kn_backward_layer(kn_gradient *g, int32_t n) {
+    backward_ffn(g, n);
+    backward_attention_part(g, n);
+}
+
+void kn_backward_final_norm(kn_gradient *g) {
+    if (!g->config.final_norm) return;
+    size_t n = g->batch.rows * (size_t)g->config.width;
+    memcpy(g->dy, g->dx, n * sizeof *g->dy);
+    memset(g->dx, 0, n * sizeof *g->dx);
+    backward_norm(g, g->dx, g->dy, g->last, g->w.norm_w, g->last_norm, g->layout->norm_w, g->layout->norm_b);
+}

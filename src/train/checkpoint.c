@@ -1,0 +1,132 @@
+#include "train/checkpoint.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+// Tensor names carry a prefix here: longer than a parameter's own.
+typedef char tensor_name[KN_GGUF_NAME_MAX + 8];
+
+static knnlm_status announce(kn_gguf_writer *w, const kn_layout *layout, const char *prefix) {
+    for (size_t i = 0; i < layout->count; i++) {
+        const kn_param *p = &layout->params[i];
+        int64_t dims[2] = {(int64_t)p->columns, (int64_t)p->rows};
+        tensor_name name;
+        snprintf(name, sizeof name, "%s%s", prefix, p->name);
+        KN_TRY(kn_gguf_put_tensor(w, name, KN_GGUF_F32, 2, dims));
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status put_all(kn_gguf_writer *w, const kn_layout *layout, const float *values) {
+    for (size_t i = 0; i < layout->count; i++) {
+        const kn_param *p = &layout->params[i];
+        KN_TRY(kn_gguf_put_data_f32(w, values + p->offset, p->rows * p->columns));
+    }
+    return KNNLM_OK;
+}
+
+// What must be the same for a run to go on as if it had not stopped.
+typedef struct setting {
+    const char *key, *what;
+    uint64_t value;
+} setting;
+
+static size_t settings_of(const kn_train_options *o, setting out[8]) {
+    size_t n = 0;
+    // 63 bits of it: integers of a GGUF are read as signed.
+    out[n++] = (setting){"knnlm.train.corpus_hash", "text", o->corpus->hash >> 1};
+    out[n++] = (setting){"knnlm.train.seed", "seed", o->seed};
+    out[n++] = (setting){"knnlm.train.length", "window length", o->length};
+    out[n++] = (setting){"knnlm.train.batch", "batch size", o->batch};
+    out[n++] = (setting){"knnlm.train.optimizer", "optimizer", (uint64_t)o->optimizer.kind};
+    return n;
+}
+
+static knnlm_status write_checkpoint(kn_gguf_writer *w, const kn_train_options *o, const kn_layout *layout,
+                                     const kn_train_state *state) {
+    setting settings[8];
+    size_t n = settings_of(o, settings);
+    bool adam = state->optimizer.second != NULL;
+    KN_TRY(kn_config_save(&o->config, w));
+    KN_TRY(kn_tokenizer_save_gguf(o->tokenizer, w));
+    for (size_t i = 0; i < n; i++) KN_TRY(kn_gguf_put_u64(w, settings[i].key, settings[i].value));
+    KN_TRY(kn_gguf_put_u64(w, "knnlm.train.step", (uint64_t)state->step));
+    KN_TRY(kn_gguf_put_u64(w, "knnlm.train.updates", (uint64_t)state->optimizer.updates));
+    KN_TRY(kn_gguf_put_f64(w, "knnlm.train.last_rate", state->optimizer.last_rate));
+    KN_TRY(kn_gguf_put_f64(w, "knnlm.train.best", state->best));
+    KN_TRY(announce(w, layout, ""));
+    KN_TRY(announce(w, layout, "m."));
+    if (adam) KN_TRY(announce(w, layout, "v."));
+    KN_TRY(put_all(w, layout, state->params));
+    KN_TRY(put_all(w, layout, state->optimizer.first));
+    return adam ? put_all(w, layout, state->optimizer.second) : KNNLM_OK;
+}
+
+knnlm_status kn_checkpoint_save(const char *path, const kn_train_options *o, const kn_layout *layout,
+                                const kn_train_state *state) {
+    kn_gguf_writer *w;
+    KN_TRY(kn_gguf_writer_open(path, &w));
+    knnlm_status status = write_checkpoint(w, o, layout, state);
+    if (status == KNNLM_OK) return kn_gguf_writer_commit(w);
+    kn_gguf_writer_abort(w);
+    return status;
+}
+
+static knnlm_status load_all(const kn_gguf *file, const kn_layout *layout, const char *prefix, float *values) {
+    for (size_t i = 0; i < layout->count; i++) {
+        const kn_param *p = &layout->params[i];
+        const kn_gguf_tensor *t;
+        tensor_name name;
+        snprintf(name, sizeof name, "%s%s", prefix, p->name);
+        t = kn_gguf_tensor_find(file, name);
+        if (!t || t->dims[0] != (int64_t)p->columns || t->dims[1] != (int64_t)p->rows || t->type != KN_GGUF_F32)
+            return kn_fail(KNNLM_EDATA, "%s: no tensor \"%s\" of this model: the checkpoint is of another one",
+                           kn_gguf_path(file), name);
+        KN_TRY(kn_gguf_tensor_f32(t, 0, p->rows * p->columns, values + p->offset));
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status get_integer(const kn_gguf *file, const char *key, int64_t *value) {
+    bool found;
+    KN_TRY(kn_gguf_get_i64(file, key, value, &found));
+    return found ? KNNLM_OK : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
+}
+
+static knnlm_status get_number(const kn_gguf *file, const char *key, double *value) {
+    bool found;
+    KN_TRY(kn_gguf_get_f64(file, key, value, &found));
+    return found ? KNNLM_OK : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
+}
+
+static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options *o, const kn_layout *layout,
+                                    kn_train_state *state) {
+    setting settings[8];
+    size_t n = settings_of(o, settings);
+    for (size_t i = 0; i < n; i++) {
+        int64_t value;
+        KN_TRY(get_integer(file, settings[i].key, &value));
+        if ((uint64_t)value != settings[i].value)
+            return kn_fail(KNNLM_EINVAL, "%s: made with another %s: resume with the settings the run began with",
+                           kn_gguf_path(file), settings[i].what);
+    }
+    KN_TRY(get_integer(file, "knnlm.train.step", &state->step));
+    KN_TRY(get_integer(file, "knnlm.train.updates", &state->optimizer.updates));
+    KN_TRY(get_number(file, "knnlm.train.last_rate", &state->optimizer.last_rate));
+    KN_TRY(get_number(file, "knnlm.train.best", &state->best));
+    KN_TRY(load_all(file, layout, "", state->params));
+    KN_TRY(load_all(file, layout, "m.", state->optimizer.first));
+    return state->optimizer.second ? load_all(file, layout, "v.", state->optimizer.second) : KNNLM_OK;
+}
+
+knnlm_status kn_checkpoint_load(const char *path, const kn_train_options *o, const kn_layout *layout,
+                                kn_train_state *state) {
+    kn_gguf *file;
+    KN_TRY(kn_gguf_open(path, &file));
+    knnlm_status status = read_checkpoint(file, o, layout, state);
+    kn_gguf_close(file);
+    return status;
+}

@@ -1,0 +1,23 @@
+// Checkpoints: everything a run needs to go on, in one GGUF written atomically:
+//   1. the model's configuration and tokenizer, as in a model file
+//   2. knnlm.train.*: step, seed, settings, hash of the corpus, best validation loss, optimiser's counters
+//   3. every parameter in f32 under its name; its moments under "m." and "v." before the name
+#ifndef KN_TRAIN_CHECKPOINT_H
+#define KN_TRAIN_CHECKPOINT_H
+
+#include "train/train.h"
+
+typedef struct kn_train_state {
+    int64_t step;
+    double best;   // validation loss; INFINITY: none yet
+    float *params; // flat
+    kn_optimizer optimizer;
+} kn_train_state;
+
+knnlm_status kn_checkpoint_save(const char *path, const kn_train_options *o, const kn_layout *layout,
+                                const kn_train_state *state);
+// Refuses a checkpoint of another model, text, seed or batch, naming what differs.
+knnlm_status kn_checkpoint_load(const char *path, const kn_train_options *o, const kn_layout *layout,
+                                kn_train_state *state);
+
+#endif

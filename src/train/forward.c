@@ -1,0 +1,95 @@
+// The forward pass of training: that of inference, with dropout, keeping what the backward pass reads.
+#include "train/pass.h"
+
+#include "base/random.h"
+#include "base/threads.h"
+
+#include <string.h>
+
+uint64_t kn_drop_key(const kn_gradient *g, int32_t layer, kn_drop_site site) {
+    return kn_mix64(g->dropout->key + (uint64_t)(layer + 1) * 16 + (uint64_t)site);
+}
+
+typedef struct dropping {
+    const kn_kernels *k;
+    float *x;
+    size_t n, rows;
+    float probability;
+    uint64_t key;
+} dropping;
+
+static void drop_panel(void *context, size_t task, int worker) {
+    const dropping *d = context;
+    size_t end = (task + 1) * KN_CELL < d->rows ? (task + 1) * KN_CELL : d->rows;
+    (void)worker;
+    for (size_t r = task * KN_CELL; r < end; r++)
+        d->k->dropout(d->x + r * d->n, d->n, d->probability, d->key + (r << 32), 0);
+}
+
+void kn_drop_rows(const kn_gradient *g, float *x, size_t n, int32_t layer, kn_drop_site site) {
+    if (!g->dropout || g->dropout->residual <= 0) return;
+    dropping d = {g->k, x, n, g->batch.rows, g->dropout->residual, kn_drop_key(g, layer, site)};
+    kn_parallel(kn_cells(g->batch.rows), drop_panel, &d);
+}
+
+static void fill_sequences(kn_gradient *g, const kn_layer_state *st) {
+    size_t d = (size_t)g->config.width, heads = (size_t)g->config.heads;
+    for (size_t s = 0; s < g->batch.count; s++) {
+        const float *rows = st->qkv + g->batch.start[s] * 3 * d;
+        g->s.sequences[s] = (kn_attention){.q = rows,
+                                           .k = rows + d,
+                                           .v = rows + 2 * d,
+                                           .out = st->attended + g->batch.start[s] * d,
+                                           .ldq = 3 * d,
+                                           .ldk = 3 * d,
+                                           .ldo = d,
+                                           .queries = g->length,
+                                           .keys = g->length,
+                                           .logs = st->logs + s * heads * g->length};
+    }
+}
+
+// y = x + dropped branch: the branch is in `branch`.
+static void add_branch(kn_gradient *g, float *y, const float *x, float *branch, int32_t layer, kn_drop_site site) {
+    size_t n = g->batch.rows * (size_t)g->config.width;
+    kn_drop_rows(g, branch, (size_t)g->config.width, layer, site);
+    memcpy(y, x, n * sizeof *y);
+    g->k->axpy(y, 1.0f, branch, n);
+}
+
+static void forward_layer(kn_gradient *g, int32_t n, float *y) {
+    const kn_layer_weights *l = &g->w.layers[n];
+    kn_layer_state *st = &g->layers[n];
+    size_t rows = g->batch.rows, heads = (size_t)g->config.heads, head_width = (size_t)g->config.width / heads;
+    kn_attention_dropout drop = {0};
+    if (g->dropout) drop = (kn_attention_dropout){g->dropout->attention, kn_drop_key(g, n, KN_DROP_ATTENTION)};
+
+    kn_norm_pack(&g->w, &g->s, st->x, rows, l->attn_norm_w, l->attn_norm_b, st->attn_norm, NULL);
+    kn_apply(&g->s, rows, &l->qkv, l->qkv_b, st->qkv, false);
+    fill_sequences(g, st);
+    kn_attention_run(g->k, g->s.sequences, g->batch.count, heads, head_width, g->dropout ? &drop : NULL, g->s.attention,
+                     g->s.attention_stride);
+    kn_pack_rows(&g->s, st->attended, heads * head_width, rows, heads * head_width);
+    kn_apply(&g->s, rows, &l->out, l->out_b, g->dy, false);
+    add_branch(g, st->middle, st->x, g->dy, n, KN_DROP_ATTENDED);
+
+    kn_norm_pack(&g->w, &g->s, st->middle, rows, l->ffn_norm_w, l->ffn_norm_b, st->ffn_norm, NULL);
+    kn_apply(&g->s, rows, &l->up, l->up_b, st->hidden, false);
+    kn_activate_pack(&g->w, &g->s, st->hidden, rows, g->dropout ? g->dropout->activation : 0,
+                     g->dropout ? kn_drop_key(g, n, KN_DROP_HIDDEN) : 0);
+    kn_apply(&g->s, rows, &l->down, l->down_b, g->dy, false);
+    add_branch(g, y, st->middle, g->dy, n, KN_DROP_FED);
+}
+
+knnlm_status kn_forward_keep(kn_gradient *g) {
+    size_t d = (size_t)g->config.width, rows = g->batch.rows;
+    KN_TRY(kn_embed(&g->w, &g->batch, &g->s, g->layers[0].x));
+    kn_drop_rows(g, g->layers[0].x, d, -1, KN_DROP_EMBEDDING);
+    for (int32_t n = 0; n < g->config.layers; n++)
+        forward_layer(g, n, n + 1 < g->config.layers ? g->layers[n + 1].x : g->last);
+    if (g->config.final_norm)
+        kn_norm_pack(&g->w, &g->s, g->last, rows, g->w.norm_w, g->w.norm_b, g->last_norm, g->final);
+    else
+        memcpy(g->final, g->last, rows * d * sizeof *g->final);
+    return KNNLM_OK;
+}

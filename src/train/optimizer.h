@@ -1,0 +1,33 @@
+// Updates of the parameters from their gradient: AdamW, or the paper's Nesterov momentum; clipping by the global norm.
+#ifndef KN_TRAIN_OPTIMIZER_H
+#define KN_TRAIN_OPTIMIZER_H
+
+#include "lm/native/config.h"
+#include "math/math.h"
+
+typedef enum kn_optimizer_kind { KN_OPTIMIZER_ADAMW, KN_OPTIMIZER_NESTEROV } kn_optimizer_kind;
+
+typedef struct kn_optimizer_options {
+    kn_optimizer_kind kind;
+    float beta1, beta2, epsilon; // AdamW
+    float momentum;              // Nesterov
+    float decay;                 // of matrices; vectors are left alone
+    float clip;                  // largest norm of the gradient; 0: none
+} kn_optimizer_options;
+
+typedef struct kn_optimizer {
+    kn_optimizer_options options;
+    const kn_kernels *k;
+    const kn_layout *layout;
+    float *first, *second; // moments: flat, as the parameters; second NULL for Nesterov
+    int64_t updates;
+    double last_rate; // of the update before
+} kn_optimizer;
+
+knnlm_status kn_optimizer_init(kn_optimizer *o, const kn_optimizer_options *options, const kn_layout *layout,
+                               const kn_kernels *k);
+void kn_optimizer_free(kn_optimizer *o);
+// One update. *norm: of the gradient before clipping; when it is not finite nothing is changed.
+void kn_optimizer_update(kn_optimizer *o, float *params, const float *grads, double rate, double *norm);
+
+#endif
