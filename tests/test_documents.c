@@ -1,5 +1,4 @@
-// Bytes to documents: files, directories, compressed files, wiki titles, and everything that can be wrong
-// with them.
+// Bytes to documents: files, directories, compressed files, wiki titles, and what can be wrong with them.
 #include "base/file.h"
 #include "base/random.h"
 #include "text/documents.h"

@@ -99,8 +99,8 @@ static knnlm_status find_pair(trainer *t, uint64_t key, pair **out) {
     return KNNLM_OK;
 }
 
-// A pair that the heap knows may gain when its token is made a second time, of other parts: the heap is told
-// at once.
+// A pair that the heap knows may gain when its token is made a second time, of other parts:
+// the heap is told at once.
 static knnlm_status pair_gain(trainer *t, int32_t left, int32_t right, size_t w) {
     pair *p = NULL;
     KN_TRY(find_pair(t, kn_bpe_pair(left, right), &p));

@@ -1,5 +1,4 @@
-// Bytes to documents: files, directories (walked in name order), stdin ("-"), .zst and .gz unpacked on the
-// fly.
+// Bytes to documents: files, directories (walked in name order), stdin ("-"); .zst and .gz are unpacked.
 #ifndef KN_TEXT_DOCUMENTS_H
 #define KN_TEXT_DOCUMENTS_H
 
@@ -19,7 +18,8 @@ typedef struct kn_document {
     size_t size;
 } kn_document;
 
-// Reads one document after another, in the order of `paths`.
+// Reads one document after another, in the order of `paths`. The documents of a file are all of its text;
+// an empty file has none.
 typedef struct kn_documents kn_documents;
 knnlm_status kn_documents_open(const char *const *paths, size_t count, kn_split split, kn_documents **out);
 // KNNLM_OK with *found false at the end. Not UTF-8: KNNLM_EDATA naming file and byte.

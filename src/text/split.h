@@ -9,8 +9,8 @@ typedef struct kn_splitter kn_splitter;
 knnlm_status kn_splitter_open(kn_splitter **out);
 void kn_splitter_close(kn_splitter *s);
 
-// The end of the pre-token that begins at `at` (below `size`). The text is valid UTF-8, `at` a character's
-// start.
+// The end of the pre-token that begins at `at` (below `size`).
+// The text is valid UTF-8, `at` the start of a character.
 knnlm_status kn_splitter_next(kn_splitter *s, const char *text, size_t size, size_t at, size_t *end);
 
 // The two ways behind it. ASCII by hand gives 0 where a byte beyond ASCII could matter.

@@ -4,8 +4,8 @@
 
 #include "text/vocab.h"
 
-// Appends the files of `path` to `files` and their sizes on disk to *bytes. A directory without files is
-// KNNLM_EINVAL.
+// Appends the files of `path` to `files` and adds their sizes on disk to *bytes.
+// A directory without files is KNNLM_EINVAL.
 knnlm_status kn_walk(const char *path, kn_strings *files, uint64_t *bytes);
 
 #endif

@@ -67,14 +67,13 @@ static size_t longest_piece(const kn_vocab *vocab, word *w, size_t from, int32_t
 }
 
 static knnlm_status end_word(const wordpiece *t, word *w, kn_tokens *out) {
-    size_t before = out->count, from = w->length > WORD_MAX ? w->length : 0, found = 1;
+    size_t before = out->count;
     bool known = w->length <= WORD_MAX;
-    while (known && from < w->length) {
+    for (size_t from = 0, n; known && from < w->length; from += n) {
         int32_t id;
-        found = longest_piece(&t->base.vocab, w, from, &id);
-        if (!(known = found > 0)) break;
-        KN_TRY(kn_tokens_push(out, id, w->offsets[from]));
-        from += found;
+        n = longest_piece(&t->base.vocab, w, from, &id);
+        known = n > 0;
+        if (known) KN_TRY(kn_tokens_push(out, id, w->offsets[from]));
     }
     if (!known) {
         out->count = before;
