@@ -590,6 +590,9 @@ static void keep_rates_are_right(void **state) {
     const unit_group activation[] = {{"blk.0.ffn_up.bias", 0, 1, f, 1}, {"blk.1.ffn_up.bias", 0, 1, f, 1}};
     const unit_group attention[] = {{"blk.0.attn_qkv.bias", 2 * d, h, d / h, h},
                                     {"blk.1.attn_qkv.bias", 2 * d, h, d / h, h}};
+    const unit_group heads[] = {{"blk.1.attn_qkv.bias", 2 * d, h, 1, h},
+                                {"blk.1.attn_qkv.bias", 2 * d + h, h, 1, h},
+                                {"blk.1.attn_qkv.bias", 2 * d + 3 * h, h, 1, h}};
     const unit_group positions[] = {{"position_embd.weight", 0, 1, d, 1},
                                     {"position_embd.weight", d, 1, d, 1},
                                     {"position_embd.weight", 2 * d, 1, d, 1}};
@@ -597,17 +600,26 @@ static void keep_rates_are_right(void **state) {
     check_drops(&g, (kn_dropout){.residual = 0.3f}, 0.3, positions, 3, 3);
     check_drops(&g, (kn_dropout){.activation = 0.2f}, 0.2, activation, 2, 1);
     check_drops(&g, (kn_dropout){.attention = 0.4f}, 0.4, attention, 2, 1);
+    check_drops(&g, (kn_dropout){.attention = 0.4f}, 0.4, heads, 3, 1);
     golden_close(&g);
 }
 
-// Two windows of a batch are dropped apart: a position's gradient vanishes only where both were.
+// Two windows of a batch are dropped apart: a gradient that both add to vanishes only where both were
+// dropped.
 static void windows_are_dropped_apart(void **state) {
     (void)state;
     golden g;
     golden_open(&g, "gpt2");
-    const unit_group group = {"position_embd.weight", 0, 1, (size_t)g.config.width, 1};
-    tally sum = tally_drops(&g, (kn_dropout){.residual = 0.5f}, &group, 1, 2, 1);
-    assert_rate("both windows", sum.dropped[0], sum.units, 0.25);
+    size_t d = (size_t)g.config.width, h = d / (size_t)g.config.heads;
+    const unit_group embedding = {"position_embd.weight", 0, 1, d, 1};
+    const unit_group hidden = {"blk.0.ffn_up.bias", 0, 1, (size_t)g.config.ffn, 1};
+    const unit_group attention = {"blk.0.attn_qkv.bias", 2 * d, h, d / h, h};
+    tally sum = tally_drops(&g, (kn_dropout){.residual = 0.5f}, &embedding, 1, 2, 1);
+    assert_rate("embedding of both windows", sum.dropped[0], sum.units, 0.25);
+    sum = tally_drops(&g, (kn_dropout){.activation = 0.5f}, &hidden, 1, 2, 1);
+    assert_rate("hidden unit of both windows", sum.dropped[0], sum.units, 0.25);
+    sum = tally_drops(&g, (kn_dropout){.attention = 0.5f}, &attention, 1, 2, 1);
+    assert_rate("attention of both windows", sum.dropped[0], sum.units, 0.25);
     golden_close(&g);
 }
 
