@@ -1,0 +1,101 @@
+#include "lm/lm.h"
+
+#include "lm/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **out) {
+    static const kn_lm_options defaults = {KN_PRECISION_AUTO};
+    return kn_native_open(path, options ? options : &defaults, out);
+}
+
+void kn_lm_close(kn_lm *lm) {
+    if (lm) lm->engine->close(lm);
+}
+
+const kn_lm_info *kn_lm_describe(const kn_lm *lm) { return &lm->info; }
+const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm) { return lm->tokenizer; }
+
+// ---------------------------------------------------------------- taps
+
+static const char *const tap_names[] = {"ffn", "ffn-raw", "attention", "attention-raw", "output-norm", "output"};
+enum { TAPS = sizeof tap_names / sizeof *tap_names };
+
+const char *kn_tap_name(kn_tap_point point) { return tap_names[point]; }
+
+knnlm_status kn_tap_parse(const char *text, kn_tap *out) {
+    size_t n = strcspn(text, "@");
+    *out = KN_TAP_DEFAULT;
+    if (text[n] == '@') {
+        char *end;
+        long layer = strtol(text + n + 1, &end, 10);
+        if (end == text + n + 1 || *end || layer < -100000 || layer > 100000)
+            return kn_fail(KNNLM_EINVAL, "tap \"%s\": the layer after @ is no number", text);
+        out->layer = (int32_t)layer;
+    }
+    for (size_t i = 0; i < TAPS; i++) {
+        if (strlen(tap_names[i]) != n || strncmp(text, tap_names[i], n) != 0) continue;
+        out->point = (kn_tap_point)i;
+        return KNNLM_OK;
+    }
+    return kn_fail(KNNLM_EINVAL, "tap \"%s\": one of ffn, ffn-raw, attention, attention-raw, output-norm, output", text);
+}
+
+// A tap with its layer counted from the start, checked.
+static knnlm_status resolve_tap(const kn_lm *lm, kn_tap *tap) {
+    int32_t given = tap->layer;
+    if (tap->layer < 0) tap->layer += lm->info.layers;
+    if (tap->layer < 0 || tap->layer >= lm->info.layers)
+        return kn_fail(KNNLM_EINVAL, "tap at layer %d: the model has %d layers", given, lm->info.layers);
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- windows
+
+static knnlm_status check_tokens(const kn_lm *lm, const int32_t *tokens, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (tokens[i] < 0 || tokens[i] >= lm->info.vocabulary)
+            return kn_fail(KNNLM_EINVAL, "token %d at position %zu: the vocabulary has %d", tokens[i], i,
+                           lm->info.vocabulary);
+    return KNNLM_OK;
+}
+
+static knnlm_status check_window(const kn_lm *lm, const kn_window *w, const kn_lm_output *out) {
+    if (w->length < 1 || w->length > lm->info.context)
+        return kn_fail(KNNLM_EINVAL, "a window of %d tokens: the model takes 1 to %d", w->length, lm->info.context);
+    if (w->first < 0 || w->first >= w->length)
+        return kn_fail(KNNLM_EINVAL, "a window of %d tokens scored from %d on", w->length, w->first);
+    if (out->logprobs && !w->targets) return kn_fail(KNNLM_EINVAL, "log-probabilities are asked for without targets");
+    KN_TRY(check_tokens(lm, w->inputs, (size_t)w->length));
+    return w->targets ? check_tokens(lm, w->targets + w->first, (size_t)(w->length - w->first)) : KNNLM_OK;
+}
+
+knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out) {
+    KN_TRY(resolve_tap(lm, &tap));
+    for (size_t i = 0; i < count; i++) KN_TRY(check_window(lm, &windows[i], out));
+    return count ? lm->engine->run(lm, windows, count, tap, out) : KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- sessions
+
+knnlm_status kn_session_open(kn_lm *lm, kn_session **out) { return lm->engine->session_open(lm, out); }
+
+void kn_session_close(kn_session *s) {
+    if (s) s->lm->engine->session_close(s);
+}
+
+size_t kn_session_length(const kn_session *s) { return s->lm->engine->session_length(s); }
+
+void kn_session_cut(kn_session *s, size_t length) { s->lm->engine->session_cut(s, length); }
+
+knnlm_status kn_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap, const kn_lm_output *out) {
+    size_t total;
+    KN_TRY(resolve_tap(s->lm, &tap));
+    if (count == 0) return kn_fail(KNNLM_EINVAL, "no tokens to read");
+    if (!kn_add(kn_session_length(s), count, &total) || total > (size_t)s->lm->info.context)
+        return kn_fail(KNNLM_EINVAL, "%zu tokens after %zu: the model's context is %d", count, kn_session_length(s),
+                       s->lm->info.context);
+    KN_TRY(check_tokens(s->lm, tokens, count));
+    return s->lm->engine->session_feed(s, tokens, count, tap, out);
+}

@@ -1,0 +1,189 @@
+// The native engine: model files of our own and GPT-2's shape.
+#include "lm/native/native.h"
+
+#include "base/file.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+static void close_native(kn_lm *lm) {
+    kn_native *m = (kn_native *)lm;
+    kn_workspace_free(&m->ws);
+    kn_weights_free(&m->w);
+    kn_tokenizer_free(m->lm.tokenizer);
+    kn_gguf_close(m->file);
+    free(m);
+}
+
+// Every tensor is checked before anything is allocated for it: a hostile configuration then asks for no more memory than
+// the file is large.
+static knnlm_status check_tensors(const kn_gguf *file, const kn_layout *layout) {
+    for (size_t i = 0; i < layout->count; i++) {
+        const kn_gguf_tensor *tensor;
+        KN_TRY(kn_model_tensor(file, &layout->params[i], &tensor));
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status load(kn_native *m, const kn_config *c, const kn_kernels *k) {
+    kn_layout layout;
+    KN_TRY(kn_layout_init(c, &layout));
+    m->lm.info.parameters = layout.total;
+    knnlm_status status = check_tensors(m->file, &layout);
+    if (status == KNNLM_OK) status = kn_weights_init(c, k, &m->w);
+    if (status == KNNLM_OK) status = kn_weights_load(&m->w, &layout, m->file);
+    kn_layout_free(&layout);
+    return status;
+}
+
+// The identity of a model is its file, to the last bit.
+static knnlm_status fingerprint(const char *path, kn_lm_info *info) {
+    kn_map map;
+    KN_TRY(kn_map_open(path, &map));
+    XXH128_hash_t hash = XXH3_128bits(map.data, map.size);
+    snprintf(info->fingerprint, sizeof info->fingerprint, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+    info->file_bytes = map.size;
+    kn_map_close(&map);
+    return KNNLM_OK;
+}
+
+static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_options *options) {
+    kn_config c;
+    kn_lm_info *info = &m->lm.info;
+    KN_TRY(kn_gguf_open(path, &m->file));
+    KN_TRY(kn_config_load(m->file, &c));
+    KN_TRY(kn_tokenizer_load_gguf(m->file, &m->lm.tokenizer));
+    if (kn_tokenizer_size(m->lm.tokenizer) != c.vocabulary)
+        return kn_fail(KNNLM_EDATA, "%s: tokenizer of %d tokens for a vocabulary of %d", path,
+                       kn_tokenizer_size(m->lm.tokenizer), c.vocabulary);
+    const kn_kernels *k = kn_math_kernels(options->precision);
+    KN_TRY(load(m, &c, k));
+    info->path = kn_gguf_path(m->file);
+    info->architecture = kn_config_is_gpt2(&c) ? "gpt2" : "knnlm";
+    info->engine = "native";
+    info->kernels = k->name;
+    info->vocabulary = c.vocabulary;
+    info->width = info->key_width = c.width;
+    info->layers = c.layers;
+    info->heads = c.heads;
+    info->ffn = c.ffn;
+    info->context = c.context;
+    return fingerprint(path, info);
+}
+
+knnlm_status kn_native_open(const char *path, const kn_lm_options *options, kn_lm **out) {
+    kn_native *m = kn_alloc(1, sizeof *m);
+    if (!m) return KNNLM_ENOMEM;
+    m->lm.engine = &kn_native_engine;
+    knnlm_status status = open_file(m, path, options);
+    if (status == KNNLM_OK)
+        *out = &m->lm;
+    else
+        close_native(&m->lm);
+    return status;
+}
+
+// ---------------------------------------------------------------- windows
+
+static knnlm_status make_room(kn_native *m, size_t rows, size_t keys) {
+    if (m->ws.rows >= rows && m->ws_keys >= keys) return KNNLM_OK;
+    kn_workspace_free(&m->ws);
+    m->ws_keys = keys;
+    return kn_workspace_init(&m->ws, &m->w.config, m->w.k, rows, keys);
+}
+
+// The windows of one sub-batch, laid one after another.
+typedef struct laid {
+    int32_t *tokens, *targets;
+    size_t *start, *first;
+    size_t rows, scored;
+} laid;
+
+static void lay(const kn_window *windows, size_t count, laid *l) {
+    l->rows = l->scored = 0;
+    for (size_t i = 0; i < count; i++) {
+        const kn_window *w = &windows[i];
+        size_t n = (size_t)w->length, first = (size_t)w->first;
+        memcpy(l->tokens + l->rows, w->inputs, n * sizeof *l->tokens);
+        if (w->targets) memcpy(l->targets + l->scored, w->targets + first, (n - first) * sizeof *l->targets);
+        l->start[i] = l->rows;
+        l->first[i] = first;
+        l->rows += n;
+        l->scored += n - first;
+    }
+    l->start[count] = l->rows;
+}
+
+static void advance(const kn_native *m, kn_lm_output *out, size_t rows) {
+    if (out->logprobs) out->logprobs += rows;
+    if (out->entropies) out->entropies += rows;
+    if (out->distribution) out->distribution += rows * (size_t)m->w.config.vocabulary;
+    if (out->keys) out->keys += rows * (size_t)m->w.config.width;
+}
+
+// How many of the windows make the next sub-batch.
+static size_t sub_batch(const kn_window *windows, size_t count) {
+    size_t n = 0, rows = 0;
+    while (n < count && (n == 0 || rows + (size_t)windows[n].length <= KN_NATIVE_ROWS)) rows += (size_t)windows[n++].length;
+    return n;
+}
+
+static knnlm_status run_laid(kn_native *m, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out,
+                             laid *l) {
+    kn_lm_output rest = *out;
+    for (size_t done = 0; done < count;) {
+        size_t n = sub_batch(windows + done, count - done);
+        lay(windows + done, n, l);
+        kn_pass p = {.w = &m->w,
+                     .ws = &m->ws,
+                     .batch = {.tokens = l->tokens, .start = l->start, .count = n, .rows = l->rows},
+                     .first = l->first,
+                     .targets = windows[done].targets ? l->targets : NULL,
+                     .scored = l->scored,
+                     .tap = tap,
+                     .out = rest};
+        KN_TRY(kn_pass_run(&p));
+        advance(m, &rest, l->scored);
+        done += n;
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status run_native(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out) {
+    kn_native *m = (kn_native *)lm;
+    size_t longest = 0, rows = 0;
+    for (size_t done = 0; done < count;) {
+        size_t n = sub_batch(windows + done, count - done), sum = 0;
+        for (size_t i = done; i < done + n; i++) {
+            sum += (size_t)windows[i].length;
+            if ((size_t)windows[i].length > longest) longest = (size_t)windows[i].length;
+        }
+        if (sum > rows) rows = sum;
+        done += n;
+    }
+    KN_TRY(make_room(m, rows, longest));
+    laid l = {.tokens = kn_alloc(rows, sizeof *l.tokens),
+              .targets = kn_alloc(rows, sizeof *l.targets),
+              .start = kn_alloc(count + 1, sizeof *l.start),
+              .first = kn_alloc(count, sizeof *l.first)};
+    knnlm_status status = l.tokens && l.targets && l.start && l.first ? KNNLM_OK : KNNLM_ENOMEM;
+    if (status == KNNLM_OK) status = run_laid(m, windows, count, tap, out, &l);
+    free(l.tokens);
+    free(l.targets);
+    free(l.start);
+    free(l.first);
+    return status;
+}
+
+const kn_engine kn_native_engine = {
+    .close = close_native,
+    .run = run_native,
+    .session_open = kn_native_session_open,
+    .session_close = kn_native_session_close,
+    .session_feed = kn_native_session_feed,
+    .session_length = kn_native_session_length,
+    .session_cut = kn_native_session_cut,
+};

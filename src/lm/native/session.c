@@ -1,0 +1,77 @@
+// Incremental decoding: keys and values of every layer are kept.
+#include "lm/native/native.h"
+
+#include <stdlib.h>
+
+typedef struct native_session {
+    kn_session session;
+    float **caches; // a layer: (context, 2 width)
+    size_t length;
+    kn_workspace ws;
+} native_session;
+
+// Tokens read in one pass; longer input is read in pieces.
+enum { PIECE = 512 };
+
+static knnlm_status init(native_session *s, const kn_native *m) {
+    const kn_config *c = &m->w.config;
+    s->caches = kn_alloc((size_t)c->layers, sizeof *s->caches);
+    if (!s->caches) return KNNLM_ENOMEM;
+    for (int32_t n = 0; n < c->layers; n++) {
+        s->caches[n] = kn_alloc_aligned((size_t)c->context * 2 * (size_t)c->width, sizeof(float));
+        if (!s->caches[n]) return KNNLM_ENOMEM;
+    }
+    size_t rows = (size_t)c->context < PIECE ? (size_t)c->context : PIECE;
+    return kn_workspace_init(&s->ws, c, m->w.k, rows, (size_t)c->context);
+}
+
+knnlm_status kn_native_session_open(kn_lm *lm, kn_session **out) {
+    native_session *s = kn_alloc(1, sizeof *s);
+    if (!s) return KNNLM_ENOMEM;
+    s->session.lm = lm;
+    knnlm_status status = init(s, (const kn_native *)lm);
+    if (status == KNNLM_OK)
+        *out = &s->session;
+    else
+        kn_native_session_close(&s->session);
+    return status;
+}
+
+void kn_native_session_close(kn_session *session) {
+    native_session *s = (native_session *)session;
+    for (int32_t n = 0; s->caches && n < session->lm->info.layers; n++) kn_free_aligned(s->caches[n]);
+    free(s->caches);
+    kn_workspace_free(&s->ws);
+    free(s);
+}
+
+size_t kn_native_session_length(const kn_session *session) { return ((const native_session *)session)->length; }
+
+void kn_native_session_cut(kn_session *session, size_t length) {
+    native_session *s = (native_session *)session;
+    if (length < s->length) s->length = length;
+}
+
+knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, size_t count, kn_tap tap,
+                                    const kn_lm_output *out) {
+    native_session *s = (native_session *)session;
+    const kn_native *m = (const kn_native *)session->lm;
+    for (size_t done = 0; done < count;) {
+        size_t n = count - done < s->ws.rows ? count - done : s->ws.rows, start[2] = {0, n}, first = n - 1;
+        kn_pass p = {.w = &m->w,
+                     .ws = &s->ws,
+                     .batch = {.tokens = tokens + done, .start = start, .count = 1, .rows = n, .position = s->length},
+                     .first = &first,
+                     .scored = 1,
+                     .tap = tap,
+                     .caches = s->caches};
+        if (done + n == count) {
+            p.out = *out;
+            p.out.logprobs = NULL; // there is no target
+        }
+        KN_TRY(kn_pass_run(&p));
+        s->length += n;
+        done += n;
+    }
+    return KNNLM_OK;
+}
