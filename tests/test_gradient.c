@@ -378,7 +378,7 @@ static void check_threads(const golden *g, const kn_kernels *kernels) {
         assert_ok(kn_threads_set(threads));
         // A workspace made for these threads, and below one that has to make do with another number of them.
         trial fresh = golden_trial(g, kernels);
-        trial *both[] = {&fresh, &fresh};
+        trial *both[] = {&fresh, &more};
         for (size_t i = 0; i < 2; i++) {
             trial_clear(both[i]);
             add_golden(both[i], g, 0.5f, &dropout);

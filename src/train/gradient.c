@@ -204,6 +204,16 @@ static knnlm_status check_batch(const kn_gradient *g, const int32_t *inputs, con
     return KNNLM_OK;
 }
 
+// Threads may have been added since the workspace was made: scratch is kept per worker.
+static knnlm_status fit_threads(kn_gradient *g) {
+    if ((size_t)kn_threads() <= g->s.workers) return KNNLM_OK;
+    char *attention = kn_alloc_aligned((size_t)kn_threads(), g->attention_stride);
+    if (!attention) return KNNLM_ENOMEM;
+    kn_free_aligned(g->attention);
+    g->attention = attention;
+    return kn_scratch_fit(&g->s);
+}
+
 knnlm_status kn_gradient_add(kn_gradient *g, const int32_t *inputs, const int32_t *targets, size_t windows,
                              size_t length, float scale, const kn_dropout *dropout, float *grads, double *loss) {
     KN_TRY(check_batch(g, inputs, targets, windows, length));
@@ -214,6 +224,7 @@ knnlm_status kn_gradient_add(kn_gradient *g, const int32_t *inputs, const int32_
     g->dropout = dropout;
     g->scale = scale;
     g->grads = grads;
+    KN_TRY(fit_threads(g));
     KN_TRY(kn_forward_keep(g));
     KN_TRY(kn_backward_head(g));
     for (size_t i = 0; i < g->batch.rows; i++) *loss += (double)g->losses[i];

@@ -21,6 +21,24 @@ knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t row
     return KNNLM_ENOMEM;
 }
 
+knnlm_status kn_scratch_fit(kn_scratch *s) {
+    size_t workers = (size_t)kn_threads();
+    if (workers <= s->workers) return KNNLM_OK;
+    float *panel = kn_alloc_aligned(workers * s->panel_stride, sizeof(float));
+    void *attention = kn_alloc_aligned(workers, s->attention_stride);
+    if (!panel || !attention) {
+        kn_free_aligned(panel);
+        kn_free_aligned(attention);
+        return KNNLM_ENOMEM;
+    }
+    kn_free_aligned(s->panel);
+    kn_free_aligned(s->attention);
+    s->panel = panel;
+    s->attention = attention;
+    s->workers = workers;
+    return KNNLM_OK;
+}
+
 void kn_scratch_free(kn_scratch *s) {
     kn_free_aligned(s->lhs);
     kn_free_aligned(s->panel);

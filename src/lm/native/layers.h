@@ -28,6 +28,8 @@ typedef struct kn_scratch {
 } kn_scratch;
 knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t rows, size_t keys, kn_scratch *out);
 void kn_scratch_free(kn_scratch *s);
+// Before every pass: scratch is kept per worker, and threads may have been added since it was made.
+knnlm_status kn_scratch_fit(kn_scratch *s);
 
 // What a norm leaves for the backward pass.
 typedef struct kn_norm_state {

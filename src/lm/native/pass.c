@@ -153,6 +153,7 @@ knnlm_status kn_pass_run(kn_pass *p) {
     kn_workspace *ws = p->ws;
     float *x = ws->x;
     if (!wants_words(p) && !p->out.keys && !p->caches) return KNNLM_OK;
+    KN_TRY(kn_scratch_fit(&ws->s));
     KN_TRY(kn_grow(&ws->s.sequences, &ws->s.sequence_capacity, p->batch.count, sizeof *ws->s.sequences));
     KN_TRY(kn_embed(w, &p->batch, &ws->s, ws->x));
     for (int32_t n = 0; n < w->config.layers; n++)
