@@ -42,6 +42,9 @@ typedef struct kn_kernels {
     // block (32,32) = [block +] lhs panel . rhs panel over `cells` cells of depth; only the first `rows` rows count.
     void (*multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows, bool accumulate);
 
+    // out (rows, columns), stride ld = [out +] block + bias; bias NULL: none.
+    void (*store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns, bool add);
+
     float (*dot)(const float *a, const float *b, size_t n);
     void (*axpy)(float *y, float a, const float *x, size_t n); // y += a x
     void (*scale)(float *x, float a, size_t n);                // x *= a
@@ -66,6 +69,8 @@ typedef struct kn_kernels {
     // dx += gradient of norm by x.
     void (*norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean, float inverse,
                           size_t n);
+    // dweight += dy * normalised x, dbias += dy, over n columns of one row.
+    void (*norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean, float inverse, size_t n);
     void (*gelu)(float *y, const float *x, size_t n);           // tanh form, as GPT-2
     void (*gelu_backward)(float *dx, const float *x, size_t n); // dx *= gelu'(x)
     // x[i] becomes 0 with probability p, else x[i]/(1-p); decided by (key, first + i) alone.
@@ -114,6 +119,7 @@ void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs
 
 // Ready-made stores, with their context.
 typedef struct kn_store_matrix {
+    const kn_kernels *k;
     float *out;        // (rows, columns), stride ld
     size_t ld;
     const float *bias; // one a column, or NULL

@@ -3,8 +3,6 @@
 
 #include "base/threads.h"
 
-#include <string.h>
-
 // Panels of a task: 8 x 32 rows of the left operand stay in the L2 cache while 4 x 32 columns pass by.
 enum { TASK_ROWS = 8, TASK_COLUMNS = 4 };
 
@@ -93,23 +91,12 @@ void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs
 
 void kn_store_set(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
     const kn_store_matrix *m = context;
-    for (size_t r = 0; r < rows; r++) {
-        float *out = m->out + (row + r) * m->ld + column;
-        const float *in = block + r * KN_CELL;
-        if (m->bias)
-            for (size_t c = 0; c < columns; c++) out[c] = in[c] + m->bias[column + c];
-        else
-            memcpy(out, in, columns * sizeof *out);
-    }
+    m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns, false);
 }
 
 void kn_store_add(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
     const kn_store_matrix *m = context;
-    for (size_t r = 0; r < rows; r++) {
-        float *out = m->out + (row + r) * m->ld + column;
-        const float *in = block + r * KN_CELL;
-        for (size_t c = 0; c < columns; c++) out[c] += in[c] + (m->bias ? m->bias[column + c] : 0.0f);
-    }
+    m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns, true);
 }
 
 typedef struct sums {

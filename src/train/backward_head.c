@@ -42,18 +42,19 @@ static void store_classes(void *context, const float *block, size_t row, size_t 
     const cluster *c = context;
     const kn_layout *l = c->g->layout;
     size_t words = (size_t)kn_band_size(&c->g->config, c->band);
-    for (size_t r = 0; r < rows; r++) {
-        float *out = row + r < words ? c->g->grads + l->embedding[c->band] + (row + r) * c->width
-                                     : c->g->grads + l->classes + (row + r - words) * c->width;
-        for (size_t i = 0; i < columns; i++) out[column + i] += block[r * KN_CELL + i];
-    }
+    float *words_out = c->g->grads + l->embedding[c->band], *classes_out = c->g->grads + l->classes;
+    size_t here = row >= words ? 0 : row + rows <= words ? rows : words - row; // rows of words in the block
+    c->g->k->store(words_out + row * c->width + column, c->width, block, NULL, here, columns, true);
+    if (here < rows)
+        c->g->k->store(classes_out + (row + here - words) * c->width + column, c->width, block + here * KN_CELL, NULL,
+                       rows - here, columns, true);
 }
 
 static void run_chunk(const cluster *c, size_t first, size_t rows) {
     kn_gradient *g = c->g;
     chunk k = {c, first, rows};
     const float *h = c->h + first * c->width;
-    kn_store_matrix logits = {g->logits, c->classes, NULL}, dh = {c->dh + first * c->width, c->width, NULL};
+    kn_store_matrix logits = {g->k, g->logits, c->classes, NULL}, dh = {g->k, c->dh + first * c->width, c->width, NULL};
     kn_lhs_pack(g->k, g->left, h, c->width, rows, c->width, false);
     kn_multiply(g->k, g->left, rows, &g->w.classes[c->band], kn_store_set, &logits);
     kn_parallel(rows, softmax_row, &k);
@@ -127,7 +128,7 @@ static void run_further(kn_gradient *g, int32_t band, further *f) {
     run_cluster(&tail);
     for (size_t i = 0; i < n; i++) g->losses[f->places[i]] += f->losses[i];
     if (!g->grads) return;
-    kn_store_matrix projection = {g->grads + g->layout->projection[band], width, NULL};
+    kn_store_matrix projection = {g->k, g->grads + g->layout->projection[band], width, NULL};
     kn_weight_gradient(g, f->h, d, f->dreduced, width, n, kn_store_add, &projection);
     kn_pack_rows(&g->s, f->dreduced, width, n, width);
     kn_apply(&g->s, n, &g->w.project[band], NULL, f->dh, false);

@@ -16,7 +16,7 @@ void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *
 }
 
 void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t offset) {
-    kn_store_matrix store = {g->grads + offset, k, NULL};
+    kn_store_matrix store = {g->k, g->grads + offset, k, NULL};
     kn_weight_gradient(g, dy, n, x, k, g->batch.rows, kn_store_add, &store);
 }
 
@@ -62,12 +62,9 @@ static void norm_sum_columns(void *context, size_t task, int worker) {
     size_t d = (size_t)n->g->config.width, first = task * SUM_COLUMNS, end = least(first + SUM_COLUMNS, d);
     (void)worker;
     for (size_t r = 0; r < n->g->batch.rows; r++) {
-        float mean = n->state.mean[r], inverse = n->state.inverse[r];
-        const float *dy = n->dy + r * d, *x = n->x + r * d;
-        for (size_t i = first; i < end; i++) {
-            n->dweight[i] += dy[i] * (x[i] - mean) * inverse;
-            n->dbias[i] += dy[i];
-        }
+        size_t at = r * d + first;
+        n->g->k->norm_sums(n->dweight + first, n->dbias + first, n->dy + at, n->x + at, n->state.mean[r],
+                           n->state.inverse[r], end - first);
     }
 }
 

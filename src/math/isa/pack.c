@@ -95,36 +95,40 @@ static inline void transpose16(uint32_t *out, size_t ldo, const uint32_t *in, si
 }
 #endif
 
-static void transpose_block(float *out, const float *in) {
+static void transpose_block(float *out, const float *in, size_t ld) {
     for (size_t i = 0; i < KN_CELL; i += 16)
         for (size_t j = 0; j < KN_CELL; j += 16)
             transpose16((uint32_t *)(void *)(out + j * KN_CELL + i), KN_CELL,
-                        (const uint32_t *)(const void *)(in + i * KN_CELL + j), KN_CELL);
+                        (const uint32_t *)(const void *)(in + i * ld + j), ld);
 }
 
 void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth) {
     float in[KN_CELL_SIZE] __attribute__((aligned(64))), out[KN_CELL_SIZE] __attribute__((aligned(64)));
     element *cell = panel;
     for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
-        load_block(in, src + k * ld, ld, least(KN_CELL, depth - k), rows);
-        transpose_block(out, in);
+        if (rows == KN_CELL && depth - k >= KN_CELL) {
+            transpose_block(out, src + k * ld, ld);
+        } else {
+            load_block(in, src + k * ld, ld, least(KN_CELL, depth - k), rows);
+            transpose_block(out, in, KN_CELL);
+        }
         for (size_t r = 0; r < KN_CELL; r++) convert_row(cell + r * KN_CELL, out + r * KN_CELL, KN_CELL);
     }
 }
 
 #ifdef KN_ISA_BF16
 // A right cell from 32 rows (columns of the product) of 32 depth each: pairs of depth, transposed.
-static void rhs_cell(element *cell, const float *block) {
+static void rhs_cell(element *cell, const float *block, size_t ld) {
     element rows[KN_CELL_SIZE] __attribute__((aligned(64)));
-    for (size_t c = 0; c < KN_CELL; c++) convert_row(rows + c * KN_CELL, block + c * KN_CELL, KN_CELL);
+    for (size_t c = 0; c < KN_CELL; c++) convert_row(rows + c * KN_CELL, block + c * ld, KN_CELL);
     for (size_t half = 0; half < 2; half++)
         transpose16((uint32_t *)(void *)(cell + half * 512), 16, (const uint32_t *)(const void *)(rows + half * 512), 16);
 }
 
 // A right cell from 32 rows of depth: two rows interleaved at a time.
-static void rhs_cell_t(element *cell, const float *block) {
+static void rhs_cell_t(element *cell, const float *block, size_t ld) {
     for (size_t pair = 0; pair < 16; pair++) {
-        const float *even = block + 2 * pair * KN_CELL, *odd = even + KN_CELL;
+        const float *even = block + 2 * pair * ld, *odd = even + ld;
         for (size_t half = 0; half < 2; half++) {
             __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(odd + 16 * half), _mm512_loadu_ps(even + 16 * half));
             __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256((__m512i)both));
@@ -134,16 +138,22 @@ static void rhs_cell_t(element *cell, const float *block) {
     }
 }
 #else
-static void rhs_cell(element *cell, const float *block) { transpose_block(cell, block); }
-static void rhs_cell_t(element *cell, const float *block) { memcpy(cell, block, KN_CELL_SIZE * sizeof *cell); }
+static void rhs_cell(element *cell, const float *block, size_t ld) { transpose_block(cell, block, ld); }
+static void rhs_cell_t(element *cell, const float *block, size_t ld) {
+    for (size_t k = 0; k < KN_CELL; k++) memcpy(cell + k * KN_CELL, block + k * ld, KN_CELL * sizeof *cell);
+}
 #endif
 
 void kn_isa(pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth) {
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     element *cell = panel;
     for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
-        load_block(block, src + k, ld, columns, least(KN_CELL, depth - k));
-        rhs_cell(cell, block);
+        if (columns == KN_CELL && depth - k >= KN_CELL) {
+            rhs_cell(cell, src + k, ld);
+        } else {
+            load_block(block, src + k, ld, columns, least(KN_CELL, depth - k));
+            rhs_cell(cell, block, KN_CELL);
+        }
     }
 }
 
@@ -151,7 +161,11 @@ void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     element *cell = panel;
     for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
-        load_block(block, src + k * ld, ld, least(KN_CELL, depth - k), columns);
-        rhs_cell_t(cell, block);
+        if (columns == KN_CELL && depth - k >= KN_CELL) {
+            rhs_cell_t(cell, src + k * ld, ld);
+        } else {
+            load_block(block, src + k * ld, ld, least(KN_CELL, depth - k), columns);
+            rhs_cell_t(cell, block, KN_CELL);
+        }
     }
 }

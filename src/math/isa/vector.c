@@ -28,6 +28,29 @@ static inline float exp_fast(float x) {
     return p * power;
 }
 
+// One row of a block; n is a constant where this is inlined with one.
+static inline void store_row(float *out, const float *in, const float *bias, size_t n, bool add) {
+    if (add && bias) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) out[i] += in[i] + bias[i];
+    } else if (add) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) out[i] += in[i];
+    } else if (bias) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) out[i] = in[i] + bias[i];
+    } else {
+        memcpy(out, in, n * sizeof *out);
+    }
+}
+
+void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns, bool add) {
+    if (columns == KN_CELL)
+        for (size_t r = 0; r < rows; r++) store_row(out + r * ld, block + r * KN_CELL, bias, KN_CELL, add);
+    else
+        for (size_t r = 0; r < rows; r++) store_row(out + r * ld, block + r * KN_CELL, bias, columns, add);
+}
+
 float kn_isa(dot)(const float *a, const float *b, size_t n) {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -182,6 +205,14 @@ void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const flo
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         dx[i] += inverse * (dy[i] * weight[i] - sum - (x[i] - mean) * inverse * projection);
+}
+
+void kn_isa(norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean, float inverse, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        dweight[i] += dy[i] * (x[i] - mean) * inverse;
+        dbias[i] += dy[i];
+    }
 }
 
 // gelu(x) = x s(2u), u = sqrt(2/pi)(x + 0.044715 x^3), s the logistic function: the tanh form, rearranged.
