@@ -133,7 +133,8 @@ static inline void reference_attend(const kn_config *c, const double *qkv, int a
         for (int t = 0; t <= at; t++) {
             const double *k = qkv + (size_t)t * 3 * d + d + head * h;
             weights[t] = 0;
-            for (size_t i = 0; i < h; i++) weights[t] += q[i] * k[i] / sqrt((double)h);
+            for (size_t i = 0; i < h; i++) weights[t] += q[i] * k[i];
+            weights[t] /= sqrt((double)h);
         }
         reference_log_softmax(weights, at + 1);
         for (size_t i = 0; i < h; i++) out[head * h + i] = 0;
