@@ -1,3 +1,102 @@
 #include "cli/cli.h"
-static int run(int argc, char **argv) { (void)argc; (void)argv; return CLI_USAGE; }
-const cli_command cli_eval = {"eval","score text","","",run};
+#include "eval/eval.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    cli_common common;
+    const char *model, *per_token;
+    int split;
+    int64_t score, context;
+} said;
+
+static const cli_option options[] = {
+    {'m', "model", CLI_STRING, &said.model, "FILE", "model to score with (required)", 0, 0, NULL},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
+    {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
+    {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's context leaves)", 0, 1 << 20, NULL},
+    {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
+    CLI_COMMON_OPTIONS(said.common),
+};
+
+static void print_json(const kn_lm_info *info, const kn_eval_result *r) {
+    const kn_read_totals *t = &r->totals;
+    // Numbers that are not finite (text without words, or without spaces between them) become null.
+    json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:f, s:f}", "model", info->path,
+                          "fingerprint", info->fingerprint, "documents", (json_int_t)t->documents, "tokens",
+                          (json_int_t)t->tokens, "words", (json_int_t)t->words, "bytes", (json_int_t)t->bytes, "ppl",
+                          json_real(r->ppl), "ppl_word", json_real(r->ppl_word), "bits_per_byte",
+                          json_real(r->bits_per_byte), "nll", json_real(r->nll), "seconds", r->seconds,
+                          "tokens_per_second", r->tokens_per_second);
+    json_t *settings = json_pack("{s:i, s:i, s:s, s:i, s:s}", "score", r->score, "context", r->context, "documents",
+                                 cli_splits[said.split], "threads", (int)said.common.threads, "kernels", info->kernels);
+    if (!j || !settings) {
+        fputs("{}\n", stdout); // out of memory, or a path that is not UTF-8
+        return;
+    }
+    json_object_set_new(j, "settings", settings);
+    char *text = json_dumps(j, JSON_REAL_PRECISION(10));
+    puts(text);
+    free(text);
+    json_decref(j);
+}
+
+static void print_text(const kn_eval_result *r) {
+    const kn_read_totals *t = &r->totals;
+    char rate[32], seconds[32];
+    printf("documents        %llu\n", (unsigned long long)t->documents);
+    printf("tokens           %llu\n", (unsigned long long)t->tokens);
+    printf("words            %llu\n", (unsigned long long)t->words);
+    printf("bytes            %llu\n", (unsigned long long)t->bytes);
+    printf("perplexity       %.3f per token, %.3f per word\n", r->ppl, r->ppl_word);
+    printf("bits per byte    %.4f\n", r->bits_per_byte);
+    printf("windows          %d tokens scored after up to %d\n", r->score, r->context);
+    printf("time             %s, %s tokens/s\n", cli_duration(r->seconds, seconds), cli_count(r->tokens_per_second, rate));
+}
+
+static knnlm_status evaluate(const char *const *paths, size_t count) {
+    kn_lm_options lm_options = {(kn_precision)said.common.precision};
+    kn_eval_options o = {.read = {.score = (int32_t)said.score,
+                                  .context = (int32_t)said.context,
+                                  .split = (kn_split)said.split,
+                                  .tap = KN_TAP_DEFAULT},
+                         .per_token = said.per_token};
+    kn_eval_result result;
+    kn_lm *lm;
+    KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
+    knnlm_status status = kn_eval_run(lm, paths, count, &o, &cli_progress, &result);
+    cli_progress_clear();
+    if (status == KNNLM_OK && said.common.json)
+        print_json(kn_lm_describe(lm), &result);
+    else if (status == KNNLM_OK)
+        print_text(&result);
+    kn_lm_close(lm);
+    return status;
+}
+
+static int run(int argc, char **argv) {
+    char **paths;
+    size_t count;
+    said.context = -1;
+    int code = cli_parse(&cli_eval, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
+    if (code >= 0) return code;
+    if (!said.model) return cli_usage(&cli_eval, "no -m FILE to score with");
+    if (count == 0) return cli_usage(&cli_eval, "no text to score");
+    code = cli_start(&cli_eval, &said.common);
+    if (code != CLI_DONE) return code;
+    cli_catch_interrupts();
+    return evaluate((const char *const *)paths, count) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_eval);
+}
+
+const cli_command cli_eval = {
+    .name = "eval",
+    .summary = "score text: perplexity per token and per word, bits per byte",
+    .usage = "-m MODEL TEXT... [options]",
+    .examples = "  knnlm eval -m models/small.gguf book.txt notes/\n"
+                "  knnlm eval -m my.gguf --score 512 --context 512 --json test.txt.zst\n"
+                "  zcat log.gz | knnlm eval -m my.gguf --per-token rows.tsv -\n",
+    .run = run,
+};

@@ -108,7 +108,7 @@ static void write_log(FILE *log, const kn_train_report *r) {
     fflush(log);
 }
 
-static bool on_report(void *context, const kn_train_report *r) {
+static void on_report(void *context, const kn_train_report *r) {
     listener *l = context;
     char left[32], rate[32];
     l->last = *r;
@@ -122,7 +122,11 @@ static bool on_report(void *context, const kn_train_report *r) {
             fprintf(stderr, "  valid ppl %.3f%s", exp(r->valid_loss), r->best ? " (best)" : "");
         if (!l->terminal || !isnan(r->valid_loss)) fprintf(stderr, "\n");
     }
-    return !cli_interrupted();
+}
+
+static bool on_stop(void *context) {
+    (void)context;
+    return cli_interrupted();
 }
 
 static void print_result(const kn_train_options *o, const listener *l, uint64_t parameters) {
@@ -240,33 +244,39 @@ static void set_run(kn_train_options *o) {
 }
 
 // Updates that fit in the minutes given, from the time a few of them take (thrown away afterwards).
-static bool keep_going(void *context, const kn_train_report *r) {
-    *(double *)context = r->tokens_per_second;
-    return !cli_interrupted() && r->seconds < 4 && r->step < r->steps;
+typedef struct probe {
+    double speed, seconds;
+} probe;
+
+static void on_probe(void *context, const kn_train_report *r) {
+    *(probe *)context = (probe){r->tokens_per_second, r->seconds};
 }
 
+static bool probe_over(void *context) { return cli_interrupted() || ((probe *)context)->seconds > 4; }
+
 static knnlm_status steps_for_minutes(kn_train_options *o) {
-    kn_train_options probe = *o;
-    double speed = 0;
+    kn_train_options trial = *o;
+    probe p = {0};
     char path[] = "/tmp/knnlm-probe-XXXXXX", checkpoint[64];
     int fd = mkstemp(path);
     if (fd < 0) return kn_fail(KNNLM_EIO, "cannot create a temporary file for --minutes");
     close(fd);
-    probe.output = path;
-    probe.valid = NULL;
-    probe.steps = INT32_MAX;
-    probe.schedule.rate = 1e-4;
-    probe.report_every = 1;
-    probe.save_seconds = 0;
-    probe.report = keep_going;
-    probe.context = &speed;
-    probe.resume = false;
-    knnlm_status status = kn_train_run(&probe);
+    trial.output = path;
+    trial.valid = NULL;
+    trial.steps = INT32_MAX;
+    trial.schedule.rate = 1e-4;
+    trial.report_every = 1;
+    trial.save_seconds = 0;
+    trial.report = on_probe;
+    trial.stop = probe_over;
+    trial.context = &p;
+    trial.resume = false;
+    knnlm_status status = kn_train_run(&trial);
     snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", path);
     unlink(path);
     unlink(checkpoint);
     if (status != KNNLM_ESTOPPED || cli_interrupted()) return status;
-    o->steps = (int64_t)(said.minutes * 60 * speed / (double)o->batch);
+    o->steps = (int64_t)(said.minutes * 60 * p.speed / (double)o->batch);
     if (o->steps < 1) o->steps = 1;
     return KNNLM_OK;
 }
@@ -335,6 +345,7 @@ static knnlm_status train(const char *const *paths, size_t count, inputs *in, li
     KN_TRY(print_plan(&o, &parameters));
     KN_TRY(open_log(l));
     o.report = on_report;
+    o.stop = on_stop;
     o.context = l;
     KN_TRY(kn_train_run(&o));
     if (l->terminal) fprintf(stderr, "\r\033[K");

@@ -138,37 +138,48 @@ static knnlm_status save_model(run *r) {
 
 static bool due(int64_t step, int64_t every, bool last) { return last || (every > 0 && step % every == 0); }
 
+static void report(run *r, kn_train_report *report) {
+    const kn_train_options *o = r->o;
+    report->step = r->state.step;
+    report->steps = o->steps;
+    report->norm = r->last_norm;
+    report->loss = r->loss_tokens ? r->loss / (double)r->loss_tokens : NAN;
+    report->rate = kn_schedule_rate(&o->schedule, r->state.step - 1);
+    report->seconds = kn_seconds() - r->started;
+    report->tokens = (uint64_t)r->state.step * o->batch;
+    report->tokens_per_second = (double)(r->state.step - r->first_step) * (double)o->batch / report->seconds;
+    report->seconds_left = (double)(o->steps - r->state.step) * (double)o->batch / report->tokens_per_second;
+    r->loss = 0;
+    r->loss_tokens = 0;
+    if (o->report) o->report(o->context, report);
+}
+
+static knnlm_status validate_and_keep(run *r, kn_train_report *report) {
+    KN_TRY(validate(r, &report->valid_loss));
+    report->best = report->valid_loss < r->state.best;
+    if (!report->best) return KNNLM_OK;
+    r->state.best = report->valid_loss;
+    return save_model(r);
+}
+
+static knnlm_status save_run(run *r) {
+    KN_TRY(kn_checkpoint_save(r->checkpoint, r->o, &r->layout, &r->state));
+    r->saved = kn_seconds();
+    return r->o->valid ? KNNLM_OK : save_model(r);
+}
+
 // Validation, checkpoint and report that are due after a step; *stop when the listener asks for it.
 static knnlm_status after_step(run *r, bool *stop) {
     const kn_train_options *o = r->o;
     bool last = r->state.step >= o->steps;
-    double now = kn_seconds();
-    kn_train_report report = {.step = r->state.step, .steps = o->steps, .valid_loss = NAN, .norm = r->last_norm};
-    if (o->valid && due(r->state.step, o->valid_every, last)) {
-        KN_TRY(validate(r, &report.valid_loss));
-        report.best = report.valid_loss < r->state.best;
-        if (report.best) {
-            r->state.best = report.valid_loss;
-            KN_TRY(save_model(r));
-        }
-    }
-    if (due(r->state.step, o->save_every, last) || (o->save_seconds > 0 && now - r->saved > o->save_seconds)) {
-        KN_TRY(kn_checkpoint_save(r->checkpoint, o, &r->layout, &r->state));
-        if (!o->valid) KN_TRY(save_model(r));
-        report.saved = true;
-        r->saved = now;
-    }
-    if (!due(r->state.step, o->report_every, last) && isnan(report.valid_loss)) return KNNLM_OK;
-    report.loss = r->loss_tokens ? r->loss / (double)r->loss_tokens : NAN;
-    report.rate = kn_schedule_rate(&o->schedule, r->state.step - 1);
-    report.seconds = kn_seconds() - r->started;
-    report.tokens = (uint64_t)r->state.step * o->batch;
-    report.tokens_per_second = (double)(r->state.step - r->first_step) * (double)o->batch / report.seconds;
-    report.seconds_left = (double)(o->steps - r->state.step) * (double)o->batch / report.tokens_per_second;
-    r->loss = 0;
-    r->loss_tokens = 0;
-    *stop = o->report && !o->report(o->context, &report);
-    if (*stop && !report.saved) return kn_checkpoint_save(r->checkpoint, o, &r->layout, &r->state);
+    bool validated = o->valid && due(r->state.step, o->valid_every, last);
+    kn_train_report now = {.valid_loss = NAN};
+    *stop = !last && o->stop && o->stop(o->context);
+    if (validated && !*stop) KN_TRY(validate_and_keep(r, &now));
+    now.saved = *stop || due(r->state.step, o->save_every, last) ||
+                (o->save_seconds > 0 && kn_seconds() - r->saved > o->save_seconds);
+    if (now.saved) KN_TRY(save_run(r));
+    if (due(r->state.step, o->report_every, last) || validated) report(r, &now);
     return KNNLM_OK;
 }
 
@@ -181,10 +192,9 @@ static knnlm_status run_steps(run *r) {
         KN_TRY(step(r));
         KN_TRY(after_step(r, &stop));
     }
-    if (stop && r->state.step < o->steps)
-        return kn_fail(KNNLM_ESTOPPED, "stopped at step %lld; %s has the run: go on with --resume",
-                       (long long)r->state.step, r->checkpoint);
-    return KNNLM_OK;
+    if (!stop) return KNNLM_OK;
+    return kn_fail(KNNLM_ESTOPPED, "stopped at step %lld; %s has the run: go on with --resume", (long long)r->state.step,
+                   r->checkpoint);
 }
 
 static knnlm_status check_options(const kn_train_options *o) {

@@ -38,13 +38,14 @@ typedef struct kn_train_options {
     int64_t valid_every, save_every, report_every; // steps; 0: only at the end
     double save_seconds;                           // also when so much time has passed; 0: not
     size_t valid_tokens;                           // at most so many tokens of `valid` are scored; 0: all
-    // Called at every report; false: write a checkpoint and stop with KNNLM_ESTOPPED.
-    bool (*report)(void *context, const kn_train_report *report);
+    void (*report)(void *context, const kn_train_report *report);
+    // Asked after every update; true: write a checkpoint and stop with KNNLM_ESTOPPED.
+    bool (*stop)(void *context);
     void *context;
 } kn_train_options;
 
 void kn_train_defaults(kn_train_options *o);
-// KNNLM_ESTOPPED: stopped by `report`, checkpoint written. KNNLM_EDATA: the loss left the numbers (last checkpoint kept),
+// KNNLM_ESTOPPED: stopped by `stop`, checkpoint written. KNNLM_EDATA: the loss left the numbers (last checkpoint kept),
 // or the checkpoint is of another run. The model file is written at every best validation, or at the end without one.
 knnlm_status kn_train_run(const kn_train_options *o);
 

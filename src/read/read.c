@@ -1,0 +1,220 @@
+#include "read/read.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Tokens gathered before the model runs: several sub-batches of the native engine's.
+enum { GATHER = 8192 };
+
+// A window waiting for its turn; places are in the reader's arrays.
+typedef struct pending {
+    size_t document; // in reader->held
+    size_t from;     // first input, in reader->stream
+    int32_t length, first;
+} pending;
+
+// A document of which windows are waiting.
+typedef struct held {
+    size_t number, stream, tokens; // tokens: its first target is stream + 1
+    char *name;
+} held;
+
+typedef struct reader {
+    kn_lm *lm;
+    const kn_read_options *o;
+    kn_record_sink *sink;
+    void *context;
+    // start token and tokens of the held documents, one after another, with offsets
+    int32_t *stream;
+    uint64_t *offsets;
+    size_t used, stream_capacity, offset_capacity;
+    held *documents;
+    size_t document_count, document_capacity, next_document;
+    pending *windows;
+    size_t window_count, window_capacity, window_tokens;
+    float *logprobs, *entropies, *keys;
+    size_t logprob_capacity, entropy_capacity, key_capacity;
+    kn_window *batch;
+    size_t batch_capacity;
+} reader;
+
+static void reader_free(reader *r) {
+    for (size_t i = 0; i < r->document_count; i++) free(r->documents[i].name);
+    free(r->stream);
+    free(r->offsets);
+    free(r->documents);
+    free(r->windows);
+    free(r->logprobs);
+    free(r->entropies);
+    free(r->keys);
+    free(r->batch);
+}
+
+knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *o) {
+    int32_t context = kn_lm_describe(lm)->context;
+    if (o->score == 0) o->score = context / 2 < 512 ? (context + 1) / 2 : 512;
+    if (o->context < 0) o->context = context - o->score;
+    if (o->score < 1 || o->score > context)
+        return kn_fail(KNNLM_EINVAL, "--score %d: the model's context is %d", o->score, context);
+    if (o->context > context - o->score)
+        return kn_fail(KNNLM_EINVAL, "--score %d --context %d: together above the model's context of %d", o->score,
+                       o->context, context);
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- running what has gathered
+
+static knnlm_status make_room(reader *r, size_t scored) {
+    size_t width = (size_t)kn_lm_describe(r->lm)->key_width, values;
+    if (!kn_mul(scored, width, &values)) return kn_fail(KNNLM_ENOMEM, "too many keys at a time");
+    if (r->o->logprobs) KN_TRY(kn_grow(&r->logprobs, &r->logprob_capacity, scored, sizeof(float)));
+    if (r->o->entropies) KN_TRY(kn_grow(&r->entropies, &r->entropy_capacity, scored, sizeof(float)));
+    if (r->o->keys) KN_TRY(kn_grow(&r->keys, &r->key_capacity, values, sizeof(float)));
+    return kn_grow(&r->batch, &r->batch_capacity, r->window_count, sizeof *r->batch);
+}
+
+static knnlm_status run_model(reader *r) {
+    size_t scored = 0;
+    for (size_t i = 0; i < r->window_count; i++) scored += (size_t)(r->windows[i].length - r->windows[i].first);
+    KN_TRY(make_room(r, scored));
+    for (size_t i = 0; i < r->window_count; i++) {
+        const pending *p = &r->windows[i];
+        const int32_t *inputs = r->stream + p->from;
+        r->batch[i] = (kn_window){inputs, r->o->logprobs ? inputs + 1 : NULL, p->length, p->first};
+    }
+    kn_lm_output out = {.logprobs = r->logprobs, .entropies = r->entropies, .keys = r->keys};
+    return kn_lm_run(r->lm, r->batch, r->window_count, r->o->tap, &out);
+}
+
+static knnlm_status deliver(reader *r) {
+    size_t width = (size_t)kn_lm_describe(r->lm)->key_width, row = 0;
+    for (size_t i = 0; i < r->window_count; i++) {
+        const pending *p = &r->windows[i];
+        const held *d = &r->documents[p->document];
+        size_t n = (size_t)(p->length - p->first), at = p->from + (size_t)p->first; // input before the first target
+        kn_records records = {.document = d->number,
+                              .name = d->name,
+                              .position = at - d->stream,
+                              .count = n,
+                              .tokens = r->stream + at + 1,
+                              .offsets = r->offsets + at + 1,
+                              .logprobs = r->logprobs ? r->logprobs + row : NULL,
+                              .entropies = r->entropies ? r->entropies + row : NULL,
+                              .keys = r->keys ? r->keys + row * width : NULL};
+        KN_TRY(r->sink(r->context, &records));
+        row += n;
+    }
+    return KNNLM_OK;
+}
+
+static void forget(reader *r) {
+    for (size_t i = 0; i < r->document_count; i++) free(r->documents[i].name);
+    r->used = r->document_count = r->window_count = r->window_tokens = 0;
+}
+
+static knnlm_status flush(reader *r) {
+    if (r->window_count == 0) return KNNLM_OK;
+    KN_TRY(run_model(r));
+    KN_TRY(deliver(r));
+    r->window_count = r->window_tokens = 0;
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- gathering
+
+static knnlm_status hold_document(reader *r, const char *name, const int32_t *tokens, const uint64_t *offsets, size_t n) {
+    KN_TRY(kn_grow(&r->stream, &r->stream_capacity, r->used + n + 1, sizeof *r->stream));
+    KN_TRY(kn_grow(&r->offsets, &r->offset_capacity, r->used + n + 1, sizeof *r->offsets));
+    KN_TRY(kn_grow(&r->documents, &r->document_capacity, r->document_count + 1, sizeof *r->documents));
+    char *copy = kn_strdup(name);
+    if (!copy) return KNNLM_ENOMEM;
+    r->documents[r->document_count++] = (held){r->next_document++, r->used, n, copy};
+    r->stream[r->used] = kn_tokenizer_start(kn_lm_tokenizer(r->lm));
+    r->offsets[r->used] = 0;
+    memcpy(r->stream + r->used + 1, tokens, n * sizeof *tokens);
+    if (offsets)
+        memcpy(r->offsets + r->used + 1, offsets, n * sizeof *offsets);
+    else
+        memset(r->offsets + r->used + 1, 0, n * sizeof *r->offsets);
+    r->used += n + 1;
+    return KNNLM_OK;
+}
+
+// Cuts the document held last into windows, running the model whenever enough have gathered.
+static knnlm_status cut_windows(reader *r, const kn_progress *progress, const kn_documents *source) {
+    size_t score = (size_t)r->o->score, context = (size_t)r->o->context, document = r->document_count - 1;
+    held d = r->documents[document];
+    for (size_t done = 0; done < d.tokens; done += score) {
+        size_t before = done < context ? done : context, n = d.tokens - done < score ? d.tokens - done : score;
+        KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
+        r->windows[r->window_count++] =
+            (pending){document, d.stream + done - before, (int32_t)(before + n), (int32_t)before};
+        r->window_tokens += before + n;
+        if (r->window_tokens < GATHER) continue;
+        KN_TRY(flush(r));
+        if (source && !kn_progress_report(progress, "reading", kn_documents_done(source), kn_documents_total(source), "B"))
+            return kn_fail(KNNLM_ESTOPPED, "stopped while reading");
+    }
+    if (r->window_count == 0) forget(r);
+    return KNNLM_OK;
+}
+
+static void count_words(const char *text, size_t size, kn_read_totals *t) {
+    bool inside = false;
+    for (size_t i = 0; i < size; i++) {
+        bool space = text[i] == ' ' || (text[i] >= '\t' && text[i] <= '\r');
+        t->words += !space && !inside;
+        t->lines += text[i] == '\n';
+        inside = !space;
+    }
+}
+
+static knnlm_status read_documents(reader *r, kn_documents *source, const kn_progress *progress, kn_tokens *tokens,
+                                   kn_read_totals *totals) {
+    for (;;) {
+        kn_document d;
+        bool found;
+        KN_TRY(kn_documents_next(source, &d, &found));
+        if (!found) return flush(r);
+        tokens->count = 0;
+        KN_TRY(kn_tokenizer_encode(kn_lm_tokenizer(r->lm), d.text, d.size, tokens));
+        totals->documents++;
+        totals->tokens += tokens->count;
+        totals->bytes += d.size;
+        count_words(d.text, d.size, totals);
+        KN_TRY(hold_document(r, d.name, tokens->ids, tokens->offsets, tokens->count));
+        KN_TRY(cut_windows(r, progress, source));
+    }
+}
+
+knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
+                           const kn_progress *progress, kn_record_sink *sink, void *context, kn_read_totals *totals) {
+    kn_read_options o = *options;
+    kn_documents *source;
+    kn_tokens tokens = {.with_offsets = true};
+    double started = kn_seconds();
+    *totals = (kn_read_totals){0};
+    KN_TRY(kn_read_resolve(lm, &o));
+    KN_TRY(kn_documents_open(paths, count, o.split, &source));
+    reader r = {.lm = lm, .o = &o, .sink = sink, .context = context};
+    knnlm_status status = read_documents(&r, source, progress, &tokens, totals);
+    reader_free(&r);
+    kn_tokens_free(&tokens);
+    kn_documents_close(source);
+    totals->seconds = kn_seconds() - started;
+    return status;
+}
+
+knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
+                            kn_record_sink *sink, void *context) {
+    kn_read_options o = *options;
+    KN_TRY(kn_read_resolve(lm, &o));
+    reader r = {.lm = lm, .o = &o, .sink = sink, .context = context};
+    knnlm_status status = hold_document(&r, "", tokens, NULL, count);
+    if (status == KNNLM_OK) status = cut_windows(&r, NULL, NULL);
+    if (status == KNNLM_OK) status = flush(&r);
+    reader_free(&r);
+    return status;
+}
