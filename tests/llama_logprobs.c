@@ -1,9 +1,10 @@
 // What llama.cpp makes of one of our models. Built by test_llama.sh against third_party/llama.
 //
-//   llama_logprobs LIBRARIES MODEL score WINDOWS   a window of token ids a line; prints, for every token of a
-//   window but
-//                                                  its first, the natural logarithm of its probability, one a
-//                                                  line
+//   llama_logprobs LIBRARIES MODEL score WINDOWS   a window a line: how many of its targets are not to be
+//   printed, then
+//                                                  its tokens ("start": the model's). Prints the natural
+//                                                  logarithm of each token's probability given those before
+//                                                  it, one a line
 //   llama_logprobs LIBRARIES MODEL tokenize TEXT   prints the ids of the file's tokens, one a line
 #include <ggml-backend.h>
 #include <llama.h>
@@ -54,7 +55,7 @@ static struct llama_model *load_model(const char *libraries, const char *path) {
 static struct llama_context *make_context(struct llama_model *model) {
     struct llama_context_params params = llama_context_default_params();
     params.n_ctx = params.n_batch = params.n_ubatch = (uint32_t)llama_model_n_ctx_train(model);
-    params.n_threads = params.n_threads_batch = 2;
+    params.n_threads = params.n_threads_batch = 1;
     params.type_k = params.type_v = GGML_TYPE_F32;
     params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     struct llama_context *context = llama_init_from_model(model, params);
@@ -69,8 +70,8 @@ static double log_probability(const float *logits, int vocabulary, llama_token t
     return logits[token] - top - log(sum);
 }
 
-// tokens[0 .. count-1): read; tokens[1 .. count): scored.
-static void score_window(struct llama_context *context, const llama_token *tokens, int count) {
+// Reads all tokens but the last; scores those after the first `unwanted` targets.
+static void score_window(struct llama_context *context, const llama_token *tokens, int count, int unwanted) {
     int vocabulary = llama_vocab_n_tokens(llama_model_get_vocab(llama_get_model(context)));
     struct llama_batch batch = llama_batch_init(count - 1, 0, 1);
     llama_memory_clear(llama_get_memory(context), true);
@@ -79,23 +80,29 @@ static void score_window(struct llama_context *context, const llama_token *token
         batch.pos[i] = i;
         batch.n_seq_id[i] = 1;
         batch.seq_id[i][0] = 0;
-        batch.logits[i] = 1;
+        batch.logits[i] = i >= unwanted;
     }
     batch.n_tokens = count - 1;
     if (llama_decode(context, batch) != 0) die("failed", "llama_decode");
-    for (int i = 0; i + 1 < count; i++)
+    for (int i = unwanted; i + 1 < count; i++)
         printf("%.9g\n", log_probability(llama_get_logits_ith(context, i), vocabulary, tokens[i + 1]));
     llama_batch_free(batch);
+}
+
+static llama_token read_token(struct llama_context *context, const char *word) {
+    const struct llama_vocab *vocab = llama_model_get_vocab(llama_get_model(context));
+    return strcmp(word, "start") == 0 ? llama_vocab_bos(vocab) : (llama_token)atoi(word);
 }
 
 static void score_line(struct llama_context *context, char *line) {
     int limit = (int)llama_n_ctx(context) + 1, count = 0;
     llama_token *tokens = allocate((size_t)limit * sizeof *tokens);
-    for (char *word = strtok(line, " "); word; word = strtok(NULL, " ")) {
+    const char *unwanted = strtok(line, " ");
+    for (char *word = strtok(NULL, " "); word; word = strtok(NULL, " ")) {
         if (count == limit) die("a window is longer than the context", "windows");
-        tokens[count++] = (llama_token)atoi(word);
+        tokens[count++] = read_token(context, word);
     }
-    if (count > 1) score_window(context, tokens, count);
+    if (count > 1) score_window(context, tokens, count, atoi(unwanted));
     free(tokens);
 }
 

@@ -1,0 +1,103 @@
+#!/bin/sh
+# A model of ours in llama.cpp: every token's log-probability, and the tokens themselves, are the same there.
+# usage: test_llama.sh KNNLM SOURCE_FOLDER; exit code 77: llama.cpp cannot be had here.
+set -eu
+
+knnlm=$1
+source=$2
+llama=$source/third_party/llama
+
+skip() {
+    echo "test_llama: skipped: $*"
+    exit 77
+}
+
+fail() {
+    echo "test_llama: $*" >&2
+    exit 1
+}
+
+reason=$("$source/scripts/get-llama" 2>&1) || skip "$reason"
+command -v "${CC:-cc}" >/dev/null || skip "no C compiler"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/test_llama.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+
+"${CC:-cc}" -std=c17 -O1 -Wall -Wextra -Werror -I"$llama/include" "$source/tests/llama_logprobs.c" -o "$work/judge" \
+    -L"$llama/lib" -Wl,-rpath,"$llama/lib" -lllama -lggml -lggml-base -lm
+ask() { # MODEL score|tokenize FILE
+    LD_LIBRARY_PATH="$llama/lib" "$work/judge" "$llama/lib" "$@"
+}
+
+# Our own comments are the corpus; the text that is scored has what tokenizers stumble over.
+cat "$source"/src/*/*.h >"$work/corpus.txt"
+{
+    head -c 3000 "$source/src/lm/lm.h"
+    printf "It's we'll they'VE I'm he'd  two spaces   three\tand a tab\r\nDOS line\n\n\n   indented 12345 3.14 1,000\n"
+    printf 'caf\303\251 na\303\257ve \316\261\316\262\316\263 \320\274\320\270\321\200 \344\275\240\345\245\275 \360\237\230\200 e\314\201 \302\240nbsp \302\2735\302\253 \330\271\n'
+    printf 'x=y+z;/*c*/ ___ ...!?<|endoftext|><unk> #$%%^&*()~`"\\ \342\200\234quoted\342\200\235 \342\200\224 end   '
+} >"$work/text.txt"
+
+# FILE: a column of a per-token table, by its name.
+column() {
+    awk -F '\t' -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { print $c }' "$1"
+}
+
+# The windows that eval reads: SCORE targets at a time, CONTEXT tokens and no more before the first of them. The start
+# token stands before the document.
+windows() { # SCORE CONTEXT <tokens
+    awk -v score="$1" -v context="$2" '
+        { t[NR] = $1 }
+        END {
+            t[0] = "start"
+            for (first = 0; first < NR; first += score) {
+                from = first > context ? first - context : 0
+                end = first + score < NR ? first + score : NR
+                line = first - from
+                for (i = from; i <= end; i++) line = line " " t[i]
+                print line
+            }
+        }'
+}
+
+# Largest difference of two columns of numbers; "differ in length" when they do.
+difference() {
+    paste "$1" "$2" | awk 'NF != 2 { bad = 1 } { d = $1 - $2; if (d < 0) d = -d; if (d > most) most = d }
+        END { print bad ? "differ in length" : most + 0 }'
+}
+
+compare() { # NAME SCORE CONTEXT TOLERANCE
+    "$knnlm" eval -m "$work/$1.gguf" --precision f32 --score "$2" --context "$3" --per-token "$work/rows.tsv" \
+        "$work/text.txt" >/dev/null
+    column "$work/rows.tsv" token >"$work/tokens"
+    column "$work/rows.tsv" logprob >"$work/ours"
+    ask "$work/$1.gguf" tokenize "$work/text.txt" >"$work/their_tokens"
+    cmp "$work/tokens" "$work/their_tokens" || fail "$1: llama.cpp tokenizes otherwise"
+    windows "$2" "$3" <"$work/tokens" >"$work/windows"
+    ask "$work/$1.gguf" score "$work/windows" >"$work/theirs"
+    worst=$(difference "$work/ours" "$work/theirs")
+    echo "$1: $(wc -l <"$work/ours") tokens, $2 after $3: log-probabilities differ by $worst at most ($4 allowed)"
+    awk -v worst="$worst" -v most="$4" 'BEGIN { exit !(worst + 0 == worst && worst <= most) }' ||
+        fail "$1: log-probabilities differ: $worst"
+}
+
+train() { # NAME TYPE
+    "$knnlm" train "$work/corpus.txt" -o "$work/$1.gguf" --preset gpt2-tiny --vocab 600 --type "$2" --steps 80 \
+        --batch 512 --rate 0.005 --precision f32 --save-seconds 0 --seed 3 >/dev/null 2>"$work/train.log" ||
+        fail "train: $(tail -n 1 "$work/train.log")"
+}
+
+# A model that has learnt nothing would agree too easily.
+learnt() {
+    column "$work/rows.tsv" logprob | awk '{ sum += $1 } END { exit !(sum / NR > -log(600) + 0.5) }' ||
+        fail "the model has learnt nothing"
+}
+
+# llama.cpp looks GELU up in a table of f16; with weights of f16 it rounds what meets them, too.
+train full f32
+compare full 64 64 2e-3
+learnt
+compare full 37 91 2e-3
+train half f16
+compare half 64 64 2e-2
