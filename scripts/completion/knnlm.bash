@@ -13,7 +13,7 @@ _knnlm_values() {
     --precision) echo auto f32 bf16 ;;
     --type) echo f16 f32 bf16 q8_0 ;;
     --optimizer) echo adamw nesterov ;;
-    --schedule) echo cosine linear constant restarts ;;
+    --schedule) echo cosine linear constant plateau restarts ;;
     --positions) echo sinusoidal learned ;;
     --activation) echo relu gelu ;;
     *) echo - ;;
