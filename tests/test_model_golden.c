@@ -521,6 +521,16 @@ static void bad_windows_are_refused(void **state) {
     golden_close(&g);
 }
 
+static void other_files_are_refused(void **state) {
+    (void)state;
+    kn_lm *lm = NULL;
+    assert_int_equal(kn_lm_open("no-such-file.gguf", NULL, &lm), KNNLM_EIO);
+    assert_int_equal(kn_lm_open(KN_SOURCE_DIR "/tests/golden/gpt2.golden.gguf", NULL, &lm),
+                     KNNLM_EDATA); // no model
+    assert_int_equal(kn_lm_open(KN_SOURCE_DIR "/tests/golden/make_model.py", NULL, &lm), KNNLM_EDATA);
+    assert_null(lm);
+}
+
 static void tap_names_are_read(void **state) {
     (void)state;
     const char *const points[] = {"ffn", "ffn-raw", "attention", "attention-raw", "output-norm", "output"};
@@ -605,6 +615,52 @@ static void saved_models_are_the_same(void **state) {
         for (size_t t = 0; t < sizeof types / sizeof *types; t++) compare_saved(&g, types[t]);
         golden_close(&g);
     }
+}
+
+// The golden model with an output matrix of its own, the embeddings times `factor`.
+static void save_untied(const golden *g, float factor, const char *path) {
+    kn_gguf_writer *w;
+    kn_tokenizer *tokenizer;
+    size_t count = g->layout.count, size = (size_t)(g->config.vocabulary * g->config.width);
+    float *output = test_alloc(size, sizeof *output);
+    for (size_t i = 0; i < size; i++) output[i] = factor * g->params[g->layout.params[0].offset + i];
+    assert_string_equal(g->layout.params[0].name, "token_embd.weight");
+    assert_ok(kn_tokenizer_load_gguf(g->model, &tokenizer));
+    assert_ok(kn_gguf_writer_open(path, &w));
+    assert_ok(kn_config_save(&g->config, w));
+    assert_ok(kn_tokenizer_save_gguf(tokenizer, w));
+    for (size_t i = 0; i <= count; i++) {
+        const kn_param *p = &g->layout.params[i < count ? i : 0];
+        const int64_t dims[2] = {(int64_t)p->columns, (int64_t)p->rows};
+        assert_ok(kn_gguf_put_tensor(w, i < count ? p->name : "output.weight", KN_GGUF_F32,
+                                     p->is_vector ? 1 : 2, dims));
+    }
+    for (size_t i = 0; i < count; i++) {
+        const kn_param *p = &g->layout.params[i];
+        assert_ok(kn_gguf_put_data_f32(w, g->params + p->offset, p->rows * p->columns));
+    }
+    assert_ok(kn_gguf_put_data_f32(w, output, size));
+    assert_ok(kn_gguf_writer_commit(w));
+    kn_tokenizer_free(tokenizer);
+    free(output);
+}
+
+static void untied_models_are_refused(void **state) {
+    (void)state;
+    char path[64];
+    golden g;
+    kn_lm *lm = NULL;
+    golden_open(&g, "gpt2");
+    snprintf(path, sizeof path, "test_model_golden-%d.gguf", (int)getpid());
+    save_untied(&g, 1, path); // a copy is no other model
+    lm = open_model(path, KN_PRECISION_F32);
+    compare_window(&g, lm, g.inputs, 20, 0, F32_TOLERANCE);
+    kn_lm_close(lm);
+    save_untied(&g, 1.5f, path);
+    assert_int_equal(kn_lm_open(path, NULL, &lm), KNNLM_ENOTSUP);
+    assert_non_null(strstr(knnlm_message(), "output.weight"));
+    golden_close(&g);
+    assert_int_equal(unlink(path), 0);
 }
 
 // ---------------------------------------------------------------- models of any shape
@@ -722,9 +778,11 @@ int main(void) {
         cmocka_unit_test(session_refuses_to_overflow),
         cmocka_unit_test(sessions_are_apart),
         cmocka_unit_test(bad_windows_are_refused),
+        cmocka_unit_test(other_files_are_refused),
         cmocka_unit_test(tap_names_are_read),
         cmocka_unit_test(long_windows_work),
         cmocka_unit_test(saved_models_are_the_same),
+        cmocka_unit_test(untied_models_are_refused),
         cmocka_unit_test(models_of_any_shape_answer),
     };
     if (getenv(CHILD_VARIABLE)) return cmocka_run_group_tests(child, NULL, NULL);

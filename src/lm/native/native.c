@@ -28,11 +28,22 @@ static knnlm_status check_tensors(const kn_gguf *file, const kn_layout *layout) 
     return KNNLM_OK;
 }
 
+// GPT-2 files may hold an output matrix of their own, mostly a copy of the embeddings. One that differs is another model.
+static knnlm_status check_tied(const kn_gguf *file) {
+    const kn_gguf_tensor *in = kn_gguf_tensor_find(file, "token_embd.weight");
+    const kn_gguf_tensor *out = kn_gguf_tensor_find(file, "output.weight");
+    if (!in || !out) return KNNLM_OK;
+    if (in->type == out->type && in->size == out->size && memcmp(in->data, out->data, in->size) == 0) return KNNLM_OK;
+    return kn_fail(KNNLM_ENOTSUP, "%s: \"output.weight\" is not \"token_embd.weight\" again (only tied embeddings are native)",
+                   kn_gguf_path(file));
+}
+
 static knnlm_status load(kn_native *m, const kn_config *c, const kn_kernels *k) {
     kn_layout layout;
     KN_TRY(kn_layout_init(c, &layout));
     m->lm.info.parameters = layout.total;
     knnlm_status status = check_tensors(m->file, &layout);
+    if (status == KNNLM_OK) status = check_tied(m->file);
     if (status == KNNLM_OK) status = kn_weights_init(c, k, &m->w);
     if (status == KNNLM_OK) status = kn_weights_load(&m->w, &layout, m->file);
     kn_layout_free(&layout);
