@@ -30,7 +30,8 @@ knnlm_status kn_tap_parse(const char *text, kn_tap *out) {
     if (text[n] == '@') {
         char *end;
         long layer = strtol(text + n + 1, &end, 10);
-        if (end == text + n + 1 || *end || layer < -100000 || layer > 100000)
+        bool digits = text[n + 1] == '-' || (text[n + 1] >= '0' && text[n + 1] <= '9');
+        if (!digits || end == text + n + 1 || *end || layer < -100000 || layer > 100000)
             return kn_fail(KNNLM_EINVAL, "tap \"%s\": the layer after @ is no number", text);
         out->layer = (int32_t)layer;
     }

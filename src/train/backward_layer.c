@@ -124,8 +124,7 @@ static void backward_ffn(kn_gradient *g, int32_t n) {
     size_t d = (size_t)g->config.width, f = (size_t)g->config.ffn, rows = g->batch.rows, panels = kn_cells(rows);
     hidden_back h = {.g = g, .layer = n, .active = g->wide2, .dhidden = g->wide};
 
-    memcpy(g->dy, g->dx, rows * d * sizeof *g->dy);
-    kn_drop_rows(g, g->dy, d, n, KN_DROP_FED);
+    kn_drop_rows(g, g->dy, NULL, g->dx, n, KN_DROP_FED);
     kn_parallel(panels, active_panel, &h);
     kn_weight_gradient_at(g, g->dy, d, g->wide2, f, at->down_w);
     kn_column_sums(g->k, g->grads + at->down_b, g->dy, d, rows, d);
@@ -147,8 +146,7 @@ static void backward_attention_part(kn_gradient *g, int32_t n) {
     kn_layer_state *st = &g->layers[n];
     size_t d = (size_t)g->config.width, rows = g->batch.rows;
 
-    memcpy(g->dy, g->dx, rows * d * sizeof *g->dy);
-    kn_drop_rows(g, g->dy, d, n, KN_DROP_ATTENDED);
+    kn_drop_rows(g, g->dy, NULL, g->dx, n, KN_DROP_ATTENDED);
     kn_weight_gradient_at(g, g->dy, d, st->attended, d, at->out_w);
     kn_column_sums(g->k, g->grads + at->out_b, g->dy, d, rows, d);
     kn_pack_rows(&g->s, g->dy, d, rows, d);

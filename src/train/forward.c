@@ -10,25 +10,39 @@ uint64_t kn_drop_key(const kn_gradient *g, int32_t layer, kn_drop_site site) {
     return kn_mix64(g->dropout->key + (uint64_t)(layer + 1) * 16 + (uint64_t)site);
 }
 
+// Rows that pass a site where units are dropped.
 typedef struct dropping {
-    const kn_kernels *k;
-    float *x;
-    size_t n, rows;
+    const kn_gradient *g;
+    float *out;
+    const float *base; // out = base + dropped x; NULL: out = dropped x
+    const float *x;
+    size_t n;
     float probability;
     uint64_t key;
 } dropping;
 
 static void drop_panel(void *context, size_t task, int worker) {
     const dropping *d = context;
-    size_t end = (task + 1) * KN_CELL < d->rows ? (task + 1) * KN_CELL : d->rows;
-    (void)worker;
-    for (size_t r = task * KN_CELL; r < end; r++)
-        d->k->dropout(d->x + r * d->n, d->n, d->probability, d->key + (r << 32), 0);
+    const kn_kernels *k = d->g->k;
+    size_t rows = d->g->batch.rows, end = (task + 1) * KN_CELL < rows ? (task + 1) * KN_CELL : rows;
+    float *branch = d->g->s.panel + (size_t)worker * d->g->s.panel_stride;
+    for (size_t r = task * KN_CELL; r < end; r++) {
+        float *out = d->out + r * d->n, *dropped = d->base ? branch : out;
+        if (dropped != d->x + r * d->n) memcpy(dropped, d->x + r * d->n, d->n * sizeof *out);
+        if (d->probability > 0) k->dropout(dropped, d->n, d->probability, d->key + (r << 32), 0);
+        if (!d->base) continue;
+        memcpy(out, d->base + r * d->n, d->n * sizeof *out);
+        k->axpy(out, 1.0f, dropped, d->n);
+    }
 }
 
-void kn_drop_rows(const kn_gradient *g, float *x, size_t n, int32_t layer, kn_drop_site site) {
-    if (!g->dropout || g->dropout->residual <= 0) return;
-    dropping d = {g->k, x, n, g->batch.rows, g->dropout->residual, kn_drop_key(g, layer, site)};
+void kn_drop_rows(const kn_gradient *g, float *out, const float *base, const float *x, int32_t layer,
+                  kn_drop_site site) {
+    dropping d = {.g = g, .out = out, .base = base, .x = x, .n = (size_t)g->config.width};
+    if (g->dropout && g->dropout->residual > 0) {
+        d.probability = g->dropout->residual;
+        d.key = kn_drop_key(g, layer, site);
+    }
     kn_parallel(kn_cells(g->batch.rows), drop_panel, &d);
 }
 
@@ -49,14 +63,6 @@ static void fill_sequences(kn_gradient *g, const kn_layer_state *st) {
     }
 }
 
-// y = x + dropped branch: the branch is in `branch`.
-static void add_branch(kn_gradient *g, float *y, const float *x, float *branch, int32_t layer, kn_drop_site site) {
-    size_t n = g->batch.rows * (size_t)g->config.width;
-    kn_drop_rows(g, branch, (size_t)g->config.width, layer, site);
-    memcpy(y, x, n * sizeof *y);
-    g->k->axpy(y, 1.0f, branch, n);
-}
-
 static void forward_layer(kn_gradient *g, int32_t n, float *y) {
     const kn_layer_weights *l = &g->w.layers[n];
     kn_layer_state *st = &g->layers[n];
@@ -71,20 +77,20 @@ static void forward_layer(kn_gradient *g, int32_t n, float *y) {
                      g->s.attention_stride);
     kn_pack_rows(&g->s, st->attended, heads * head_width, rows, heads * head_width);
     kn_apply(&g->s, rows, &l->out, l->out_b, g->dy, false);
-    add_branch(g, st->middle, st->x, g->dy, n, KN_DROP_ATTENDED);
+    kn_drop_rows(g, st->middle, st->x, g->dy, n, KN_DROP_ATTENDED);
 
     kn_norm_pack(&g->w, &g->s, st->middle, rows, l->ffn_norm_w, l->ffn_norm_b, st->ffn_norm, NULL);
     kn_apply(&g->s, rows, &l->up, l->up_b, st->hidden, false);
     kn_activate_pack(&g->w, &g->s, st->hidden, rows, g->dropout ? g->dropout->activation : 0,
                      g->dropout ? kn_drop_key(g, n, KN_DROP_HIDDEN) : 0);
     kn_apply(&g->s, rows, &l->down, l->down_b, g->dy, false);
-    add_branch(g, y, st->middle, g->dy, n, KN_DROP_FED);
+    kn_drop_rows(g, y, st->middle, g->dy, n, KN_DROP_FED);
 }
 
 knnlm_status kn_forward_keep(kn_gradient *g) {
     size_t d = (size_t)g->config.width, rows = g->batch.rows;
     KN_TRY(kn_embed(&g->w, &g->batch, &g->s, g->layers[0].x));
-    kn_drop_rows(g, g->layers[0].x, d, -1, KN_DROP_EMBEDDING);
+    kn_drop_rows(g, g->layers[0].x, NULL, g->layers[0].x, -1, KN_DROP_EMBEDDING);
     for (int32_t n = 0; n < g->config.layers; n++)
         forward_layer(g, n, n + 1 < g->config.layers ? g->layers[n + 1].x : g->last);
     if (g->config.final_norm)

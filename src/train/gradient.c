@@ -10,7 +10,9 @@
 static inline size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 static float *floats(size_t rows, size_t columns, knnlm_status *status) {
-    float *memory = *status == KNNLM_OK ? kn_alloc_aligned(rows * columns, sizeof(float)) : NULL;
+    size_t count;
+    if (!kn_mul(rows, columns, &count)) *status = kn_fail(KNNLM_ENOMEM, "a batch of %zu x %zu is too large", rows, columns);
+    float *memory = *status == KNNLM_OK ? kn_alloc_aligned(count, sizeof(float)) : NULL;
     if (!memory) *status = KNNLM_ENOMEM;
     return memory;
 }

@@ -59,8 +59,8 @@ enum { KN_HEAD_ROWS = 512 };
 // Keys of the places where units are dropped.
 typedef enum kn_drop_site { KN_DROP_EMBEDDING, KN_DROP_ATTENTION, KN_DROP_ATTENDED, KN_DROP_HIDDEN, KN_DROP_FED } kn_drop_site;
 uint64_t kn_drop_key(const kn_gradient *g, int32_t layer, kn_drop_site site);
-// x (rows, n) dropped as the site has it; the backward pass drops the gradient the same way.
-void kn_drop_rows(const kn_gradient *g, float *x, size_t n, int32_t layer, kn_drop_site site);
+// out (rows, width) = [base +] x dropped as the site has it; the backward pass drops the gradient the same way.
+void kn_drop_rows(const kn_gradient *g, float *out, const float *base, const float *x, int32_t layer, kn_drop_site site);
 
 // grad (columns of dy, columns of x) += dyT . x, over the rows. `add_to` receives the blocks.
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,

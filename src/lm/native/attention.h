@@ -2,6 +2,7 @@
 #ifndef KN_LM_NATIVE_ATTENTION_H
 #define KN_LM_NATIVE_ATTENTION_H
 
+#include "base/random.h"
 #include "math/math.h"
 
 // One sequence: `queries` rows that stand at the end of `keys` positions. Rows have stride ld*, heads stand side by side.
@@ -29,7 +30,7 @@ void kn_attention_run(const kn_kernels *k, const kn_attention *sequences, size_t
 
 // The key that decides which attention weights of one head are dropped.
 static inline uint64_t kn_attention_dropout_key(uint64_t key, size_t sequence, size_t head) {
-    return key ^ ((uint64_t)sequence << 32) ^ ((uint64_t)head << 16);
+    return kn_mix64(key + (uint64_t)sequence * 0x9e3779b97f4a7c15u + head);
 }
 // Drops weights of `rows` queries from `query` on, laid out in blocks of 32 keys.
 void kn_attention_drop(const kn_kernels *k, float *weights, size_t blocks, size_t rows, size_t query, float probability,

@@ -62,7 +62,7 @@ knnlm_status kn_config_validate(const kn_config *c, const char *where) {
     if (!within(c->heads, 1, c->width) || c->width % c->heads)
         return kn_fail(KNNLM_EDATA, "%s: %d heads do not divide a width of %d", where, c->heads, c->width);
     if (!within(c->ffn, 1, 1 << 17)) return kn_fail(KNNLM_EDATA, "%s: feed-forward width of %d", where, c->ffn);
-    if (!within(c->context, 1, (1 << 26) / c->width))
+    if (!within(c->context, 1, (1 << 24) / c->width))
         return kn_fail(KNNLM_EDATA, "%s: context of %d", where, c->context);
     if (!(c->epsilon >= 0 && c->epsilon < 1) || !isfinite(c->embedding_scale))
         return kn_fail(KNNLM_EDATA, "%s: LayerNorm epsilon or embedding scale out of range", where);

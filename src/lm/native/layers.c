@@ -49,14 +49,23 @@ void kn_scratch_free(kn_scratch *s) {
 
 // ---------------------------------------------------------------- embedding
 
-static void add_positions(const kn_weights *w, const kn_batch *b, float *x) {
-    size_t d = (size_t)w->config.width;
-    float scale = w->config.embedding_scale;
-    for (size_t s = 0; s < b->count; s++)
-        for (size_t row = b->start[s]; row < b->start[s + 1]; row++) {
-            const float *position = w->positions + (b->position + row - b->start[s]) * d;
-            for (size_t i = 0; i < d; i++) x[row * d + i] = x[row * d + i] * scale + position[i];
-        }
+typedef struct embedding {
+    const kn_weights *w;
+    const kn_batch *b;
+    float *x;
+} embedding;
+
+// One sequence: its rows, looked up unless they already are projected bands, scaled, with their positions added.
+static void embed_sequence(void *context, size_t s, int worker) {
+    const embedding *e = context;
+    size_t d = (size_t)e->w->config.width;
+    (void)worker;
+    for (size_t row = e->b->start[s]; row < e->b->start[s + 1]; row++) {
+        float *x = e->x + row * d;
+        if (e->w->config.bands == 1) kn_weights_embedding(e->w, e->b->tokens[row], x);
+        e->w->k->scale(x, e->w->config.embedding_scale, d);
+        e->w->k->axpy(x, 1.0f, e->w->positions + (e->b->position + row - e->b->start[s]) * d, d);
+    }
 }
 
 // Rows of one band: gathered, projected to the full width, and put back in their places.
@@ -83,13 +92,9 @@ static knnlm_status embed_band(const kn_weights *w, const kn_batch *b, kn_scratc
 }
 
 knnlm_status kn_embed(const kn_weights *w, const kn_batch *b, kn_scratch *s, float *x) {
-    size_t d = (size_t)w->config.width;
-    if (w->config.bands == 1) {
-        for (size_t row = 0; row < b->rows; row++) kn_weights_embedding(w, b->tokens[row], x + row * d);
-    } else {
-        for (int32_t band = 0; band < w->config.bands; band++) KN_TRY(embed_band(w, b, s, band, x));
-    }
-    add_positions(w, b, x);
+    embedding e = {w, b, x};
+    for (int32_t band = 0; w->config.bands > 1 && band < w->config.bands; band++) KN_TRY(embed_band(w, b, s, band, x));
+    kn_parallel(b->count, embed_sequence, &e);
     return KNNLM_OK;
 }
 

@@ -1,0 +1,367 @@
+// Kernels against plain loops in double, for every instruction set of this CPU; and AMX's kernel everywhere, with its
+// tile instructions emulated.
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "base/threads.h"
+#include "math/math.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static float *random_floats(size_t n, uint64_t seed) {
+    kn_random random = {seed};
+    float *x = kn_alloc_aligned(n ? n : 1, sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = (float)kn_random_normal(&random);
+    return x;
+}
+
+// bf16 keeps 8 bits: two operands of about 1 give products within 2^-8 of the exact ones, and sums of n within sqrt(n).
+static double tolerance(const kn_kernels *k, size_t depth) {
+    return (k->element == 2 ? 0.02 : 1e-5) * sqrt((double)depth) + 1e-6;
+}
+
+static void each_kernel(void (*check)(const kn_kernels *k)) {
+    size_t n;
+    const kn_kernels *const *all = kn_math_available(&n);
+    assert_true(n >= 1);
+    assert_string_equal(all[n - 1]->name, "portable");
+    for (size_t i = 0; i < n; i++) check(all[i]);
+}
+
+// ---------------------------------------------------------------- products
+
+static void check_product(const kn_kernels *k, size_t rows, size_t columns, size_t depth, bool lhs_t, bool rhs_t) {
+    float *a = random_floats(rows * depth, 1), *b = random_floats(columns * depth, 2);
+    float *c = random_floats(rows * columns, 3), *bias = random_floats(columns, 4);
+    float *before = kn_alloc_aligned(rows * columns, sizeof *before);
+    memcpy(before, c, rows * columns * sizeof *c);
+    void *lhs = kn_alloc_aligned(1, kn_lhs_bytes(k, rows, depth));
+    kn_rhs rhs;
+    assert_int_equal(kn_rhs_init(k, &rhs, columns, depth), KNNLM_OK);
+    kn_lhs_pack(k, lhs, a, lhs_t ? rows : depth, rows, depth, lhs_t);
+    kn_rhs_pack(k, &rhs, b, rhs_t ? columns : depth, rhs_t);
+    kn_store_matrix out = {k, c, columns, bias};
+    kn_multiply(k, lhs, rows, &rhs, kn_store_add, &out);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++) {
+            double sum = (double)before[i * columns + j] + (double)bias[j];
+            for (size_t d = 0; d < depth; d++)
+                sum += (double)a[lhs_t ? d * rows + i : i * depth + d] * (double)b[rhs_t ? d * columns + j : j * depth + d];
+            if (fabs(sum - (double)c[i * columns + j]) > tolerance(k, depth))
+                fail_msg("%s: %zu x %zu x %zu at (%zu, %zu): %g, not %g", k->name, rows, columns, depth, i, j,
+                         (double)c[i * columns + j], sum);
+        }
+    kn_rhs_free(&rhs);
+    kn_free_aligned(lhs);
+    kn_free_aligned(a);
+    kn_free_aligned(b);
+    kn_free_aligned(c);
+    kn_free_aligned(bias);
+    kn_free_aligned(before);
+}
+
+static void check_products(const kn_kernels *k) {
+    static const size_t shapes[][3] = {{1, 1, 1},    {32, 32, 32},  {33, 31, 65},  {5, 100, 7},
+                                       {64, 96, 640}, {300, 40, 17}, {17, 200, 96}, {40, 33, 600}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int form = 0; form < 4; form++)
+            check_product(k, shapes[i][0], shapes[i][1], shapes[i][2], form & 1, form & 2);
+}
+
+static void products_are_right(void **state) {
+    (void)state;
+    each_kernel(check_products);
+}
+
+// A row's product does not depend on the rows beside it nor on the threads.
+static void products_repeat(void **state) {
+    (void)state;
+    size_t n, rows = 70, columns = 50, depth = 130;
+    const kn_kernels *const *all = kn_math_available(&n);
+    float *a = random_floats(rows * depth, 5), *b = random_floats(columns * depth, 6);
+    float *whole = random_floats(rows * columns, 0), *one = random_floats(columns, 0);
+    for (size_t i = 0; i < n; i++) {
+        const kn_kernels *k = all[i];
+        void *lhs = kn_alloc_aligned(1, kn_lhs_bytes(k, rows, depth));
+        kn_rhs rhs;
+        assert_int_equal(kn_rhs_init(k, &rhs, columns, depth), KNNLM_OK);
+        kn_rhs_pack(k, &rhs, b, depth, false);
+        kn_store_matrix out = {k, whole, columns, NULL}, single = {k, one, columns, NULL};
+        kn_lhs_pack(k, lhs, a, depth, rows, depth, false);
+        assert_int_equal(kn_threads_set(3), KNNLM_OK);
+        kn_multiply(k, lhs, rows, &rhs, kn_store_set, &out);
+        assert_int_equal(kn_threads_set(1), KNNLM_OK);
+        for (size_t r = 0; r < rows; r++) {
+            kn_lhs_pack(k, lhs, a + r * depth, depth, 1, depth, false);
+            kn_multiply(k, lhs, 1, &rhs, kn_store_set, &single);
+            assert_memory_equal(one, whole + r * columns, columns * sizeof *one);
+        }
+        kn_rhs_free(&rhs);
+        kn_free_aligned(lhs);
+    }
+    kn_free_aligned(a);
+    kn_free_aligned(b);
+    kn_free_aligned(whole);
+    kn_free_aligned(one);
+}
+
+// ---------------------------------------------------------------- rows
+
+enum { N = 77 };
+
+static void near(const kn_kernels *k, const char *what, double got, double wanted, double relative) {
+    if (!(fabs(got - wanted) <= relative * (fabs(wanted) + 1e-3)))
+        fail_msg("%s: %s gives %.9g, not %.9g", k->name, what, got, wanted);
+}
+
+static void check_sums(const kn_kernels *k) {
+    float *x = random_floats(N, 7), *y = random_floats(N, 8), *z = random_floats(N, 8), *e = random_floats(N, 7);
+    double dot = 0, squares = 0, largest = -INFINITY, exps = 0;
+    for (size_t i = 0; i < N; i++) {
+        dot += (double)x[i] * (double)y[i];
+        squares += (double)x[i] * (double)x[i];
+        largest = fmax(largest, (double)x[i]);
+    }
+    near(k, "dot", (double)k->dot(x, y, N), dot, 1e-5);
+    near(k, "sum_squares", k->sum_squares(x, N), squares, 1e-6);
+    near(k, "max", (double)k->max(x, N), largest, 0);
+    k->axpy(z, 0.5f, x, N);
+    for (size_t i = 0; i < N; i++) near(k, "axpy", (double)z[i], (double)y[i] + 0.5 * (double)x[i], 1e-6);
+    for (size_t i = 0; i < N; i++) exps += exp((double)x[i] - 2.5);
+    near(k, "exp_shift_sum", (double)k->exp_shift_sum(x, N, 2.5f), exps, 1e-6);
+    near(k, "exp_shift", (double)k->exp_shift(e, N, 2.5f), exps, 1e-6);
+    for (size_t i = 0; i < N; i++) near(k, "exp", (double)e[i], exp((double)x[i] - 2.5), 1e-6);
+    kn_free_aligned(x);
+    kn_free_aligned(y);
+    kn_free_aligned(z);
+    kn_free_aligned(e);
+}
+
+static void check_exp_range(const kn_kernels *k) {
+    float x[64];
+    for (float base = -100; base < 80; base += 7.3f) {
+        for (size_t i = 0; i < 64; i++) x[i] = base + 0.11f * (float)i;
+        float y[64];
+        memcpy(y, x, sizeof y);
+        k->exp_shift(y, 64, 0);
+        for (size_t i = 0; i < 64; i++)
+            if (x[i] > -87) near(k, "exp", (double)y[i] / exp((double)x[i]), 1, 5e-7);
+            else assert_true(y[i] >= 0 && (double)y[i] < 2e-38);
+    }
+}
+
+static void check_norm(const kn_kernels *k) {
+    float *x = random_floats(N, 9), *w = random_floats(N, 10), *b = random_floats(N, 11), *dy = random_floats(N, 12);
+    float y[N], dx[N], dw[N] = {0}, db[N] = {0}, mean, inverse;
+    double mu = 0, var = 0;
+    for (size_t i = 0; i < N; i++) mu += (double)x[i] / N;
+    for (size_t i = 0; i < N; i++) var += ((double)x[i] - mu) * ((double)x[i] - mu) / N;
+    k->norm(y, &mean, &inverse, x, w, b, N, 1e-5f);
+    for (size_t i = 0; i < N; i++)
+        near(k, "norm", (double)y[i], ((double)x[i] - mu) / sqrt(var + 1e-5) * (double)w[i] + (double)b[i], 1e-5);
+    // The gradient of sum(dy * y) along x[j], by differences in double.
+    memset(dx, 0, sizeof dx);
+    k->norm_backward(dx, dy, x, w, mean, inverse, N);
+    k->norm_sums(dw, db, dy, x, mean, inverse, N);
+    for (size_t j = 0; j < N; j += 7) {
+        double sums[2];
+        for (int side = 0; side < 2; side++) {
+            double step = side ? 1e-5 : -1e-5, m = mu + step / N, v = 0;
+            for (size_t i = 0; i < N; i++) {
+                double xi = (double)x[i] + (i == j ? step : 0);
+                v += (xi - m) * (xi - m) / N;
+            }
+            sums[side] = 0;
+            for (size_t i = 0; i < N; i++) {
+                double xi = (double)x[i] + (i == j ? step : 0);
+                sums[side] += (double)dy[i] * (xi - m) / sqrt(v + 1e-5) * (double)w[i];
+            }
+        }
+        near(k, "norm_backward", (double)dx[j], (sums[1] - sums[0]) / 2e-5, 1e-3);
+        near(k, "norm_sums weight", (double)dw[j], (double)dy[j] * ((double)x[j] - mu) / sqrt(var + 1e-5), 1e-4);
+        near(k, "norm_sums bias", (double)db[j], (double)dy[j], 1e-6);
+    }
+    kn_free_aligned(x);
+    kn_free_aligned(w);
+    kn_free_aligned(b);
+    kn_free_aligned(dy);
+}
+
+static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+
+static void check_activations(const kn_kernels *k) {
+    float x[N], y[N], d[N];
+    for (size_t i = 0; i < N; i++) x[i] = -6 + 12 * (float)i / N;
+    k->gelu(y, x, N);
+    for (size_t i = 0; i < N; i++) assert_true(fabs((double)y[i] - gelu((double)x[i])) < 2e-6);
+    for (size_t i = 0; i < N; i++) d[i] = 1;
+    k->gelu_backward(d, x, N);
+    for (size_t i = 0; i < N; i++) {
+        double slope = (gelu((double)x[i] + 1e-5) - gelu((double)x[i] - 1e-5)) / 2e-5;
+        assert_true(fabs((double)d[i] - slope) < 1e-5);
+    }
+    k->relu(y, x, N);
+    for (size_t i = 0; i < N; i++) assert_true(y[i] == (x[i] > 0 ? x[i] : 0));
+}
+
+// Blocks of scores laid [block][row][32].
+static void check_causal_softmax(const kn_kernels *k) {
+    enum { BLOCKS = 3, ROWS = 20, VISIBLE = 50 };
+    float *s = random_floats(BLOCKS * KN_CELL_SIZE, 13), *again = random_floats(BLOCKS * KN_CELL_SIZE, 13);
+    float *original = random_floats(BLOCKS * KN_CELL_SIZE, 13), logs[ROWS];
+    k->causal_softmax(s, BLOCKS, ROWS, VISIBLE, logs);
+    k->causal_exp(again, BLOCKS, ROWS, VISIBLE, logs);
+    for (size_t r = 0; r < ROWS; r++) {
+        double sum = 0;
+        for (size_t c = 0; c < VISIBLE + r; c++) sum += exp((double)original[c / 32 * KN_CELL_SIZE + r * 32 + c % 32]);
+        near(k, "causal_softmax log", (double)logs[r], log(sum), 1e-5);
+        for (size_t c = 0; c < BLOCKS * 32; c++) {
+            size_t at = c / 32 * KN_CELL_SIZE + r * 32 + c % 32;
+            double wanted = c < VISIBLE + r ? exp((double)original[at]) / sum : 0;
+            near(k, "causal_softmax", (double)s[at], wanted, 1e-5);
+            near(k, "causal_exp", (double)again[at], wanted, 1e-5);
+        }
+    }
+    kn_free_aligned(s);
+    kn_free_aligned(again);
+    kn_free_aligned(original);
+}
+
+static void check_block_softmax(const kn_kernels *k) {
+    float *block = random_floats(KN_CELL_SIZE, 14), largest[KN_CELL * 2], sum[KN_CELL * 2];
+    k->block_softmax(block, 9, 21, largest, sum, 2);
+    for (size_t r = 0; r < 9; r++) {
+        double total = 0;
+        for (size_t c = 0; c < 21; c++) total += exp((double)block[r * KN_CELL + c]);
+        near(k, "block_softmax", (double)largest[2 * r] + log((double)sum[2 * r]), log(total), 1e-6);
+    }
+    kn_free_aligned(block);
+}
+
+static void check_updates(const kn_kernels *k) {
+    float w[N], m[N], v[N], g[N];
+    for (size_t i = 0; i < N; i++) w[i] = m[i] = 0.1f * (float)i, v[i] = 0.01f * (float)i, g[i] = 1 - 0.02f * (float)i;
+    kn_adam p = {0.5f, 0.01f, 0.9f, 0.99f, 1e-8f, 0.1f, 0.3f, 0.2f};
+    k->adam(w, m, v, g, N, &p);
+    for (size_t i = 0; i < N; i++) {
+        double gradient = 0.5 * (1 - 0.02 * (double)i), m1 = 0.9 * 0.1 * (double)i + 0.1 * gradient;
+        double v1 = 0.99 * 0.01 * (double)i + 0.01 * gradient * gradient;
+        near(k, "adam", (double)w[i], 0.1 * (double)i * (1 - 0.001) - 0.01 * (m1 / 0.3) / (sqrt(v1 / 0.2) + 1e-8), 1e-4);
+    }
+    for (size_t i = 0; i < N; i++) w[i] = m[i] = 0.1f * (float)i;
+    kn_nesterov q = {0.5f, 0.2f, 0.9f, 2.0f, 0.0f};
+    k->nesterov(w, m, g, N, &q);
+    for (size_t i = 0; i < N; i++) {
+        double step = -0.2 * 0.5 * (double)g[i], m1 = 0.9 * 2.0 * 0.1 * (double)i + step;
+        near(k, "nesterov", (double)w[i], 0.1 * (double)i + 0.9 * m1 + step, 1e-4);
+    }
+}
+
+static void check_rows(const kn_kernels *k) {
+    check_sums(k);
+    check_exp_range(k);
+    check_norm(k);
+    check_activations(k);
+    check_causal_softmax(k);
+    check_block_softmax(k);
+    check_updates(k);
+}
+
+static void rows_are_right(void **state) {
+    (void)state;
+    each_kernel(check_rows);
+}
+
+// ---------------------------------------------------------------- AMX, emulated
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+static uint8_t tiles[8][16][64];
+
+static void tile_load(int t, const void *base, size_t stride) {
+    for (size_t r = 0; r < 16; r++) memcpy(tiles[t][r], (const char *)base + r * stride, 64);
+}
+
+static void tile_store(int t, void *base, size_t stride) {
+    for (size_t r = 0; r < 16; r++) memcpy((char *)base + r * stride, tiles[t][r], 64);
+}
+
+static float from_bf16(const uint8_t *bytes) {
+    uint16_t half;
+    uint32_t bits;
+    float x;
+    memcpy(&half, bytes, 2);
+    bits = (uint32_t)half << 16;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+// TDPBF16PS as Intel's manual defines it.
+static void tile_dot(int c, int a, int b) {
+    for (size_t m = 0; m < 16; m++)
+        for (size_t n = 0; n < 16; n++) {
+            float sum;
+            memcpy(&sum, &tiles[c][m][4 * n], 4);
+            for (size_t k = 0; k < 32; k++)
+                sum += from_bf16(&tiles[a][m][2 * k]) * from_bf16(&tiles[b][k / 2][4 * n + 2 * (k % 2)]);
+            memcpy(&tiles[c][m][4 * n], &sum, 4);
+        }
+}
+
+static bool tile_configured;
+
+#undef _tile_loadd
+#undef _tile_stored
+#undef _tile_zero
+#undef _tile_dpbf16ps
+#define _tile_loadd(t, base, stride) tile_load(t, base, stride)
+#define _tile_stored(t, base, stride) tile_store(t, base, stride)
+#define _tile_zero(t) memset(tiles[t], 0, sizeof tiles[t])
+#define _tile_dpbf16ps(c, a, b) tile_dot(c, a, b)
+#define _tile_loadconfig(config) (tile_configured = ((const uint8_t *)(config))[0] == 1)
+#define KN_ISA emulated
+#define KN_ISA_amx 1
+#include "math/isa/multiply.c"
+
+static void emulated_amx_is_right(void **state) {
+    size_t n;
+    const kn_kernels *const *all = kn_math_available(&n);
+    (void)state;
+    for (size_t i = 0; i < n; i++) {
+        if (all[i]->element != 2) continue;
+        kn_kernels k = *all[i]; // its packing is AMX's too
+        k.name = "emulated amx";
+        k.multiply = kn_isa_multiply_emulated;
+        assert_int_equal(kn_threads_set(1), KNNLM_OK); // one set of emulated tiles
+        check_product(&k, 70, 45, 600, false, false);
+        check_product(&k, 5, 100, 40, true, true);
+        assert_true(tile_configured);
+        return;
+    }
+    print_message("no bf16 kernels on this CPU: their packing cannot run here\n");
+    skip();
+}
+#else
+static void emulated_amx_is_right(void **state) {
+    (void)state;
+    skip();
+}
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_right),
+        cmocka_unit_test(products_repeat),
+        cmocka_unit_test(rows_are_right),
+        cmocka_unit_test(emulated_amx_is_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
