@@ -43,6 +43,29 @@ static bool has_amx(void) {
 }
 #endif
 
+#ifdef KN_HAVE_ISA_avx2
+// One small product, exact in bf16: a hypervisor that announces AMX without keeping its state must not spoil results.
+static bool amx_works(void) {
+    const kn_kernels *k = &kn_isa_kernels_amx;
+    float a[KN_CELL_SIZE], b[KN_CELL_SIZE], block[KN_CELL_SIZE] __attribute__((aligned(64)));
+    uint16_t lhs[KN_CELL_SIZE] __attribute__((aligned(64))), rhs[KN_CELL_SIZE] __attribute__((aligned(64)));
+    for (int i = 0; i < KN_CELL_SIZE; i++) {
+        a[i] = (float)(i * 7 % 13 - 6);
+        b[i] = (float)(i * 5 % 11 - 5);
+    }
+    k->pack_lhs(lhs, a, KN_CELL, KN_CELL, KN_CELL);
+    k->pack_rhs(rhs, b, KN_CELL, KN_CELL, KN_CELL);
+    k->multiply(block, lhs, rhs, 1, KN_CELL, false);
+    for (int r = 0; r < KN_CELL; r++)
+        for (int c = 0; c < KN_CELL; c++) {
+            float sum = 0;
+            for (int d = 0; d < KN_CELL; d++) sum += a[r * KN_CELL + d] * b[c * KN_CELL + d];
+            if (sum != block[r * KN_CELL + c]) return false;
+        }
+    return true;
+}
+#endif
+
 static void find(void) {
     const char *cap = getenv("KNNLM_CPU");
     bool allowed = true;
@@ -55,7 +78,7 @@ static void find(void) {
     if (cap && strcmp(cap, #isa) == 0) allowed = true;                                                        \
     if (allowed && (condition)) found[count++] = &kn_isa_kernels_##isa;
 #ifdef KN_HAVE_ISA_avx2
-    CONSIDER(amx, has_amx())
+    CONSIDER(amx, has_amx() && amx_works())
     CONSIDER(avx512bf16, has_avx512bf16())
     CONSIDER(avx512, has_avx512())
     CONSIDER(avx2, has_avx2())

@@ -1,0 +1,79 @@
+// The public functions of include/knnlm.h, over the rooms behind them.
+#include "knnlm.h"
+
+#include "base/threads.h"
+#include "read/read.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// A public model is a kn_lm under another name.
+static kn_lm *lm_of(knnlm_model *model) { return (kn_lm *)model; }
+static const kn_lm *const_lm_of(const knnlm_model *model) { return (const kn_lm *)model; }
+
+void knnlm_free(void *memory) { free(memory); }
+
+knnlm_status knnlm_threads_set(int threads) { return kn_threads_set(threads); }
+
+knnlm_model_options knnlm_model_options_default(void) { return (knnlm_model_options){KNNLM_PRECISION_AUTO}; }
+
+knnlm_score_options knnlm_score_options_default(void) { return (knnlm_score_options){.score = 0, .context = -1}; }
+
+knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *options, knnlm_model **out) {
+    kn_lm_options o = {options ? (kn_precision)options->precision : KN_PRECISION_AUTO};
+    kn_lm *lm;
+    *out = NULL;
+    KN_TRY(kn_lm_open(path, &o, &lm));
+    *out = (knnlm_model *)lm;
+    return KNNLM_OK;
+}
+
+void knnlm_model_close(knnlm_model *model) { kn_lm_close(lm_of(model)); }
+
+void knnlm_model_describe(const knnlm_model *model, knnlm_model_info *out) {
+    const kn_lm_info *i = kn_lm_describe(const_lm_of(model));
+    *out = (knnlm_model_info){.path = i->path,
+                              .architecture = i->architecture,
+                              .engine = i->engine,
+                              .kernels = i->kernels,
+                              .vocabulary = i->vocabulary,
+                              .width = i->width,
+                              .layers = i->layers,
+                              .heads = i->heads,
+                              .ffn = i->ffn,
+                              .context = i->context,
+                              .key_width = i->key_width,
+                              .parameters = i->parameters,
+                              .file_bytes = i->file_bytes};
+    memcpy(out->fingerprint, i->fingerprint, sizeof out->fingerprint);
+}
+
+knnlm_status knnlm_model_encode(const knnlm_model *model, const char *text, size_t size, int32_t **tokens,
+                                size_t *count) {
+    kn_tokens list = {0};
+    knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(const_lm_of(model)), text, size, &list);
+    if (status != KNNLM_OK) {
+        kn_tokens_free(&list);
+        return status;
+    }
+    *tokens = list.ids;
+    *count = list.count;
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_model_decode(const knnlm_model *model, const int32_t *tokens, size_t count, char **text,
+                                size_t *size) {
+    return kn_tokenizer_decode(kn_lm_tokenizer(const_lm_of(model)), tokens, count, text, size);
+}
+
+static knnlm_status copy_logprobs(void *context, const kn_records *r) {
+    memcpy((float *)context + r->position, r->logprobs, r->count * sizeof(float));
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_model_score(knnlm_model *model, const int32_t *tokens, size_t count,
+                               const knnlm_score_options *options, float *logprobs) {
+    knnlm_score_options given = options ? *options : knnlm_score_options_default();
+    kn_read_options o = {.score = given.score, .context = given.context, .tap = KN_TAP_DEFAULT, .logprobs = true};
+    return kn_read_tokens(lm_of(model), tokens, count, &o, copy_logprobs, logprobs);
+}
