@@ -1,7 +1,8 @@
 // knnlm: nearest-neighbour language models. The one installed header.
 //
-// Conventions: every function that can fail returns a knnlm_status; 0 is done, and otherwise knnlm_message() has one
-// line for people. Handles are opaque; what _open gives, _close takes back. The library never prints and never exits.
+// Conventions: every function that can fail returns a knnlm_status; 0 is done, and otherwise knnlm_message()
+// has one line for people. Handles are opaque; what _open gives, _close takes back. The library never prints
+// and never exits.
 #ifndef KNNLM_H
 #define KNNLM_H
 
@@ -67,7 +68,8 @@ typedef struct knnlm_model_info {
 knnlm_model_options knnlm_model_options_default(void);
 
 // Opens a model file (GGUF: architectures knnlm and gpt2). `options` may be NULL.
-// KNNLM_EIO: cannot be read; KNNLM_EDATA: malformed; KNNLM_ENOTSUP: another architecture or tensor type; KNNLM_ENOMEM.
+// KNNLM_EIO: cannot be read; KNNLM_EDATA: malformed; KNNLM_ENOTSUP: another architecture or tensor type;
+// KNNLM_ENOMEM.
 knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *options, knnlm_model **out);
 // NULL is allowed.
 void knnlm_model_close(knnlm_model *model);
@@ -76,10 +78,12 @@ void knnlm_model_describe(const knnlm_model *model, knnlm_model_info *out);
 
 // Text to tokens; *tokens is the caller's, released with knnlm_free. Any thread.
 // KNNLM_EDATA: not UTF-8 (word and WordPiece tokenizers; byte-level BPE takes any bytes); KNNLM_ENOMEM.
-knnlm_status knnlm_model_encode(const knnlm_model *model, const char *text, size_t size, int32_t **tokens, size_t *count);
+knnlm_status knnlm_model_encode(const knnlm_model *model, const char *text, size_t size, int32_t **tokens,
+                                size_t *count);
 // Tokens to text with a NUL added; *text is the caller's, released with knnlm_free. Any thread.
 // KNNLM_EINVAL: a token is not in the vocabulary; KNNLM_ENOMEM.
-knnlm_status knnlm_model_decode(const knnlm_model *model, const int32_t *tokens, size_t count, char **text, size_t *size);
+knnlm_status knnlm_model_decode(const knnlm_model *model, const int32_t *tokens, size_t count, char **text,
+                                size_t *size);
 
 // How a text is read: `score` tokens at a time, each time after up to `context` tokens before them.
 typedef struct knnlm_score_options {

@@ -1,10 +1,10 @@
-// Kernels against plain loops in double, for every instruction set of this CPU; and AMX's kernel everywhere, with its
-// tile instructions emulated.
+// Kernels against plain loops in double, for every instruction set of this CPU; and AMX's kernel everywhere,
+// with its tile instructions emulated.
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
-#include <cmocka.h>
 
 #include "base/random.h"
 #include "base/threads.h"
@@ -22,7 +22,8 @@ static float *random_floats(size_t n, uint64_t seed) {
     return x;
 }
 
-// bf16 keeps 8 bits: two operands of about 1 give products within 2^-8 of the exact ones, and sums of n within sqrt(n).
+// bf16 keeps 8 bits: two operands of about 1 give products within 2^-8 of the exact ones, and sums of n
+// within sqrt(n).
 static double tolerance(const kn_kernels *k, size_t depth) {
     return (k->element == 2 ? 0.02 : 1e-5) * sqrt((double)depth) + 1e-6;
 }
@@ -37,7 +38,8 @@ static void each_kernel(void (*check)(const kn_kernels *k)) {
 
 // ---------------------------------------------------------------- products
 
-static void check_product(const kn_kernels *k, size_t rows, size_t columns, size_t depth, bool lhs_t, bool rhs_t) {
+static void check_product(const kn_kernels *k, size_t rows, size_t columns, size_t depth, bool lhs_t,
+                          bool rhs_t) {
     float *a = random_floats(rows * depth, 1), *b = random_floats(columns * depth, 2);
     float *c = random_floats(rows * columns, 3), *bias = random_floats(columns, 4);
     float *before = kn_alloc_aligned(rows * columns, sizeof *before);
@@ -53,7 +55,8 @@ static void check_product(const kn_kernels *k, size_t rows, size_t columns, size
         for (size_t j = 0; j < columns; j++) {
             double sum = (double)before[i * columns + j] + (double)bias[j];
             for (size_t d = 0; d < depth; d++)
-                sum += (double)a[lhs_t ? d * rows + i : i * depth + d] * (double)b[rhs_t ? d * columns + j : j * depth + d];
+                sum += (double)a[lhs_t ? d * rows + i : i * depth + d] *
+                       (double)b[rhs_t ? d * columns + j : j * depth + d];
             if (fabs(sum - (double)c[i * columns + j]) > tolerance(k, depth))
                 fail_msg("%s: %zu x %zu x %zu at (%zu, %zu): %g, not %g", k->name, rows, columns, depth, i, j,
                          (double)c[i * columns + j], sum);
@@ -68,7 +71,7 @@ static void check_product(const kn_kernels *k, size_t rows, size_t columns, size
 }
 
 static void check_products(const kn_kernels *k) {
-    static const size_t shapes[][3] = {{1, 1, 1},    {32, 32, 32},  {33, 31, 65},  {5, 100, 7},
+    static const size_t shapes[][3] = {{1, 1, 1},     {32, 32, 32},  {33, 31, 65},  {5, 100, 7},
                                        {64, 96, 640}, {300, 40, 17}, {17, 200, 96}, {40, 33, 600}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int form = 0; form < 4; form++)
@@ -122,7 +125,8 @@ static void near(const kn_kernels *k, const char *what, double got, double wante
 }
 
 static void check_sums(const kn_kernels *k) {
-    float *x = random_floats(N, 7), *y = random_floats(N, 8), *z = random_floats(N, 8), *e = random_floats(N, 7);
+    float *x = random_floats(N, 7), *y = random_floats(N, 8), *z = random_floats(N, 8),
+          *e = random_floats(N, 7);
     double dot = 0, squares = 0, largest = -INFINITY, exps = 0;
     for (size_t i = 0; i < N; i++) {
         dot += (double)x[i] * (double)y[i];
@@ -152,20 +156,24 @@ static void check_exp_range(const kn_kernels *k) {
         memcpy(y, x, sizeof y);
         k->exp_shift(y, 64, 0);
         for (size_t i = 0; i < 64; i++)
-            if (x[i] > -87) near(k, "exp", (double)y[i] / exp((double)x[i]), 1, 5e-7);
-            else assert_true(y[i] >= 0 && (double)y[i] < 2e-38);
+            if (x[i] > -87)
+                near(k, "exp", (double)y[i] / exp((double)x[i]), 1, 5e-7);
+            else
+                assert_true(y[i] >= 0 && (double)y[i] < 2e-38);
     }
 }
 
 static void check_norm(const kn_kernels *k) {
-    float *x = random_floats(N, 9), *w = random_floats(N, 10), *b = random_floats(N, 11), *dy = random_floats(N, 12);
+    float *x = random_floats(N, 9), *w = random_floats(N, 10), *b = random_floats(N, 11),
+          *dy = random_floats(N, 12);
     float y[N], dx[N], dw[N] = {0}, db[N] = {0}, mean, inverse;
     double mu = 0, var = 0;
     for (size_t i = 0; i < N; i++) mu += (double)x[i] / N;
     for (size_t i = 0; i < N; i++) var += ((double)x[i] - mu) * ((double)x[i] - mu) / N;
     k->norm(y, &mean, &inverse, x, w, b, N, 1e-5f);
     for (size_t i = 0; i < N; i++)
-        near(k, "norm", (double)y[i], ((double)x[i] - mu) / sqrt(var + 1e-5) * (double)w[i] + (double)b[i], 1e-5);
+        near(k, "norm", (double)y[i], ((double)x[i] - mu) / sqrt(var + 1e-5) * (double)w[i] + (double)b[i],
+             1e-5);
     // The gradient of sum(dy * y) along x[j], by differences in double.
     memset(dx, 0, sizeof dx);
     k->norm_backward(dx, dy, x, w, mean, inverse, N);
@@ -185,7 +193,8 @@ static void check_norm(const kn_kernels *k) {
             }
         }
         near(k, "norm_backward", (double)dx[j], (sums[1] - sums[0]) / 2e-5, 1e-3);
-        near(k, "norm_sums weight", (double)dw[j], (double)dy[j] * ((double)x[j] - mu) / sqrt(var + 1e-5), 1e-4);
+        near(k, "norm_sums weight", (double)dw[j], (double)dy[j] * ((double)x[j] - mu) / sqrt(var + 1e-5),
+             1e-4);
         near(k, "norm_sums bias", (double)db[j], (double)dy[j], 1e-6);
     }
     kn_free_aligned(x);
@@ -194,7 +203,9 @@ static void check_norm(const kn_kernels *k) {
     kn_free_aligned(dy);
 }
 
-static double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
+static double gelu(double x) {
+    return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+}
 
 static void check_activations(const kn_kernels *k) {
     float x[N], y[N], d[N];
@@ -220,7 +231,8 @@ static void check_causal_softmax(const kn_kernels *k) {
     k->causal_exp(again, BLOCKS, ROWS, VISIBLE, logs);
     for (size_t r = 0; r < ROWS; r++) {
         double sum = 0;
-        for (size_t c = 0; c < VISIBLE + r; c++) sum += exp((double)original[c / 32 * KN_CELL_SIZE + r * 32 + c % 32]);
+        for (size_t c = 0; c < VISIBLE + r; c++)
+            sum += exp((double)original[c / 32 * KN_CELL_SIZE + r * 32 + c % 32]);
         near(k, "causal_softmax log", (double)logs[r], log(sum), 1e-5);
         for (size_t c = 0; c < BLOCKS * 32; c++) {
             size_t at = c / 32 * KN_CELL_SIZE + r * 32 + c % 32;
@@ -247,13 +259,15 @@ static void check_block_softmax(const kn_kernels *k) {
 
 static void check_updates(const kn_kernels *k) {
     float w[N], m[N], v[N], g[N];
-    for (size_t i = 0; i < N; i++) w[i] = m[i] = 0.1f * (float)i, v[i] = 0.01f * (float)i, g[i] = 1 - 0.02f * (float)i;
+    for (size_t i = 0; i < N; i++)
+        w[i] = m[i] = 0.1f * (float)i, v[i] = 0.01f * (float)i, g[i] = 1 - 0.02f * (float)i;
     kn_adam p = {0.5f, 0.01f, 0.9f, 0.99f, 1e-8f, 0.1f, 0.3f, 0.2f};
     k->adam(w, m, v, g, N, &p);
     for (size_t i = 0; i < N; i++) {
         double gradient = 0.5 * (1 - 0.02 * (double)i), m1 = 0.9 * 0.1 * (double)i + 0.1 * gradient;
         double v1 = 0.99 * 0.01 * (double)i + 0.01 * gradient * gradient;
-        near(k, "adam", (double)w[i], 0.1 * (double)i * (1 - 0.001) - 0.01 * (m1 / 0.3) / (sqrt(v1 / 0.2) + 1e-8), 1e-4);
+        near(k, "adam", (double)w[i],
+             0.1 * (double)i * (1 - 0.001) - 0.01 * (m1 / 0.3) / (sqrt(v1 / 0.2) + 1e-8), 1e-4);
     }
     for (size_t i = 0; i < N; i++) w[i] = m[i] = 0.1f * (float)i;
     kn_nesterov q = {0.5f, 0.2f, 0.9f, 2.0f, 0.0f};

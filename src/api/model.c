@@ -8,16 +8,28 @@
 #include <string.h>
 
 // A public model is a kn_lm under another name.
-static kn_lm *lm_of(knnlm_model *model) { return (kn_lm *)model; }
-static const kn_lm *const_lm_of(const knnlm_model *model) { return (const kn_lm *)model; }
+static kn_lm *lm_of(knnlm_model *model) {
+    return (kn_lm *)model;
+}
+static const kn_lm *const_lm_of(const knnlm_model *model) {
+    return (const kn_lm *)model;
+}
 
-void knnlm_free(void *memory) { free(memory); }
+void knnlm_free(void *memory) {
+    free(memory);
+}
 
-knnlm_status knnlm_threads_set(int threads) { return kn_threads_set(threads); }
+knnlm_status knnlm_threads_set(int threads) {
+    return kn_threads_set(threads);
+}
 
-knnlm_model_options knnlm_model_options_default(void) { return (knnlm_model_options){KNNLM_PRECISION_AUTO}; }
+knnlm_model_options knnlm_model_options_default(void) {
+    return (knnlm_model_options){KNNLM_PRECISION_AUTO};
+}
 
-knnlm_score_options knnlm_score_options_default(void) { return (knnlm_score_options){.score = 0, .context = -1}; }
+knnlm_score_options knnlm_score_options_default(void) {
+    return (knnlm_score_options){.score = 0, .context = -1};
+}
 
 knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *options, knnlm_model **out) {
     kn_lm_options o = {options ? (kn_precision)options->precision : KN_PRECISION_AUTO};
@@ -28,7 +40,9 @@ knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *optio
     return KNNLM_OK;
 }
 
-void knnlm_model_close(knnlm_model *model) { kn_lm_close(lm_of(model)); }
+void knnlm_model_close(knnlm_model *model) {
+    kn_lm_close(lm_of(model));
+}
 
 void knnlm_model_describe(const knnlm_model *model, knnlm_model_info *out) {
     const kn_lm_info *i = kn_lm_describe(const_lm_of(model));
@@ -74,6 +88,7 @@ static knnlm_status copy_logprobs(void *context, const kn_records *r) {
 knnlm_status knnlm_model_score(knnlm_model *model, const int32_t *tokens, size_t count,
                                const knnlm_score_options *options, float *logprobs) {
     knnlm_score_options given = options ? *options : knnlm_score_options_default();
-    kn_read_options o = {.score = given.score, .context = given.context, .tap = KN_TAP_DEFAULT, .logprobs = true};
+    kn_read_options o = {
+        .score = given.score, .context = given.context, .tap = KN_TAP_DEFAULT, .logprobs = true};
     return kn_read_tokens(lm_of(model), tokens, count, &o, copy_logprobs, logprobs);
 }

@@ -29,7 +29,10 @@ static knnlm_status open_regular(const char *path, int *fd, size_t *size) {
     struct stat st;
     *fd = open(path, O_RDONLY | O_CLOEXEC);
     if (*fd < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s", path);
-    int error = fstat(*fd, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : S_ISREG(st.st_mode) ? 0 : ESPIPE;
+    int error = fstat(*fd, &st) != 0  ? errno
+                : S_ISDIR(st.st_mode) ? EISDIR
+                : S_ISREG(st.st_mode) ? 0
+                                      : ESPIPE;
     if (error) {
         close(*fd);
         return kn_fail_errno(KNNLM_EIO, error, "%s", path);
@@ -135,10 +138,13 @@ knnlm_status kn_writer_put(kn_writer *writer, const void *data, size_t size) {
         size -= n;
         if (writer->used == BUFFER) writer_flush(writer);
     }
-    return writer->error ? kn_fail_errno(KNNLM_EIO, writer->error, "%s: cannot write", writer->path) : KNNLM_OK;
+    return writer->error ? kn_fail_errno(KNNLM_EIO, writer->error, "%s: cannot write", writer->path)
+                         : KNNLM_OK;
 }
 
-uint64_t kn_writer_offset(const kn_writer *writer) { return writer->written; }
+uint64_t kn_writer_offset(const kn_writer *writer) {
+    return writer->written;
+}
 
 // A rename is durable only once its directory is synced.
 static int sync_directory(const char *path) {

@@ -18,8 +18,8 @@ void kn_map_release(const kn_map *map, size_t offset, size_t size);
 // The whole file as bytes with a NUL after them (not counted); released with free().
 knnlm_status kn_file_read(const char *path, char **data, size_t *size);
 
-// Writes `path` by way of a temporary file beside it, synced and renamed by commit: a crash at any point leaves
-// the old file or the new one. Write errors are kept and reported by commit.
+// Writes `path` by way of a temporary file beside it, synced and renamed by commit: a crash at any point
+// leaves the old file or the new one. Write errors are kept and reported by commit.
 typedef struct kn_writer kn_writer;
 knnlm_status kn_writer_open(const char *path, kn_writer **out);
 knnlm_status kn_writer_put(kn_writer *writer, const void *data, size_t size);

@@ -1,9 +1,11 @@
 // GGUF version 3 files: named values and tensors in one file (little-endian):
 //   1. "GGUF", u32 version, i64 tensors, i64 values
-//   2. values: string key, i32 type, value; array: i32 element type, u64 n, elements; string: u64 length, bytes
+//   2. values: string key, i32 type, value; array: i32 element type, u64 n, elements; string: u64 length,
+//   bytes
 //   3. tensor table: string name, u32 dimensions, i64 sizes (first = columns), i32 type, u64 offset in 4.
 //   4. padding to the alignment (32, or general.alignment), then the tensors' data, each padded likewise
-// A file is hostile until proven otherwise: every count is reconciled with the file's size before anything is allocated.
+// A file is hostile until proven otherwise: every count is reconciled with the file's size before anything is
+// allocated.
 #ifndef KN_BASE_GGUF_H
 #define KN_BASE_GGUF_H
 
@@ -58,21 +60,24 @@ knnlm_status kn_gguf_get_bool(const kn_gguf *file, const char *key, bool *value,
 // The string is not NUL-terminated in the file; *value points to a NUL-terminated copy owned by the file.
 // One that holds a NUL itself is KNNLM_EDATA.
 knnlm_status kn_gguf_get_string(const kn_gguf *file, const char *key, const char **value, bool *found);
-// Arrays: number of elements, then one by one, each found at once. An absent key or an element of another type is
-// KNNLM_EDATA, an index past the end KNNLM_EINVAL. Strings may hold any bytes; *data is not NUL-terminated.
+// Arrays: number of elements, then one by one, each found at once. An absent key or an element of another
+// type is KNNLM_EDATA, an index past the end KNNLM_EINVAL. Strings may hold any bytes; *data is not
+// NUL-terminated.
 knnlm_status kn_gguf_get_array(const kn_gguf *file, const char *key, size_t *count, bool *found);
-knnlm_status kn_gguf_array_string(const kn_gguf *file, const char *key, size_t index, const char **data, size_t *size);
+knnlm_status kn_gguf_array_string(const kn_gguf *file, const char *key, size_t index, const char **data,
+                                  size_t *size);
 knnlm_status kn_gguf_array_i64(const kn_gguf *file, const char *key, size_t index, int64_t *value);
 knnlm_status kn_gguf_array_f64(const kn_gguf *file, const char *key, size_t index, double *value);
 
-// Values of the tensor as f32: elements [first, first+count) in file order. F32, F16, BF16 and Q8_0 are known, others
-// give KNNLM_ENOTSUP. For Q8_0 first is a multiple of 32. The message names the tensor, not the file.
+// Values of the tensor as f32: elements [first, first+count) in file order. F32, F16, BF16 and Q8_0 are
+// known, others give KNNLM_ENOTSUP. For Q8_0 first is a multiple of 32. The message names the tensor, not the
+// file.
 knnlm_status kn_gguf_tensor_f32(const kn_gguf_tensor *tensor, size_t first, size_t count, float *out);
 
 // ---- writing: values first, then the tensors announced, then their data in the same order, then commit
 
-// Whatever fails is kept: commit then fails with the first message. Putting out of order, a key or a tensor twice, or
-// more data than announced is KNNLM_EINVAL. A writer belongs to one thread.
+// Whatever fails is kept: commit then fails with the first message. Putting out of order, a key or a tensor
+// twice, or more data than announced is KNNLM_EINVAL. A writer belongs to one thread.
 typedef struct kn_gguf_writer kn_gguf_writer;
 
 knnlm_status kn_gguf_writer_open(const char *path, kn_gguf_writer **out);
@@ -83,15 +88,15 @@ knnlm_status kn_gguf_put_f64(kn_gguf_writer *w, const char *key, double value);
 knnlm_status kn_gguf_put_bool(kn_gguf_writer *w, const char *key, bool value);
 knnlm_status kn_gguf_put_string(kn_gguf_writer *w, const char *key, const char *value);
 // `sizes` NULL: the strings end with NUL.
-knnlm_status kn_gguf_put_strings(kn_gguf_writer *w, const char *key, const char *const *values, const size_t *sizes,
-                                 size_t count);
+knnlm_status kn_gguf_put_strings(kn_gguf_writer *w, const char *key, const char *const *values,
+                                 const size_t *sizes, size_t count);
 knnlm_status kn_gguf_put_i32s(kn_gguf_writer *w, const char *key, const int32_t *values, size_t count);
 knnlm_status kn_gguf_put_f32s(kn_gguf_writer *w, const char *key, const float *values, size_t count);
 // Announces a tensor of `type` (f32, f16, bf16, q8_0, i32, i64).
 knnlm_status kn_gguf_put_tensor(kn_gguf_writer *w, const char *name, kn_gguf_type type, uint32_t n_dims,
                                 const int64_t *dims);
-// The data of the next announced tensor, converted from f32 (rounded to nearest even), or as raw bytes of its type.
-// It may come in pieces (for Q8_0 of whole blocks); a piece never spans two tensors.
+// The data of the next announced tensor, converted from f32 (rounded to nearest even), or as raw bytes of its
+// type. It may come in pieces (for Q8_0 of whole blocks); a piece never spans two tensors.
 knnlm_status kn_gguf_put_data_f32(kn_gguf_writer *w, const float *values, size_t count);
 knnlm_status kn_gguf_put_data_raw(kn_gguf_writer *w, const void *data, size_t size);
 // Both release the writer, whatever they return. Commit replaces the file atomically.

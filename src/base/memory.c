@@ -29,7 +29,9 @@ void *kn_alloc_aligned(size_t count, size_t size) {
     return memory;
 }
 
-void kn_free_aligned(void *memory) { free(memory); }
+void kn_free_aligned(void *memory) {
+    free(memory);
+}
 
 knnlm_status kn_grow(void *array, size_t *capacity, size_t needed, size_t size) {
     if (needed <= *capacity) return KNNLM_OK;
@@ -54,7 +56,9 @@ char *kn_strndup(const char *text, size_t length) {
     return copy;
 }
 
-char *kn_strdup(const char *text) { return kn_strndup(text, strlen(text)); }
+char *kn_strdup(const char *text) {
+    return kn_strndup(text, strlen(text));
+}
 
 uint64_t kn_memory_resident(void) {
     unsigned long long pages = 0, resident = 0;

@@ -9,8 +9,12 @@
 #include <stdint.h>
 
 // *out = a * b (a + b); false when the result does not fit.
-static inline bool kn_mul(size_t a, size_t b, size_t *out) { return !__builtin_mul_overflow(a, b, out); }
-static inline bool kn_add(size_t a, size_t b, size_t *out) { return !__builtin_add_overflow(a, b, out); }
+static inline bool kn_mul(size_t a, size_t b, size_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool kn_add(size_t a, size_t b, size_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
 
 // `count` elements of `size` bytes, zeroed; NULL when they do not fit (message set). Released with free().
 void *kn_alloc(size_t count, size_t size) __attribute__((malloc));

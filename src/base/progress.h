@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// What long work reports to: `done` of `total` units (total 0: unknown). Returning false asks the work to stop
-// (it then ends with KNNLM_ESTOPPED). A NULL `report` is nobody listening.
+// What long work reports to: `done` of `total` units (total 0: unknown). Returning false asks the work to
+// stop (it then ends with KNNLM_ESTOPPED). A NULL `report` is nobody listening.
 typedef struct kn_progress {
     bool (*report)(void *context, const char *what, uint64_t done, uint64_t total, const char *unit);
     void *context;

@@ -16,7 +16,9 @@ static inline uint64_t kn_mix64(uint64_t z) {
     return z ^ (z >> 31);
 }
 
-static inline uint64_t kn_random_next(kn_random *r) { return kn_mix64(r->state += 0x9e3779b97f4a7c15u); }
+static inline uint64_t kn_random_next(kn_random *r) {
+    return kn_mix64(r->state += 0x9e3779b97f4a7c15u);
+}
 
 // Uniform in [0, n), n > 0 (bias below 2^-32 for n < 2^32).
 static inline uint64_t kn_random_below(kn_random *r, uint64_t n) {
@@ -24,7 +26,9 @@ static inline uint64_t kn_random_below(kn_random *r, uint64_t n) {
 }
 
 // Uniform in [0, 1).
-static inline double kn_random_unit(kn_random *r) { return (double)(kn_random_next(r) >> 11) * 0x1p-53; }
+static inline double kn_random_unit(kn_random *r) {
+    return (double)(kn_random_next(r) >> 11) * 0x1p-53;
+}
 
 static inline double kn_random_normal(kn_random *r) {
     double u = 1.0 - kn_random_unit(r), v = kn_random_unit(r);

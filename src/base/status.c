@@ -8,17 +8,26 @@ enum { MESSAGE_CAPACITY = 1024 };
 
 static _Thread_local char message[MESSAGE_CAPACITY];
 
-const char *knnlm_message(void) { return message; }
+const char *knnlm_message(void) {
+    return message;
+}
 
 const char *knnlm_status_name(knnlm_status status) {
     switch (status) {
-    case KNNLM_OK: return "done";
-    case KNNLM_EINVAL: return "invalid argument";
-    case KNNLM_EIO: return "input or output failed";
-    case KNNLM_EDATA: return "malformed data";
-    case KNNLM_ENOMEM: return "out of memory";
-    case KNNLM_ENOTSUP: return "not supported";
-    case KNNLM_ESTOPPED: return "stopped";
+    case KNNLM_OK:
+        return "done";
+    case KNNLM_EINVAL:
+        return "invalid argument";
+    case KNNLM_EIO:
+        return "input or output failed";
+    case KNNLM_EDATA:
+        return "malformed data";
+    case KNNLM_ENOMEM:
+        return "out of memory";
+    case KNNLM_ENOTSUP:
+        return "not supported";
+    case KNNLM_ESTOPPED:
+        return "stopped";
     }
     return "unknown status";
 }
@@ -46,4 +55,6 @@ knnlm_status kn_fail_in(knnlm_status status, const char *prefix) {
     return kn_fail(status, "%s: %s", prefix, message);
 }
 
-const char *knnlm_version(void) { return KNNLM_VERSION; }
+const char *knnlm_version(void) {
+    return KNNLM_VERSION;
+}

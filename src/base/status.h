@@ -9,7 +9,8 @@
 #include "knnlm.h"
 
 // Records the message of this thread and returns `status`, so that callers write `return kn_fail(...)`.
-knnlm_status kn_fail(knnlm_status status, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
+knnlm_status kn_fail(knnlm_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3), cold));
 
 // Like kn_fail, with ": " and the text of the system error `error` appended.
 knnlm_status kn_fail_errno(knnlm_status status, int error, const char *format, ...)

@@ -11,21 +11,23 @@
 enum { SPINS = 4000 };
 
 static struct {
-    pthread_mutex_t caller;  // one kn_parallel at a time
-    pthread_mutex_t mutex;   // guards sleeping and waking
+    pthread_mutex_t caller; // one kn_parallel at a time
+    pthread_mutex_t mutex;  // guards sleeping and waking
     pthread_cond_t wake;
     pthread_t threads[KN_THREADS_MAX];
-    atomic_int wanted;       // workers, the caller included; 0: not chosen yet. Read without the mutexes
-    int running;             // those started, the caller included; guarded by `caller`
-    atomic_uint generation;  // grows with each piece of work
+    atomic_int wanted;      // workers, the caller included; 0: not chosen yet. Read without the mutexes
+    int running;            // those started, the caller included; guarded by `caller`
+    atomic_uint generation; // grows with each piece of work
     atomic_int sleepers;
-    atomic_int busy;         // helpers that have not yet left the current work
+    atomic_int busy; // helpers that have not yet left the current work
     atomic_bool quit;
     kn_task *run;
     void *context;
     size_t tasks;
     atomic_size_t next;
-} pool = {.caller = PTHREAD_MUTEX_INITIALIZER, .mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+} pool = {.caller = PTHREAD_MUTEX_INITIALIZER,
+          .mutex = PTHREAD_MUTEX_INITIALIZER,
+          .wake = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local int self = -1; // worker number while inside a task
 
@@ -96,7 +98,8 @@ static void start_helpers(void) {
 
 static int core_count(void) {
     cpu_set_t set;
-    long cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
+    long cores =
+        sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
     return cores < 1 ? 1 : cores > KN_THREADS_MAX ? KN_THREADS_MAX : (int)cores;
 }
 

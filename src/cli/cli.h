@@ -1,4 +1,5 @@
-// The command line: one file a subcommand, each a table of options, a call of the library, and what it prints.
+// The command line: one file a subcommand, each a table of options, a call of the library, and what it
+// prints.
 #ifndef KN_CLI_H
 #define KN_CLI_H
 
@@ -20,10 +21,10 @@ typedef struct cli_option {
     char letter; // 0: none
     const char *name;
     cli_kind kind;
-    void *value;              // bool *, const char **, int64_t *, double *, int * (index in choices)
-    const char *argument;     // its name in the help; NULL for flags
+    void *value;          // bool *, const char **, int64_t *, double *, int * (index in choices)
+    const char *argument; // its name in the help; NULL for flags
     const char *help;
-    double low, high;         // allowed range of integers and numbers; both 0: any
+    double low, high;           // allowed range of integers and numbers; both 0: any
     const char *const *choices; // NULL-terminated
 } cli_option;
 
@@ -32,13 +33,14 @@ typedef struct cli_command {
     int (*run)(int argc, char **argv);
 } cli_command;
 
-// Parses into the options' values; positional arguments are left in *rest. Returns -1 to go on, else the exit code:
+// Parses into the options' values; positional arguments are left in *rest. Returns -1 to go on, else the exit
+// code:
 // --help was printed, or a message about wrong usage.
-int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv, char ***rest,
-              size_t *rest_count);
+int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv,
+              char ***rest, size_t *rest_count);
 
 // "knnlm eval: …" on stderr; each returns the exit code to leave with.
-int cli_fail(const cli_command *command);                    // the library's message
+int cli_fail(const cli_command *command); // the library's message
 int cli_usage(const cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Options that mean the same everywhere.
@@ -47,12 +49,21 @@ typedef struct cli_common {
     bool verbose, json;
     int precision;
 } cli_common;
-#define CLI_COMMON_OPTIONS(common)                                                                            \
-    {'t', "threads", CLI_INTEGER, &(common).threads, "N", "worker threads (default: one a core)", 0, 256, NULL}, \
-    {0, "precision", CLI_CHOICE, &(common).precision, "P", "auto, f32 or bf16 products (default: auto)", 0, 0,   \
-     cli_precisions},                                                                                         \
-    {'v', "verbose", CLI_FLAG, &(common).verbose, NULL, "say more on stderr", 0, 0, NULL},                     \
-    {0, "json", CLI_FLAG, &(common).json, NULL, "print one JSON object instead of text", 0, 0, NULL}
+#define CLI_COMMON_OPTIONS(common)                                                                           \
+    {'t', "threads", CLI_INTEGER, &(common).threads, "N", "worker threads (default: one a core)",            \
+     0,   256,       NULL},                                                                                  \
+        {0,                                                                                                  \
+         "precision",                                                                                        \
+         CLI_CHOICE,                                                                                         \
+         &(common).precision,                                                                                \
+         "P",                                                                                                \
+         "auto, f32 or bf16 products (default: auto)",                                                       \
+         0,                                                                                                  \
+         0,                                                                                                  \
+         cli_precisions},                                                                                    \
+        {'v', "verbose", CLI_FLAG, &(common).verbose, NULL, "say more on stderr", 0, 0, NULL}, {             \
+        0, "json", CLI_FLAG, &(common).json, NULL, "print one JSON object instead of text", 0, 0, NULL       \
+    }
 extern const char *const cli_precisions[];
 extern const char *const cli_splits[]; // file, wiki: as kn_split
 // Applies threads; CLI_DONE or the exit code.

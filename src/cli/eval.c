@@ -1,5 +1,5 @@
-#include "cli/cli.h"
 #include "eval/eval.h"
+#include "cli/cli.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -13,6 +13,8 @@ static struct {
     int64_t score, context;
 } said;
 
+// One option a line.
+// clang-format off
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model to score with (required)", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
@@ -21,18 +23,20 @@ static const cli_option options[] = {
     {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
     CLI_COMMON_OPTIONS(said.common),
 };
+// clang-format on
 
 static void print_json(const kn_lm_info *info, const kn_eval_result *r) {
     const kn_read_totals *t = &r->totals;
     // Numbers that are not finite (text without words, or without spaces between them) become null.
-    json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:f, s:f}", "model", info->path,
-                          "fingerprint", info->fingerprint, "documents", (json_int_t)t->documents, "tokens",
-                          (json_int_t)t->tokens, "words", (json_int_t)t->words, "bytes", (json_int_t)t->bytes, "ppl",
-                          json_real(r->ppl), "ppl_word", json_real(r->ppl_word), "bits_per_byte",
-                          json_real(r->bits_per_byte), "nll", json_real(r->nll), "seconds", r->seconds,
-                          "tokens_per_second", r->tokens_per_second);
-    json_t *settings = json_pack("{s:i, s:i, s:s, s:i, s:s}", "score", r->score, "context", r->context, "documents",
-                                 cli_splits[said.split], "threads", (int)said.common.threads, "kernels", info->kernels);
+    json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:f, s:f}", "model",
+                          info->path, "fingerprint", info->fingerprint, "documents", (json_int_t)t->documents,
+                          "tokens", (json_int_t)t->tokens, "words", (json_int_t)t->words, "bytes",
+                          (json_int_t)t->bytes, "ppl", json_real(r->ppl), "ppl_word", json_real(r->ppl_word),
+                          "bits_per_byte", json_real(r->bits_per_byte), "nll", json_real(r->nll), "seconds",
+                          r->seconds, "tokens_per_second", r->tokens_per_second);
+    json_t *settings =
+        json_pack("{s:i, s:i, s:s, s:i, s:s}", "score", r->score, "context", r->context, "documents",
+                  cli_splits[said.split], "threads", (int)said.common.threads, "kernels", info->kernels);
     if (!j || !settings) {
         fputs("{}\n", stdout); // out of memory, or a path that is not UTF-8
         return;
@@ -54,7 +58,8 @@ static void print_text(const kn_eval_result *r) {
     printf("perplexity       %.3f per token, %.3f per word\n", r->ppl, r->ppl_word);
     printf("bits per byte    %.4f\n", r->bits_per_byte);
     printf("windows          %d tokens scored after up to %d\n", r->score, r->context);
-    printf("time             %s, %s tokens/s\n", cli_duration(r->seconds, seconds), cli_count(r->tokens_per_second, rate));
+    printf("time             %s, %s tokens/s\n", cli_duration(r->seconds, seconds),
+           cli_count(r->tokens_per_second, rate));
 }
 
 static knnlm_status evaluate(const char *const *paths, size_t count) {

@@ -5,20 +5,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static struct {
-    cli_common common;
-} said;
+static struct { cli_common common; } said;
 
 static const cli_option options[] = {CLI_COMMON_OPTIONS(said.common)};
 
 static const char *const kinds[] = {"word", "byte-level BPE", "WordPiece"};
 
 static void print_json(const kn_lm_info *i, const char *tokenizer) {
-    json_t *j = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model", i->path,
-                          "architecture", i->architecture, "engine", i->engine, "fingerprint", i->fingerprint,
-                          "tokenizer", tokenizer, "parameters", (json_int_t)i->parameters, "bytes",
-                          (json_int_t)i->file_bytes, "vocabulary", i->vocabulary, "width", i->width, "key_width",
-                          i->key_width, "layers", i->layers, "heads", i->heads, "ffn", i->ffn, "context", i->context);
+    json_t *j =
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model", i->path,
+                  "architecture", i->architecture, "engine", i->engine, "fingerprint", i->fingerprint,
+                  "tokenizer", tokenizer, "parameters", (json_int_t)i->parameters, "bytes",
+                  (json_int_t)i->file_bytes, "vocabulary", i->vocabulary, "width", i->width, "key_width",
+                  i->key_width, "layers", i->layers, "heads", i->heads, "ffn", i->ffn, "context", i->context);
     char *text = json_dumps(j, 0);
     puts(text ? text : "{}");
     free(text);
@@ -31,7 +30,8 @@ static void print_text(const kn_lm_info *i, const char *tokenizer) {
     printf("architecture     %s (%s engine, %s kernels)\n", i->architecture, i->engine, i->kernels);
     printf("size             %s parameters, %sB\n", cli_count((double)i->parameters, count),
            cli_count((double)i->file_bytes, bytes));
-    printf("shape            %d layers, width %d, %d heads, feed-forward %d\n", i->layers, i->width, i->heads, i->ffn);
+    printf("shape            %d layers, width %d, %d heads, feed-forward %d\n", i->layers, i->width, i->heads,
+           i->ffn);
     printf("context          %d tokens\n", i->context);
     printf("tokenizer        %s, %d tokens\n", tokenizer, i->vocabulary);
     printf("fingerprint      %s\n", i->fingerprint);

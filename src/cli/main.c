@@ -8,9 +8,11 @@ static const cli_command *const commands[] = {&cli_train, &cli_eval, &cli_info};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *out) {
-    fprintf(out, "knnlm %s: nearest-neighbour language models\n\nusage: knnlm COMMAND [options]\n\ncommands:\n",
+    fprintf(out,
+            "knnlm %s: nearest-neighbour language models\n\nusage: knnlm COMMAND [options]\n\ncommands:\n",
             knnlm_version());
-    for (size_t i = 0; i < COMMANDS; i++) fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (size_t i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(out, "\nknnlm COMMAND --help tells more; man knnlm tells all.\n");
 }
 

@@ -73,18 +73,25 @@ static int parse_choice(const cli_command *command, const cli_option *o, const c
             *(int *)o->value = i;
             return -1;
         }
-        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s %s", i ? "," : "", o->choices[i]);
+        snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s %s", i ? "," : "",
+                 o->choices[i]);
     }
     return bad_value(command, o, text, wanted);
 }
 
 static int take_value(const cli_command *command, const cli_option *o, const char *text) {
     switch (o->kind) {
-    case CLI_FLAG: *(bool *)o->value = true; return -1;
-    case CLI_STRING: *(const char **)o->value = text; return -1;
-    case CLI_CHOICE: return parse_choice(command, o, text);
+    case CLI_FLAG:
+        *(bool *)o->value = true;
+        return -1;
+    case CLI_STRING:
+        *(const char **)o->value = text;
+        return -1;
+    case CLI_CHOICE:
+        return parse_choice(command, o, text);
     case CLI_INTEGER:
-    case CLI_NUMBER: return parse_number(command, o, text);
+    case CLI_NUMBER:
+        return parse_number(command, o, text);
     }
     return -1;
 }
@@ -93,8 +100,9 @@ static void to_getopt(const cli_option *options, size_t count, struct option *lo
     *letters++ = ':';
     *letters++ = 'h';
     for (size_t i = 0; i < count; i++) {
-        longs[i] = (struct option){options[i].name, options[i].kind == CLI_FLAG ? no_argument : required_argument, NULL,
-                                   LONG_BASE + (int)i};
+        longs[i] =
+            (struct option){options[i].name, options[i].kind == CLI_FLAG ? no_argument : required_argument,
+                            NULL, LONG_BASE + (int)i};
         if (!options[i].letter) continue;
         *letters++ = options[i].letter;
         if (options[i].kind != CLI_FLAG) *letters++ = ':';
@@ -104,8 +112,8 @@ static void to_getopt(const cli_option *options, size_t count, struct option *lo
     *letters = 0;
 }
 
-int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv, char ***rest,
-              size_t *rest_count) {
+int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv,
+              char ***rest, size_t *rest_count) {
     struct option longs[OPTIONS_MAX + 2];
     char letters[2 * OPTIONS_MAX + 4];
     to_getopt(options, count, longs, letters);

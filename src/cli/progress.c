@@ -21,7 +21,9 @@ void cli_catch_interrupts(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-bool cli_interrupted(void) { return interrupted != 0; }
+bool cli_interrupted(void) {
+    return interrupted != 0;
+}
 
 const char *cli_duration(double seconds, char buffer[32]) {
     long s = (long)(seconds + 0.5);
@@ -43,7 +45,12 @@ const char *cli_count(double n, char buffer[32]) {
         n /= 1000;
         unit++;
     }
-    snprintf(buffer, 32, unit == 0 ? "%.0f%s" : n < 10 ? "%.2f%s" : n < 100 ? "%.1f%s" : "%.0f%s", n, units[unit]);
+    snprintf(buffer, 32,
+             unit == 0 ? "%.0f%s"
+             : n < 10  ? "%.2f%s"
+             : n < 100 ? "%.1f%s"
+                       : "%.0f%s",
+             n, units[unit]);
     return buffer;
 }
 

@@ -1,5 +1,5 @@
-#include "cli/cli.h"
 #include "train/train.h"
+#include "cli/cli.h"
 
 #include "base/file.h"
 
@@ -24,15 +24,18 @@ typedef struct settings {
     const char *valid, *output, *preset, *tokenizer_file, *bands, *log;
     int split, kind, type, optimizer, schedule, positions, activation;
     int64_t vocabulary, vocabulary_sample, width, layers, heads, ffn, context;
-    int64_t steps, length, batch, micro, warmup, period, seed, valid_every, save_every, report_every, valid_tokens;
-    double epochs, minutes, rate, floor, tail, clip, decay, momentum, beta1, beta2, dropout, attention_dropout,
-        activation_dropout, save_seconds;
+    int64_t steps, length, batch, micro, warmup, period, seed, valid_every, save_every, report_every,
+        valid_tokens;
+    double epochs, minutes, rate, floor, tail, clip, decay, momentum, beta1, beta2, dropout,
+        attention_dropout, activation_dropout, save_seconds;
     bool resume;
 } settings;
 
 static settings said;
 enum { UNSAID = -1 };
 
+// One option a line.
+// clang-format off
 static const settings unsaid = {
     .preset = "small", .kind = KN_TOKENIZER_BPE, .type = 1, .optimizer = 0, .schedule = UNSAID, .positions = UNSAID,
     .activation = UNSAID, .vocabulary = 16000, .vocabulary_sample = 100, .width = UNSAID, .layers = UNSAID, .heads = UNSAID,
@@ -91,6 +94,7 @@ static const cli_option options[] = {
     {0, "seed", CLI_INTEGER, &said.seed, "N", "of weights, order and dropout (default 1)", 0, 9e15, NULL},
     CLI_COMMON_OPTIONS(said.common),
 };
+// clang-format on
 
 // ---------------------------------------------------------------- what is printed
 
@@ -102,7 +106,8 @@ typedef struct listener {
 } listener;
 
 static void write_log(FILE *log, const kn_train_report *r) {
-    fprintf(log, "%lld,%llu,%.1f,%.5f,", (long long)r->step, (unsigned long long)r->tokens, r->seconds, r->loss);
+    fprintf(log, "%lld,%llu,%.1f,%.5f,", (long long)r->step, (unsigned long long)r->tokens, r->seconds,
+            r->loss);
     if (!isnan(r->valid_loss)) fprintf(log, "%.5f", r->valid_loss);
     fprintf(log, ",%.6g,%.4f\n", r->rate, r->norm);
     fflush(log);
@@ -116,8 +121,9 @@ static void on_report(void *context, const kn_train_report *r) {
     if (l->log) write_log(l->log, r);
     if (l->terminal || said.common.verbose) {
         if (l->terminal) fprintf(stderr, "\r\033[K");
-        fprintf(stderr, "step %lld/%lld  loss %.4f  ppl %.2f  %s tok/s  %s left", (long long)r->step, (long long)r->steps,
-                r->loss, exp(r->loss), cli_count(r->tokens_per_second, rate), cli_duration(r->seconds_left, left));
+        fprintf(stderr, "step %lld/%lld  loss %.4f  ppl %.2f  %s tok/s  %s left", (long long)r->step,
+                (long long)r->steps, r->loss, exp(r->loss), cli_count(r->tokens_per_second, rate),
+                cli_duration(r->seconds_left, left));
         if (!isnan(r->valid_loss))
             fprintf(stderr, "  valid ppl %.3f%s", exp(r->valid_loss), r->best ? " (best)" : "");
         if (!l->terminal || !isnan(r->valid_loss)) fprintf(stderr, "\n");
@@ -145,7 +151,8 @@ static void print_result(const kn_train_options *o, const listener *l, uint64_t 
     }
     char count[32], seconds[32], rate[32];
     printf("%s: %s parameters, %lld updates in %s, %s tok/s", o->output, cli_count((double)parameters, count),
-           (long long)l->last.step, cli_duration(l->last.seconds, seconds), cli_count(l->last.tokens_per_second, rate));
+           (long long)l->last.step, cli_duration(l->last.seconds, seconds),
+           cli_count(l->last.tokens_per_second, rate));
     if (isfinite(l->best)) printf(", best validation perplexity %.2f per token", exp(l->best));
     printf("\n");
 }
@@ -158,7 +165,8 @@ static knnlm_status set_bands(kn_config *c, const char *text) {
     for (const char *at = text; *at; at = *end ? end + 1 : end) {
         long cutoff = strtol(at, &end, 10);
         if (end == at || (*end && *end != ',') || cutoff < 1 || cutoff > 1 << 24 || c->bands == KN_BANDS_MAX)
-            return kn_fail(KNNLM_EINVAL, "--bands %s: up to %d growing numbers with commas", text, KN_BANDS_MAX - 1);
+            return kn_fail(KNNLM_EINVAL, "--bands %s: up to %d growing numbers with commas", text,
+                           KN_BANDS_MAX - 1);
         c->band_end[c->bands++ - 1] = (int32_t)cutoff;
     }
     return KNNLM_OK;
@@ -192,8 +200,8 @@ static knnlm_status make_tokenizer(const char *const *paths, size_t count, kn_to
         return kn_fail(KNNLM_EINVAL, "--tokenizer wordpiece: give its vocab.txt by --tokenizer-file");
     size_t limit = said.kind == KN_TOKENIZER_WORD ? SIZE_MAX : (size_t)said.vocabulary_sample << 20;
     KN_TRY(kn_corpus_text(paths, count, limit, &text, &size));
-    knnlm_status status = kn_tokenizer_train((kn_tokenizer_kind)said.kind, (int32_t)said.vocabulary, text, size,
-                                             &cli_progress, out);
+    knnlm_status status = kn_tokenizer_train((kn_tokenizer_kind)said.kind, (int32_t)said.vocabulary, text,
+                                             size, &cli_progress, out);
     free(text);
     cli_progress_clear();
     return status;
@@ -206,8 +214,12 @@ static void set_optimizer(kn_train_options *o) {
                                           (float)said.beta2,
                                           1e-8f,
                                           (float)said.momentum,
-                                          said.decay != UNSAID ? (float)said.decay : paper ? 0.0f : 0.05f,
-                                          said.clip != UNSAID ? (float)said.clip : paper ? 0.1f : 1.0f};
+                                          said.decay != UNSAID ? (float)said.decay
+                                          : paper              ? 0.0f
+                                                               : 0.05f,
+                                          said.clip != UNSAID ? (float)said.clip
+                                          : paper             ? 0.1f
+                                                              : 1.0f};
     o->schedule.kind = said.schedule != UNSAID ? (kn_schedule_kind)said.schedule
                        : paper                 ? KN_SCHEDULE_RESTARTS
                                                : KN_SCHEDULE_COSINE;
@@ -215,7 +227,10 @@ static void set_optimizer(kn_train_options *o) {
     o->schedule.floor = said.floor;
     o->schedule.tail = said.tail;
     o->schedule.steps = o->steps;
-    o->schedule.warmup = said.warmup != UNSAID ? said.warmup : paper ? 16000 : o->steps / 20 < 1000 ? o->steps / 20 : 1000;
+    o->schedule.warmup = said.warmup != UNSAID  ? said.warmup
+                         : paper                ? 16000
+                         : o->steps / 20 < 1000 ? o->steps / 20
+                                                : 1000;
     o->schedule.warmup_from = paper ? 1e-7 : 0;
     o->schedule.period = said.period != UNSAID ? said.period : 270000;
 }
@@ -233,7 +248,8 @@ static void set_run(kn_train_options *o) {
         o->steps = (int64_t)ceil(said.epochs * (double)(o->corpus->count - 1) / (double)o->batch);
     else if (said.steps != UNSAID)
         o->steps = said.steps;
-    o->dropout = (kn_dropout){(float)said.dropout, (float)said.attention_dropout, (float)said.activation_dropout, 0};
+    o->dropout =
+        (kn_dropout){(float)said.dropout, (float)said.attention_dropout, (float)said.activation_dropout, 0};
     o->seed = (uint64_t)said.seed;
     o->precision = (kn_precision)said.common.precision;
     o->valid_every = said.valid_every;
@@ -252,7 +268,9 @@ static void on_probe(void *context, const kn_train_report *r) {
     *(probe *)context = (probe){r->tokens_per_second, r->seconds};
 }
 
-static bool probe_over(void *context) { return cli_interrupted() || ((probe *)context)->seconds > 4; }
+static bool probe_over(void *context) {
+    return cli_interrupted() || ((probe *)context)->seconds > 4;
+}
 
 static knnlm_status steps_for_minutes(kn_train_options *o) {
     kn_train_options trial = *o;
@@ -297,7 +315,8 @@ static knnlm_status read_inputs(inputs *in, const char *const *paths, size_t cou
         KN_TRY(make_tokenizer(paths, count, &in->tokenizer));
     }
     KN_TRY(kn_corpus_read(in->tokenizer, paths, count, (kn_split)said.split, &cli_progress, &in->corpus));
-    if (said.valid) KN_TRY(kn_corpus_read(in->tokenizer, &said.valid, 1, (kn_split)said.split, NULL, &in->valid));
+    if (said.valid)
+        KN_TRY(kn_corpus_read(in->tokenizer, &said.valid, 1, (kn_split)said.split, NULL, &in->valid));
     cli_progress_clear();
     return KNNLM_OK;
 }
@@ -311,11 +330,13 @@ static knnlm_status print_plan(const kn_train_options *o, uint64_t *parameters) 
     uint64_t disk, need = *parameters * 16;
     KN_TRY(kn_disk_free(o->output, &disk));
     if (disk < need)
-        return kn_fail(KNNLM_EIO, "%s: checkpoints need %.1f GB, the disk has %.1f GB free", o->output, (double)need / 1e9,
-                       (double)disk / 1e9);
-    fprintf(stderr, "%s tokens of text, %s parameters, %lld updates of %zu tokens (%.2f epochs), %s kernels\n",
-            cli_count((double)o->corpus->count, tokens), cli_count((double)*parameters, count), (long long)o->steps,
-            o->batch, (double)o->steps * (double)o->batch / (double)o->corpus->count, kn_math_kernels(o->precision)->name);
+        return kn_fail(KNNLM_EIO, "%s: checkpoints need %.1f GB, the disk has %.1f GB free", o->output,
+                       (double)need / 1e9, (double)disk / 1e9);
+    fprintf(stderr,
+            "%s tokens of text, %s parameters, %lld updates of %zu tokens (%.2f epochs), %s kernels\n",
+            cli_count((double)o->corpus->count, tokens), cli_count((double)*parameters, count),
+            (long long)o->steps, o->batch, (double)o->steps * (double)o->batch / (double)o->corpus->count,
+            kn_math_kernels(o->precision)->name);
     return KNNLM_OK;
 }
 
@@ -381,7 +402,8 @@ const cli_command cli_train = {
     .summary = "train a model from scratch on text",
     .usage = "TEXT... -o MODEL [options]",
     .examples = "  knnlm train corpus/ --valid held-out.txt -o my.gguf --preset tiny --minutes 10\n"
-                "  knnlm train wiki.train.txt --valid wiki.valid.txt -o w.gguf --tokenizer word --vocab 0 --dropout .3\n"
+                "  knnlm train wiki.train.txt --valid wiki.valid.txt -o w.gguf --tokenizer word --vocab 0 "
+                "--dropout .3\n"
                 "  knnlm train corpus/ -o my.gguf --steps 20000 --resume\n",
     .run = run,
 };

@@ -37,8 +37,8 @@ static knnlm_status write_row(scoring *s, const kn_records *r, size_t i) {
     KN_TRY(kn_tokenizer_decode(kn_lm_tokenizer(s->lm), &r->tokens[i], 1, &piece, &size));
     escape(piece, size, text, sizeof text);
     free(piece);
-    int n = snprintf(line, sizeof line, "%.1000s\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s\t%.7g\n", r->name, r->position + i,
-                     r->offsets[i], r->tokens[i], text, (double)r->logprobs[i]);
+    int n = snprintf(line, sizeof line, "%.1000s\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s\t%.7g\n", r->name,
+                     r->position + i, r->offsets[i], r->tokens[i], text, (double)r->logprobs[i]);
     return kn_writer_put(s->rows, line, (size_t)n);
 }
 
@@ -63,8 +63,8 @@ static void summarise(double nll, kn_eval_result *out) {
     out->tokens_per_second = (double)t->tokens / t->seconds;
 }
 
-static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *read,
-                          const kn_progress *progress, kn_eval_result *out) {
+static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count,
+                          const kn_read_options *read, const kn_progress *progress, kn_eval_result *out) {
     if (s->rows) KN_TRY(kn_writer_put(s->rows, header, sizeof header - 1));
     KN_TRY(kn_read_texts(lm, paths, count, read, progress, take, s, &out->totals));
     return out->totals.tokens ? KNNLM_OK : kn_fail(KNNLM_EDATA, "%s: no text to score", paths[0]);

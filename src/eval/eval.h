@@ -11,8 +11,8 @@ typedef struct kn_eval_options {
 
 typedef struct kn_eval_result {
     kn_read_totals totals;
-    double nll;             // sum over all tokens, in nats
-    double ppl, ppl_word;   // per token; per run of non-space bytes
+    double nll;           // sum over all tokens, in nats
+    double ppl, ppl_word; // per token; per run of non-space bytes
     double bits_per_byte;
     double seconds, tokens_per_second;
     int32_t score, context; // as used

@@ -7,10 +7,12 @@
 typedef struct kn_engine {
     void (*close)(kn_lm *lm);
     // Windows, tap and outputs were checked by the door.
-    knnlm_status (*run)(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out);
+    knnlm_status (*run)(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
+                        const kn_lm_output *out);
     knnlm_status (*session_open)(kn_lm *lm, kn_session **out);
     void (*session_close)(kn_session *s);
-    knnlm_status (*session_feed)(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap, const kn_lm_output *out);
+    knnlm_status (*session_feed)(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
+                                 const kn_lm_output *out);
     size_t (*session_length)(const kn_session *s);
     void (*session_cut)(kn_session *s, size_t length);
 } kn_engine;

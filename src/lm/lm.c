@@ -14,15 +14,22 @@ void kn_lm_close(kn_lm *lm) {
     if (lm) lm->engine->close(lm);
 }
 
-const kn_lm_info *kn_lm_describe(const kn_lm *lm) { return &lm->info; }
-const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm) { return lm->tokenizer; }
+const kn_lm_info *kn_lm_describe(const kn_lm *lm) {
+    return &lm->info;
+}
+const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm) {
+    return lm->tokenizer;
+}
 
 // ---------------------------------------------------------------- taps
 
-static const char *const tap_names[] = {"ffn", "ffn-raw", "attention", "attention-raw", "output-norm", "output"};
+static const char *const tap_names[] = {"ffn",           "ffn-raw",     "attention",
+                                        "attention-raw", "output-norm", "output"};
 enum { TAPS = sizeof tap_names / sizeof *tap_names };
 
-const char *kn_tap_name(kn_tap_point point) { return tap_names[point]; }
+const char *kn_tap_name(kn_tap_point point) {
+    return tap_names[point];
+}
 
 knnlm_status kn_tap_parse(const char *text, kn_tap *out) {
     size_t n = strcspn(text, "@");
@@ -40,7 +47,8 @@ knnlm_status kn_tap_parse(const char *text, kn_tap *out) {
         out->point = (kn_tap_point)i;
         return KNNLM_OK;
     }
-    return kn_fail(KNNLM_EINVAL, "tap \"%s\": one of ffn, ffn-raw, attention, attention-raw, output-norm, output", text);
+    return kn_fail(KNNLM_EINVAL,
+                   "tap \"%s\": one of ffn, ffn-raw, attention, attention-raw, output-norm, output", text);
 }
 
 // A tap with its layer counted from the start, checked.
@@ -64,15 +72,18 @@ static knnlm_status check_tokens(const kn_lm *lm, const int32_t *tokens, size_t 
 
 static knnlm_status check_window(const kn_lm *lm, const kn_window *w, const kn_lm_output *out) {
     if (w->length < 1 || w->length > lm->info.context)
-        return kn_fail(KNNLM_EINVAL, "a window of %d tokens: the model takes 1 to %d", w->length, lm->info.context);
+        return kn_fail(KNNLM_EINVAL, "a window of %d tokens: the model takes 1 to %d", w->length,
+                       lm->info.context);
     if (w->first < 0 || w->first >= w->length)
         return kn_fail(KNNLM_EINVAL, "a window of %d tokens scored from %d on", w->length, w->first);
-    if (out->logprobs && !w->targets) return kn_fail(KNNLM_EINVAL, "log-probabilities are asked for without targets");
+    if (out->logprobs && !w->targets)
+        return kn_fail(KNNLM_EINVAL, "log-probabilities are asked for without targets");
     KN_TRY(check_tokens(lm, w->inputs, (size_t)w->length));
     return w->targets ? check_tokens(lm, w->targets + w->first, (size_t)(w->length - w->first)) : KNNLM_OK;
 }
 
-knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out) {
+knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
+                       const kn_lm_output *out) {
     KN_TRY(resolve_tap(lm, &tap));
     for (size_t i = 0; i < count; i++) KN_TRY(check_window(lm, &windows[i], out));
     return count ? lm->engine->run(lm, windows, count, tap, out) : KNNLM_OK;
@@ -80,23 +91,30 @@ knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap
 
 // ---------------------------------------------------------------- sessions
 
-knnlm_status kn_session_open(kn_lm *lm, kn_session **out) { return lm->engine->session_open(lm, out); }
+knnlm_status kn_session_open(kn_lm *lm, kn_session **out) {
+    return lm->engine->session_open(lm, out);
+}
 
 void kn_session_close(kn_session *s) {
     if (s) s->lm->engine->session_close(s);
 }
 
-size_t kn_session_length(const kn_session *s) { return s->lm->engine->session_length(s); }
+size_t kn_session_length(const kn_session *s) {
+    return s->lm->engine->session_length(s);
+}
 
-void kn_session_cut(kn_session *s, size_t length) { s->lm->engine->session_cut(s, length); }
+void kn_session_cut(kn_session *s, size_t length) {
+    s->lm->engine->session_cut(s, length);
+}
 
-knnlm_status kn_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap, const kn_lm_output *out) {
+knnlm_status kn_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
+                             const kn_lm_output *out) {
     size_t total;
     KN_TRY(resolve_tap(s->lm, &tap));
     if (count == 0) return kn_fail(KNNLM_EINVAL, "no tokens to read");
     if (!kn_add(kn_session_length(s), count, &total) || total > (size_t)s->lm->info.context)
-        return kn_fail(KNNLM_EINVAL, "%zu tokens after %zu: the model's context is %d", count, kn_session_length(s),
-                       s->lm->info.context);
+        return kn_fail(KNNLM_EINVAL, "%zu tokens after %zu: the model's context is %d", count,
+                       kn_session_length(s), s->lm->info.context);
     KN_TRY(check_tokens(s->lm, tokens, count));
     return s->lm->engine->session_feed(s, tokens, count, tap, out);
 }

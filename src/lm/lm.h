@@ -1,7 +1,7 @@
 // The only door to language models: token windows in, log-probabilities and context vectors f(c) out.
 //
-// Behind it: native/ (the paper's Transformer and GPT-2's shape), recognised by the file. A kn_lm is used by one thread
-// at a time and spreads its own work over the pool (base/threads.h); several may be open at once.
+// Behind it: native/ (the paper's Transformer and GPT-2's shape), recognised by the file. A kn_lm is used by
+// one thread at a time and spreads its own work over the pool (base/threads.h); several may be open at once.
 #ifndef KN_LM_H
 #define KN_LM_H
 
@@ -37,9 +37,9 @@ typedef enum kn_tap_point {
     KN_TAP_FFN_INPUT_RAW, // "ffn-raw": before it
     KN_TAP_ATTENTION,     // "attention": input of self-attention, after its LayerNorm
     KN_TAP_ATTENTION_RAW, // "attention-raw": before it
-    KN_TAP_OUTPUT_NORM,   // "output-norm": output of the layer after the LayerNorm that follows it (the next layer's, the
-                          // final one, or one without weights where the model has none)
-    KN_TAP_OUTPUT,        // "output": output of the layer
+    KN_TAP_OUTPUT_NORM,   // "output-norm": output of the layer after the LayerNorm that follows it (the next
+                        // layer's, the final one, or one without weights where the model has none)
+    KN_TAP_OUTPUT, // "output": output of the layer
 } kn_tap_point;
 
 typedef struct kn_tap {
@@ -70,9 +70,10 @@ typedef struct kn_lm_output {
     float *keys;         // (rows, key_width): the tapped states
 } kn_lm_output;
 
-// Runs a batch of windows. Work that only unwanted results need is not done: with keys alone the model stops at the
-// tap. KNNLM_EINVAL: token out of range, window longer than the context; KNNLM_ENOMEM.
-knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out);
+// Runs a batch of windows. Work that only unwanted results need is not done: with keys alone the model stops
+// at the tap. KNNLM_EINVAL: token out of range, window longer than the context; KNNLM_ENOMEM.
+knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
+                       const kn_lm_output *out);
 
 // ---------------------------------------------------------------- one token after another
 
@@ -80,8 +81,8 @@ knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap
 typedef struct kn_session kn_session;
 knnlm_status kn_session_open(kn_lm *lm, kn_session **out);
 void kn_session_close(kn_session *session);
-// Reads `count` tokens after those already read; the results are those of the last of them (rows = 1; logprobs and
-// targets do not apply). KNNLM_EINVAL when the context would overflow: nothing is read then.
+// Reads `count` tokens after those already read; the results are those of the last of them (rows = 1;
+// logprobs and targets do not apply). KNNLM_EINVAL when the context would overflow: nothing is read then.
 knnlm_status kn_session_feed(kn_session *session, const int32_t *tokens, size_t count, kn_tap tap,
                              const kn_lm_output *out);
 size_t kn_session_length(const kn_session *session);

@@ -9,7 +9,8 @@
 
 extern const kn_kernels kn_isa_kernels_portable;
 #ifdef KN_HAVE_ISA_avx2
-extern const kn_kernels kn_isa_kernels_avx2, kn_isa_kernels_avx512, kn_isa_kernels_avx512bf16, kn_isa_kernels_amx;
+extern const kn_kernels kn_isa_kernels_avx2, kn_isa_kernels_avx512, kn_isa_kernels_avx512bf16,
+    kn_isa_kernels_amx;
 #endif
 
 static const kn_kernels *found[5];
@@ -27,14 +28,18 @@ static uint32_t cpuid_register(uint32_t leaf, uint32_t sub, int which) {
     return r[which];
 }
 
-static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+static bool has_avx2(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
 
 static bool has_avx512(void) {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-static bool has_avx512bf16(void) { return has_avx512() && (cpuid_register(7, 1, 0) >> 5 & 1); }
+static bool has_avx512bf16(void) {
+    return has_avx512() && (cpuid_register(7, 1, 0) >> 5 & 1);
+}
 
 static bool has_amx(void) {
     uint32_t edx = cpuid_register(7, 0, 3);
@@ -44,7 +49,8 @@ static bool has_amx(void) {
 #endif
 
 #ifdef KN_HAVE_ISA_avx2
-// One small product, exact in bf16: a hypervisor that announces AMX without keeping its state must not spoil results.
+// One small product, exact in bf16: a hypervisor that announces AMX without keeping its state must not spoil
+// results.
 static bool amx_works(void) {
     const kn_kernels *k = &kn_isa_kernels_amx;
     float a[KN_CELL_SIZE], b[KN_CELL_SIZE], block[KN_CELL_SIZE] __attribute__((aligned(64)));
@@ -74,8 +80,8 @@ static void find(void) {
         for (size_t i = 0; i < 5; i++)
             if (strcmp(cap, names[i]) == 0) allowed = false;
     }
-#define CONSIDER(isa, condition)                                                                              \
-    if (cap && strcmp(cap, #isa) == 0) allowed = true;                                                        \
+#define CONSIDER(isa, condition)                                                                             \
+    if (cap && strcmp(cap, #isa) == 0) allowed = true;                                                       \
     if (allowed && (condition)) found[count++] = &kn_isa_kernels_##isa;
 #ifdef KN_HAVE_ISA_avx2
     CONSIDER(amx, has_amx() && amx_works())

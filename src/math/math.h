@@ -1,11 +1,13 @@
-// The math room: matrix products, normalisation, softmax and the rest of what costs time, by the kernel that suits the
-// CPU this process finds itself on.
+// The math room: matrix products, normalisation, softmax and the rest of what costs time, by the kernel that
+// suits the CPU this process finds itself on.
 //
-// Products work on packed operands. A packed operand is made of cells of 32x32 elements; 32 rows (of the left operand)
-// or 32 columns (of the right one) by the whole depth, rounded up to 32 and filled with zeros, make a panel:
+// Products work on packed operands. A packed operand is made of cells of 32x32 elements; 32 rows (of the left
+// operand) or 32 columns (of the right one) by the whole depth, rounded up to 32 and filled with zeros, make
+// a panel:
 //   left   panel[depth/32][32 rows][32 depth]
 //   right  panel[depth/32][32 depth][32 columns]                       f32 kernels
-//          panel[depth/32][2 halves][16 depth pairs][16 columns][2]    bf16 kernels (what AMX and AVX512-BF16 read)
+//          panel[depth/32][2 halves][16 depth pairs][16 columns][2]    bf16 kernels (what AMX and AVX512-BF16
+//          read)
 // Elements are f32 or bf16 as the kernel has it; sums are always f32.
 #ifndef KN_MATH_H
 #define KN_MATH_H
@@ -39,11 +41,14 @@ typedef struct kn_kernels {
     // rhs: src is (columns, depth), as weights are kept; _t: src is (depth, columns).
     void (*pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
     void (*pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
-    // block (32,32) = [block +] lhs panel . rhs panel over `cells` cells of depth; only the first `rows` rows count.
-    void (*multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows, bool accumulate);
+    // block (32,32) = [block +] lhs panel . rhs panel over `cells` cells of depth; only the first `rows` rows
+    // count.
+    void (*multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                     bool accumulate);
 
     // out (rows, columns), stride ld = [out +] block + bias; bias NULL: none.
-    void (*store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns, bool add);
+    void (*store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns,
+                  bool add);
 
     float (*dot)(const float *a, const float *b, size_t n);
     void (*axpy)(float *y, float a, const float *x, size_t n); // y += a x
@@ -54,23 +59,26 @@ typedef struct kn_kernels {
     float (*exp_shift)(float *x, size_t n, float shift);
     float (*exp_shift_sum)(const float *x, size_t n, float shift); // x left alone
     // Of each row of a block (rows, columns), stride 32: its largest value and the sum of exp(x - largest).
-    void (*block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum, size_t stride);
-    // Causal softmax over `blocks` blocks of 32 keys side by side, in place: row r sees the first `visible` + r keys,
-    // the others become 0. logs[r] = log of the sum of exp.
+    void (*block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
+                          size_t stride);
+    // Causal softmax over `blocks` blocks of 32 keys side by side, in place: row r sees the first `visible` +
+    // r keys, the others become 0. logs[r] = log of the sum of exp.
     void (*causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs);
     // The same given the logs: scores become probabilities.
     void (*causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, const float *logs);
     // slopes = weights * (slopes - dots[row]) over blocks as above: the gradient of a softmax by its scores.
-    void (*softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows, const float *dots);
+    void (*softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows,
+                             const float *dots);
     void (*relu)(float *y, const float *x, size_t n);
     void (*relu_backward)(float *dx, const float *x, size_t n); // dx = 0 where x <= 0
-    void (*norm)(float *y, float *mean, float *inverse, const float *x, const float *weight, const float *bias,
-                 size_t n, float epsilon);
+    void (*norm)(float *y, float *mean, float *inverse, const float *x, const float *weight,
+                 const float *bias, size_t n, float epsilon);
     // dx += gradient of norm by x.
-    void (*norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean, float inverse,
-                          size_t n);
+    void (*norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean,
+                          float inverse, size_t n);
     // dweight += dy * normalised x, dbias += dy, over n columns of one row.
-    void (*norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean, float inverse, size_t n);
+    void (*norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean,
+                      float inverse, size_t n);
     void (*gelu)(float *y, const float *x, size_t n);           // tanh form, as GPT-2
     void (*gelu_backward)(float *dx, const float *x, size_t n); // dx *= gelu'(x)
     // x[i] becomes 0 with probability p, else x[i]/(1-p); decided by (key, first + i) alone.
@@ -96,7 +104,9 @@ typedef struct kn_rhs {
 } kn_rhs;
 
 // Number of cells along a dimension; bytes of a packed panel.
-static inline size_t kn_cells(size_t n) { return (n + KN_CELL - 1) / KN_CELL; }
+static inline size_t kn_cells(size_t n) {
+    return (n + KN_CELL - 1) / KN_CELL;
+}
 static inline size_t kn_panel_bytes(const kn_kernels *k, size_t depth) {
     return kn_cells(depth) * KN_CELL_SIZE * k->element;
 }
@@ -110,17 +120,19 @@ size_t kn_lhs_bytes(const kn_kernels *k, size_t rows, size_t depth);
 void kn_lhs_pack(const kn_kernels *k, void *out, const float *src, size_t ld, size_t rows, size_t depth,
                  bool transposed);
 
-// Receives a finished block: rows [row, row+rows) by columns [column, column+columns) of the product, stride KN_CELL.
-// Blocks come from many threads, each block once.
-typedef void kn_store(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns);
+// Receives a finished block: rows [row, row+rows) by columns [column, column+columns) of the product, stride
+// KN_CELL. Blocks come from many threads, each block once.
+typedef void kn_store(void *context, const float *block, size_t row, size_t column, size_t rows,
+                      size_t columns);
 
 // product (rows, rhs columns) = lhs . rhs, handed to `store` block by block.
-void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store, void *context);
+void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store,
+                 void *context);
 
 // Ready-made stores, with their context.
 typedef struct kn_store_matrix {
     const kn_kernels *k;
-    float *out;        // (rows, columns), stride ld
+    float *out; // (rows, columns), stride ld
     size_t ld;
     const float *bias; // one a column, or NULL
 } kn_store_matrix;

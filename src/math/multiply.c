@@ -1,4 +1,5 @@
-// Products of whole matrices: cut into tasks, each a few panels by a few panels, small enough for the L2 cache.
+// Products of whole matrices: cut into tasks, each a few panels by a few panels, small enough for the L2
+// cache.
 #include "math/math.h"
 
 #include "base/threads.h"
@@ -36,15 +37,22 @@ static void pack_panel(void *context, size_t task, int worker) {
 }
 
 void kn_rhs_pack(const kn_kernels *k, kn_rhs *out, const float *src, size_t ld, bool transposed) {
-    packing p = {transposed ? k->pack_rhs_t : k->pack_rhs, out->data,  src, ld, out->columns, out->depth,
-                 kn_panel_bytes(k, out->depth),            transposed ? KN_CELL : KN_CELL * ld};
+    packing p = {transposed ? k->pack_rhs_t : k->pack_rhs,
+                 out->data,
+                 src,
+                 ld,
+                 out->columns,
+                 out->depth,
+                 kn_panel_bytes(k, out->depth),
+                 transposed ? KN_CELL : KN_CELL * ld};
     kn_parallel(kn_cells(out->columns), pack_panel, &p);
 }
 
 void kn_lhs_pack(const kn_kernels *k, void *out, const float *src, size_t ld, size_t rows, size_t depth,
                  bool transposed) {
-    packing p = {transposed ? k->pack_lhs_t : k->pack_lhs, out, src, ld, rows, depth, kn_panel_bytes(k, depth),
-                 transposed ? KN_CELL : KN_CELL * ld};
+    packing p = {
+        transposed ? k->pack_lhs_t : k->pack_lhs, out, src, ld, rows, depth, kn_panel_bytes(k, depth),
+        transposed ? KN_CELL : KN_CELL * ld};
     kn_parallel(kn_cells(rows), pack_panel, &p);
 }
 
@@ -57,15 +65,19 @@ typedef struct product {
     void *context;
 } product;
 
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 static void multiply_task(void *context, size_t task, int worker) {
     const product *p = context;
     const kn_kernels *k = p->k;
     float blocks[TASK_ROWS * TASK_COLUMNS][KN_CELL_SIZE] __attribute__((aligned(64)));
-    size_t cells = kn_cells(p->rhs->depth), bytes = kn_panel_bytes(k, p->rhs->depth), cell = KN_CELL_SIZE * k->element;
+    size_t cells = kn_cells(p->rhs->depth), bytes = kn_panel_bytes(k, p->rhs->depth),
+           cell = KN_CELL_SIZE * k->element;
     size_t row0 = task % p->row_groups * TASK_ROWS, row1 = least(row0 + TASK_ROWS, kn_cells(p->rows));
-    size_t col0 = task / p->row_groups * TASK_COLUMNS, col1 = least(col0 + TASK_COLUMNS, kn_cells(p->rhs->columns));
+    size_t col0 = task / p->row_groups * TASK_COLUMNS,
+           col1 = least(col0 + TASK_COLUMNS, kn_cells(p->rhs->columns));
     (void)worker;
     for (size_t done = 0; done < cells; done += k->chunk_cells) {
         size_t now = least(k->chunk_cells, cells - done);
@@ -73,8 +85,8 @@ static void multiply_task(void *context, size_t task, int worker) {
             for (size_t r = row0; r < row1; r++) {
                 float *block = blocks[(r - row0) * TASK_COLUMNS + c - col0];
                 size_t rows = least(KN_CELL, p->rows - r * KN_CELL);
-                k->multiply(block, p->lhs + r * bytes + done * cell, (const char *)p->rhs->data + c * bytes + done * cell,
-                            now, rows, done > 0);
+                k->multiply(block, p->lhs + r * bytes + done * cell,
+                            (const char *)p->rhs->data + c * bytes + done * cell, now, rows, done > 0);
             }
         }
     }
@@ -84,19 +96,23 @@ static void multiply_task(void *context, size_t task, int worker) {
                      least(KN_CELL, p->rows - r * KN_CELL), least(KN_CELL, p->rhs->columns - c * KN_CELL));
 }
 
-void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store, void *context) {
+void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store,
+                 void *context) {
     product p = {k, lhs, rhs, rows, (kn_cells(rows) + TASK_ROWS - 1) / TASK_ROWS, store, context};
-    kn_parallel(p.row_groups * ((kn_cells(rhs->columns) + TASK_COLUMNS - 1) / TASK_COLUMNS), multiply_task, &p);
+    kn_parallel(p.row_groups * ((kn_cells(rhs->columns) + TASK_COLUMNS - 1) / TASK_COLUMNS), multiply_task,
+                &p);
 }
 
 void kn_store_set(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
     const kn_store_matrix *m = context;
-    m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns, false);
+    m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns,
+                false);
 }
 
 void kn_store_add(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
     const kn_store_matrix *m = context;
-    m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns, true);
+    m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns,
+                true);
 }
 
 typedef struct sums {

@@ -59,8 +59,8 @@ knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *o) {
     if (o->score < 1 || o->score > context)
         return kn_fail(KNNLM_EINVAL, "--score %d: the model's context is %d", o->score, context);
     if (o->context > context - o->score)
-        return kn_fail(KNNLM_EINVAL, "--score %d --context %d: together above the model's context of %d", o->score,
-                       o->context, context);
+        return kn_fail(KNNLM_EINVAL, "--score %d --context %d: together above the model's context of %d",
+                       o->score, o->context, context);
     return KNNLM_OK;
 }
 
@@ -77,7 +77,8 @@ static knnlm_status make_room(reader *r, size_t scored) {
 
 static knnlm_status run_model(reader *r) {
     size_t scored = 0;
-    for (size_t i = 0; i < r->window_count; i++) scored += (size_t)(r->windows[i].length - r->windows[i].first);
+    for (size_t i = 0; i < r->window_count; i++)
+        scored += (size_t)(r->windows[i].length - r->windows[i].first);
     KN_TRY(make_room(r, scored));
     for (size_t i = 0; i < r->window_count; i++) {
         const pending *p = &r->windows[i];
@@ -93,7 +94,8 @@ static knnlm_status deliver(reader *r) {
     for (size_t i = 0; i < r->window_count; i++) {
         const pending *p = &r->windows[i];
         const held *d = &r->documents[p->document];
-        size_t n = (size_t)(p->length - p->first), at = p->from + (size_t)p->first; // input before the first target
+        size_t n = (size_t)(p->length - p->first),
+               at = p->from + (size_t)p->first; // input before the first target
         kn_records records = {.document = d->number,
                               .name = d->name,
                               .position = at - d->stream,
@@ -124,7 +126,8 @@ static knnlm_status flush(reader *r) {
 
 // ---------------------------------------------------------------- gathering
 
-static knnlm_status hold_document(reader *r, const char *name, const int32_t *tokens, const uint64_t *offsets, size_t n) {
+static knnlm_status hold_document(reader *r, const char *name, const int32_t *tokens, const uint64_t *offsets,
+                                  size_t n) {
     KN_TRY(kn_grow(&r->stream, &r->stream_capacity, r->used + n + 1, sizeof *r->stream));
     KN_TRY(kn_grow(&r->offsets, &r->offset_capacity, r->used + n + 1, sizeof *r->offsets));
     KN_TRY(kn_grow(&r->documents, &r->document_capacity, r->document_count + 1, sizeof *r->documents));
@@ -147,14 +150,16 @@ static knnlm_status cut_windows(reader *r, const kn_progress *progress, const kn
     size_t score = (size_t)r->o->score, context = (size_t)r->o->context, document = r->document_count - 1;
     held d = r->documents[document];
     for (size_t done = 0; done < d.tokens; done += score) {
-        size_t before = done < context ? done : context, n = d.tokens - done < score ? d.tokens - done : score;
+        size_t before = done < context ? done : context,
+               n = d.tokens - done < score ? d.tokens - done : score;
         KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
         r->windows[r->window_count++] =
             (pending){document, d.stream + done - before, (int32_t)(before + n), (int32_t)before};
         r->window_tokens += before + n;
         if (r->window_tokens < GATHER) continue;
         KN_TRY(flush(r));
-        if (source && !kn_progress_report(progress, "reading", kn_documents_done(source), kn_documents_total(source), "B"))
+        if (source && !kn_progress_report(progress, "reading", kn_documents_done(source),
+                                          kn_documents_total(source), "B"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while reading");
     }
     if (r->window_count == 0) forget(r);
@@ -171,8 +176,8 @@ static void count_words(const char *text, size_t size, kn_read_totals *t) {
     }
 }
 
-static knnlm_status read_documents(reader *r, kn_documents *source, const kn_progress *progress, kn_tokens *tokens,
-                                   kn_read_totals *totals) {
+static knnlm_status read_documents(reader *r, kn_documents *source, const kn_progress *progress,
+                                   kn_tokens *tokens, kn_read_totals *totals) {
     for (;;) {
         kn_document d;
         bool found;
@@ -190,7 +195,8 @@ static knnlm_status read_documents(reader *r, kn_documents *source, const kn_pro
 }
 
 knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
-                           const kn_progress *progress, kn_record_sink *sink, void *context, kn_read_totals *totals) {
+                           const kn_progress *progress, kn_record_sink *sink, void *context,
+                           kn_read_totals *totals) {
     kn_read_options o = *options;
     kn_documents *source;
     kn_tokens tokens = {.with_offsets = true};

@@ -1,8 +1,9 @@
-// Model and text to one record a token: the windows and batches of the paper, the same for building and for scoring.
+// Model and text to one record a token: the windows and batches of the paper, the same for building and for
+// scoring.
 //
-// A document of tokens t[0..n) is read after the tokenizer's start token, so that every token has a context: t[i] is
-// predicted from start, t[0..i). Targets are taken `score` at a time; each window has up to `context` tokens before the
-// first of them. Windows never cross documents.
+// A document of tokens t[0..n) is read after the tokenizer's start token, so that every token has a context:
+// t[i] is predicted from start, t[0..i). Targets are taken `score` at a time; each window has up to `context`
+// tokens before the first of them. Windows never cross documents.
 #ifndef KN_READ_H
 #define KN_READ_H
 
@@ -20,9 +21,9 @@ typedef struct kn_read_options {
 
 // Consecutive tokens of one document; arrays are valid during the call. Unwanted ones are NULL.
 typedef struct kn_records {
-    size_t document;       // 0, 1, … in reading order
-    const char *name;      // of the document
-    uint64_t position;     // of the first token in its document
+    size_t document;   // 0, 1, … in reading order
+    const char *name;  // of the document
+    uint64_t position; // of the first token in its document
     size_t count;
     const int32_t *tokens;
     const uint64_t *offsets; // byte at which each token begins in its document
@@ -42,7 +43,8 @@ typedef knnlm_status kn_record_sink(void *context, const kn_records *records);
 knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *options);
 
 knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
-                           const kn_progress *progress, kn_record_sink *sink, void *context, kn_read_totals *totals);
+                           const kn_progress *progress, kn_record_sink *sink, void *context,
+                           kn_read_totals *totals);
 // The same for one text in memory.
 knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
                             kn_record_sink *sink, void *context);

@@ -9,24 +9,26 @@
 #include <string.h>
 
 typedef struct scratch {
-    char *keys, *values;             // packed right operands (keys x head width)
-    char *keys_t;                    // packed: depth runs over keys
-    char *query, *slope_out;         // packed left: 32 rows of scaled Q, of dO
-    char *query_t, *slope_out_t;     // packed right: depth runs over the 32 rows
-    char *slopes;                    // packed left: dS over all keys
-    char *cell;                      // packed left: a block transposed
+    char *keys, *values;                // packed right operands (keys x head width)
+    char *keys_t;                       // packed: depth runs over keys
+    char *query, *slope_out;            // packed left: 32 rows of scaled Q, of dO
+    char *query_t, *slope_out_t;        // packed right: depth runs over the 32 rows
+    char *slopes;                       // packed left: dS over all keys
+    char *cell;                         // packed left: a block transposed
     float *weights, *dropped, *dscores; // blocks of 32 keys
-    float *dkeys, *dvalues;          // sums: (key block, head panel) blocks
-    float *rows;                     // (32, head width)
+    float *dkeys, *dvalues;             // sums: (key block, head panel) blocks
+    float *rows;                        // (32, head width)
 } scratch;
 
-static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
+static size_t round64(size_t n) {
+    return (n + 63) / 64 * 64;
+}
 
 static size_t lay_out(const kn_kernels *k, size_t keys, size_t width, char *base, scratch *s) {
     size_t panel = kn_panel_bytes(k, width), wide = kn_panel_bytes(k, keys), used = 0;
     size_t cell = KN_CELL_SIZE * k->element, block = KN_CELL_SIZE * sizeof(float);
-#define TAKE(field, bytes)                                                                                    \
-    s->field = (void *)(base + used);                                                                         \
+#define TAKE(field, bytes)                                                                                   \
+    s->field = (void *)(base + used);                                                                        \
     used += round64(bytes)
     TAKE(keys, kn_cells(keys) * panel);
     TAKE(values, kn_cells(keys) * panel);
@@ -74,7 +76,9 @@ typedef struct head {
     float scale;
 } head;
 
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 static void pack_sequence(const head *h) {
     size_t panel = kn_panel_bytes(h->k, h->width), wide = kn_panel_bytes(h->k, h->length);
@@ -84,7 +88,8 @@ static void pack_sequence(const head *h) {
         h->k->pack_rhs(h->s->values + i / KN_CELL * panel, h->v + i * h->ld, h->ld, n, h->width);
     }
     for (size_t i = 0; i < h->width; i += KN_CELL)
-        h->k->pack_rhs_t(h->s->keys_t + i / KN_CELL * wide, h->keys + i, h->ld, least(KN_CELL, h->width - i), h->length);
+        h->k->pack_rhs_t(h->s->keys_t + i / KN_CELL * wide, h->keys + i, h->ld, least(KN_CELL, h->width - i),
+                         h->length);
 }
 
 // The 32 queries from `query` on, and the gradient of their output, packed every way that is needed.
@@ -92,7 +97,8 @@ static void pack_queries(const head *h, size_t query, size_t rows) {
     const scratch *s = h->s;
     size_t cell = KN_CELL_SIZE * h->k->element;
     for (size_t r = 0; r < rows; r++)
-        for (size_t i = 0; i < h->width; i++) s->rows[r * h->width + i] = h->q[(query + r) * h->ld + i] * h->scale;
+        for (size_t i = 0; i < h->width; i++)
+            s->rows[r * h->width + i] = h->q[(query + r) * h->ld + i] * h->scale;
     h->k->pack_lhs(s->query, s->rows, h->width, rows, h->width);
     h->k->pack_lhs(s->slope_out, h->dout + query * h->ldo, h->ldo, rows, h->width);
     for (size_t i = 0; i < h->width; i += KN_CELL) {
@@ -108,8 +114,10 @@ static void score_slopes(const head *h, size_t query, size_t rows, size_t blocks
     size_t panel = kn_panel_bytes(h->k, h->width);
     float dots[KN_CELL];
     for (size_t b = 0; b < blocks; b++) {
-        h->k->multiply(s->weights + b * KN_CELL_SIZE, s->query, s->keys + b * panel, kn_cells(h->width), rows, false);
-        h->k->multiply(s->dscores + b * KN_CELL_SIZE, s->slope_out, s->values + b * panel, kn_cells(h->width), rows, false);
+        h->k->multiply(s->weights + b * KN_CELL_SIZE, s->query, s->keys + b * panel, kn_cells(h->width), rows,
+                       false);
+        h->k->multiply(s->dscores + b * KN_CELL_SIZE, s->slope_out, s->values + b * panel, kn_cells(h->width),
+                       rows, false);
     }
     h->k->causal_exp(s->weights, blocks, rows, query + 1, h->logs + query);
     if (h->probability > 0) {
@@ -131,10 +139,12 @@ static void add_key_slopes(const head *h, size_t query, size_t rows, size_t bloc
         bool met = b * KN_CELL < query;
         h->k->pack_lhs_t(s->cell, used + b * KN_CELL_SIZE, KN_CELL, KN_CELL, rows);
         for (size_t p = 0; p < panels; p++)
-            h->k->multiply(s->dvalues + (b * panels + p) * KN_CELL_SIZE, s->cell, s->slope_out_t + p * cell, 1, KN_CELL, met);
+            h->k->multiply(s->dvalues + (b * panels + p) * KN_CELL_SIZE, s->cell, s->slope_out_t + p * cell,
+                           1, KN_CELL, met);
         h->k->pack_lhs_t(s->cell, s->dscores + b * KN_CELL_SIZE, KN_CELL, KN_CELL, rows);
         for (size_t p = 0; p < panels; p++)
-            h->k->multiply(s->dkeys + (b * panels + p) * KN_CELL_SIZE, s->cell, s->query_t + p * cell, 1, KN_CELL, met);
+            h->k->multiply(s->dkeys + (b * panels + p) * KN_CELL_SIZE, s->cell, s->query_t + p * cell, 1,
+                           KN_CELL, met);
     }
 }
 
@@ -148,7 +158,8 @@ static void write_query_slopes(const head *h, size_t query, size_t rows, size_t 
         size_t n = least(KN_CELL, h->width - i);
         h->k->multiply(block, s->slopes, s->keys_t + i / KN_CELL * wide, blocks, rows, false);
         for (size_t r = 0; r < rows; r++)
-            for (size_t c = 0; c < n; c++) h->dq[(query + r) * h->ld + i + c] = h->scale * block[r * KN_CELL + c];
+            for (size_t c = 0; c < n; c++)
+                h->dq[(query + r) * h->ld + i + c] = h->scale * block[r * KN_CELL + c];
     }
 }
 
@@ -165,15 +176,27 @@ static void head_task(void *context, size_t task, int worker) {
     const job *j = context;
     kn_gradient *g = j->g;
     const kn_layer_state *st = &g->layers[j->layer];
-    size_t heads = (size_t)g->config.heads, d = (size_t)g->config.width, sequence = task / heads, n = task % heads;
+    size_t heads = (size_t)g->config.heads, d = (size_t)g->config.width, sequence = task / heads,
+           n = task % heads;
     size_t start = g->batch.start[sequence], at = start * 3 * d + n * j->width;
     scratch s;
     lay_out(g->k, g->length, j->width, g->attention + (size_t)worker * g->attention_stride, &s);
-    head h = {.k = g->k, .s = &s, .width = j->width, .length = g->length, .ld = 3 * d, .ldo = d,
-              .q = st->qkv + at, .keys = st->qkv + at + d, .v = st->qkv + at + 2 * d,
-              .out = st->attended + start * d + n * j->width, .dout = j->dout + start * d + n * j->width,
-              .dq = j->dqkv + at, .dk = j->dqkv + at + d, .dv = j->dqkv + at + 2 * d,
-              .logs = st->logs + (sequence * heads + n) * g->length, .scale = 1.0f / sqrtf((float)j->width)};
+    head h = {.k = g->k,
+              .s = &s,
+              .width = j->width,
+              .length = g->length,
+              .ld = 3 * d,
+              .ldo = d,
+              .q = st->qkv + at,
+              .keys = st->qkv + at + d,
+              .v = st->qkv + at + 2 * d,
+              .out = st->attended + start * d + n * j->width,
+              .dout = j->dout + start * d + n * j->width,
+              .dq = j->dqkv + at,
+              .dk = j->dqkv + at + d,
+              .dv = j->dqkv + at + 2 * d,
+              .logs = st->logs + (sequence * heads + n) * g->length,
+              .scale = 1.0f / sqrtf((float)j->width)};
     if (g->dropout && g->dropout->attention > 0) {
         h.probability = g->dropout->attention;
         h.drop_key = kn_attention_dropout_key(kn_drop_key(g, j->layer, KN_DROP_ATTENTION), sequence, n);

@@ -1,4 +1,5 @@
-// Gradients by embeddings, their projections and learned positions; g->dx is the gradient by the first layer's input.
+// Gradients by embeddings, their projections and learned positions; g->dx is the gradient by the first
+// layer's input.
 #include "train/pass.h"
 
 #include "base/threads.h"
@@ -30,8 +31,8 @@ static void scatter_columns(void *context, size_t task, int worker) {
     }
 }
 
-static void add_rows(kn_gradient *g, const float *rows, const size_t *places, size_t count, size_t width, int32_t band,
-                     float scale) {
+static void add_rows(kn_gradient *g, const float *rows, const size_t *places, size_t count, size_t width,
+                     int32_t band, float scale) {
     scatter s = {g, rows, places, count, width, band, scale};
     kn_parallel((width + COLUMNS - 1) / COLUMNS, scatter_columns, &s);
 }
@@ -47,7 +48,8 @@ static knnlm_status backward_band(kn_gradient *g, int32_t band) {
     const kn_config *c = &g->config;
     size_t d = (size_t)c->width, width = (size_t)kn_band_width(c, band), n = 0, rows = g->batch.rows;
     size_t *places = kn_alloc(rows, sizeof *places);
-    float *slopes = kn_alloc_aligned(rows * d, sizeof *slopes), *vectors = kn_alloc_aligned(rows * width, sizeof *vectors);
+    float *slopes = kn_alloc_aligned(rows * d, sizeof *slopes),
+          *vectors = kn_alloc_aligned(rows * width, sizeof *vectors);
     knnlm_status status = places && slopes && vectors ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t i = 0; status == KNNLM_OK && i < rows; i++) {
         if (kn_band_of(c, g->batch.tokens[i]) != band) continue;

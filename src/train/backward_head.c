@@ -30,15 +30,18 @@ static void softmax_row(void *context, size_t task, int worker) {
     const kn_kernels *kernels = c->g->k;
     size_t row = k->first + task;
     float *x = c->g->logits + task * c->classes, target = x[c->targets[row]];
-    float best = kernels->max(x, c->classes), sum = kernels->exp_shift(x, c->classes, best), factor = c->g->scale / sum;
+    float best = kernels->max(x, c->classes), sum = kernels->exp_shift(x, c->classes, best),
+          factor = c->g->scale / sum;
     (void)worker;
     c->losses[row] += best + logf(sum) - target;
     kernels->scale(x, factor, c->classes);
     x[c->targets[row]] -= c->g->scale;
 }
 
-// Blocks of a cluster's gradient go to its embeddings; in an adaptive cluster 0 the last rows are the classes'.
-static void store_classes(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+// Blocks of a cluster's gradient go to its embeddings; in an adaptive cluster 0 the last rows are the
+// classes'.
+static void store_classes(void *context, const float *block, size_t row, size_t column, size_t rows,
+                          size_t columns) {
     const cluster *c = context;
     const kn_layout *l = c->g->layout;
     size_t words = (size_t)kn_band_size(&c->g->config, c->band);
@@ -46,15 +49,16 @@ static void store_classes(void *context, const float *block, size_t row, size_t 
     size_t here = row >= words ? 0 : row + rows <= words ? rows : words - row; // rows of words in the block
     c->g->k->store(words_out + row * c->width + column, c->width, block, NULL, here, columns, true);
     if (here < rows)
-        c->g->k->store(classes_out + (row + here - words) * c->width + column, c->width, block + here * KN_CELL, NULL,
-                       rows - here, columns, true);
+        c->g->k->store(classes_out + (row + here - words) * c->width + column, c->width,
+                       block + here * KN_CELL, NULL, rows - here, columns, true);
 }
 
 static void run_chunk(const cluster *c, size_t first, size_t rows) {
     kn_gradient *g = c->g;
     chunk k = {c, first, rows};
     const float *h = c->h + first * c->width;
-    kn_store_matrix logits = {g->k, g->logits, c->classes, NULL}, dh = {g->k, c->dh + first * c->width, c->width, NULL};
+    kn_store_matrix logits = {g->k, g->logits, c->classes, NULL},
+                    dh = {g->k, c->dh + first * c->width, c->width, NULL};
     kn_lhs_pack(g->k, g->left, h, c->width, rows, c->width, false);
     kn_multiply(g->k, g->left, rows, &g->w.classes[c->band], kn_store_set, &logits);
     kn_parallel(rows, softmax_row, &k);
@@ -77,7 +81,8 @@ static knnlm_status run_first(kn_gradient *g) {
         int32_t band = kn_band_of(c, g->targets[i]);
         targets[i] = band == 0 ? g->targets[i] : c->band_end[0] + band - 1;
     }
-    cluster first = {g, 0, (size_t)c->width, kn_cluster_size(c, 0), g->final, g->dx, targets, g->losses, g->batch.rows};
+    cluster first = {g,     0,       (size_t)c->width, kn_cluster_size(c, 0), g->final,
+                     g->dx, targets, g->losses,        g->batch.rows};
     run_cluster(&first);
     free(targets);
     return KNNLM_OK;
@@ -124,7 +129,8 @@ static void run_further(kn_gradient *g, int32_t band, further *f) {
     if (n == 0) return;
     kn_pack_rows(&g->s, f->h, d, n, d);
     kn_apply(&g->s, n, &g->w.reduce[band], NULL, f->reduced, false);
-    cluster tail = {g, band, width, kn_cluster_size(c, band), f->reduced, f->dreduced, f->targets, f->losses, n};
+    cluster tail = {g,          band,      width, kn_cluster_size(c, band), f->reduced, f->dreduced,
+                    f->targets, f->losses, n};
     run_cluster(&tail);
     for (size_t i = 0; i < n; i++) g->losses[f->places[i]] += f->losses[i];
     if (!g->grads) return;

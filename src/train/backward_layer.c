@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
                         kn_store *store, void *context) {
@@ -15,7 +17,8 @@ void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *
     kn_multiply(g->k, g->left, n, &right, store, context);
 }
 
-void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t offset) {
+void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k,
+                           size_t offset) {
     kn_store_matrix store = {g->k, g->grads + offset, k, NULL};
     kn_weight_gradient(g, dy, n, x, k, g->batch.rows, kn_store_add, &store);
 }
@@ -31,7 +34,8 @@ typedef struct norm_back {
 
 static void norm_back_panel(void *context, size_t task, int worker) {
     const norm_back *n = context;
-    size_t d = (size_t)n->g->config.width, first = task * KN_CELL, end = least(first + KN_CELL, n->g->batch.rows);
+    size_t d = (size_t)n->g->config.width, first = task * KN_CELL,
+           end = least(first + KN_CELL, n->g->batch.rows);
     (void)worker;
     for (size_t r = first; r < end; r++)
         n->g->k->norm_backward(n->dx + r * d, n->dy + r * d, n->x + r * d, n->weight, n->state.mean[r],
@@ -40,11 +44,13 @@ static void norm_back_panel(void *context, size_t task, int worker) {
 
 static void norm_again_panel(void *context, size_t task, int worker) {
     const norm_back *n = context;
-    size_t d = (size_t)n->g->config.width, first = task * KN_CELL, end = least(first + KN_CELL, n->g->batch.rows);
+    size_t d = (size_t)n->g->config.width, first = task * KN_CELL,
+           end = least(first + KN_CELL, n->g->batch.rows);
     float mean, inverse;
     (void)worker;
     for (size_t r = first; r < end; r++)
-        n->g->k->norm(n->y + r * d, &mean, &inverse, n->x + r * d, n->weight, n->bias, d, n->g->config.epsilon);
+        n->g->k->norm(n->y + r * d, &mean, &inverse, n->x + r * d, n->weight, n->bias, d,
+                      n->g->config.epsilon);
 }
 
 // Gradients by a norm's weight and bias: sums over rows, a range of columns a task.
@@ -97,7 +103,8 @@ static void active_panel(void *context, size_t task, int worker) {
     size_t f = (size_t)g->config.ffn, first = task * KN_CELL, rows = least(KN_CELL, g->batch.rows - first);
     (void)worker;
     kn_activate(&g->w, h->active + first * f, g->layers[h->layer].hidden + first * f, rows, first,
-                g->dropout ? g->dropout->activation : 0, g->dropout ? kn_drop_key(g, h->layer, KN_DROP_HIDDEN) : 0);
+                g->dropout ? g->dropout->activation : 0,
+                g->dropout ? kn_drop_key(g, h->layer, KN_DROP_HIDDEN) : 0);
 }
 
 static void hidden_back_panel(void *context, size_t task, int worker) {
@@ -121,7 +128,8 @@ static void backward_ffn(kn_gradient *g, int32_t n) {
     const kn_layer_layout *at = &g->layout->layers[n];
     const kn_layer_weights *l = &g->w.layers[n];
     kn_layer_state *st = &g->layers[n];
-    size_t d = (size_t)g->config.width, f = (size_t)g->config.ffn, rows = g->batch.rows, panels = kn_cells(rows);
+    size_t d = (size_t)g->config.width, f = (size_t)g->config.ffn, rows = g->batch.rows,
+           panels = kn_cells(rows);
     hidden_back h = {.g = g, .layer = n, .active = g->wide2, .dhidden = g->wide};
 
     kn_drop_rows(g, g->dy, NULL, g->dx, n, KN_DROP_FED);

@@ -75,15 +75,18 @@ knnlm_status kn_checkpoint_save(const char *path, const kn_train_options *o, con
     return status;
 }
 
-static knnlm_status load_all(const kn_gguf *file, const kn_layout *layout, const char *prefix, float *values) {
+static knnlm_status load_all(const kn_gguf *file, const kn_layout *layout, const char *prefix,
+                             float *values) {
     for (size_t i = 0; i < layout->count; i++) {
         const kn_param *p = &layout->params[i];
         const kn_gguf_tensor *t;
         tensor_name name;
         snprintf(name, sizeof name, "%s%s", prefix, p->name);
         t = kn_gguf_tensor_find(file, name);
-        if (!t || t->dims[0] != (int64_t)p->columns || t->dims[1] != (int64_t)p->rows || t->type != KN_GGUF_F32)
-            return kn_fail(KNNLM_EDATA, "%s: no tensor \"%s\" of this model: the checkpoint is of another one",
+        if (!t || t->dims[0] != (int64_t)p->columns || t->dims[1] != (int64_t)p->rows ||
+            t->type != KN_GGUF_F32)
+            return kn_fail(KNNLM_EDATA,
+                           "%s: no tensor \"%s\" of this model: the checkpoint is of another one",
                            kn_gguf_path(file), name);
         KN_TRY(kn_gguf_tensor_f32(t, 0, p->rows * p->columns, values + p->offset));
     }
@@ -93,13 +96,15 @@ static knnlm_status load_all(const kn_gguf *file, const kn_layout *layout, const
 static knnlm_status get_integer(const kn_gguf *file, const char *key, int64_t *value) {
     bool found;
     KN_TRY(kn_gguf_get_i64(file, key, value, &found));
-    return found ? KNNLM_OK : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
+    return found ? KNNLM_OK
+                 : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
 }
 
 static knnlm_status get_number(const kn_gguf *file, const char *key, double *value) {
     bool found;
     KN_TRY(kn_gguf_get_f64(file, key, value, &found));
-    return found ? KNNLM_OK : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
+    return found ? KNNLM_OK
+                 : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
 }
 
 static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options *o, const kn_layout *layout,
@@ -110,7 +115,8 @@ static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options 
         int64_t value;
         KN_TRY(get_integer(file, settings[i].key, &value));
         if ((uint64_t)value != settings[i].value)
-            return kn_fail(KNNLM_EINVAL, "%s: made with another %s: resume with the settings the run began with",
+            return kn_fail(KNNLM_EINVAL,
+                           "%s: made with another %s: resume with the settings the run began with",
                            kn_gguf_path(file), settings[i].what);
     }
     KN_TRY(get_integer(file, "knnlm.train.step", &state->step));

@@ -14,8 +14,8 @@ static knnlm_status append(kn_corpus *c, const int32_t *tokens, size_t n) {
     return KNNLM_OK;
 }
 
-static knnlm_status append_documents(const kn_tokenizer *t, kn_documents *d, const kn_progress *progress, kn_corpus *c,
-                                     kn_tokens *tokens) {
+static knnlm_status append_documents(const kn_tokenizer *t, kn_documents *d, const kn_progress *progress,
+                                     kn_corpus *c, kn_tokens *tokens) {
     int32_t start = kn_tokenizer_start(t);
     for (;;) {
         kn_document document;
@@ -33,8 +33,8 @@ static knnlm_status append_documents(const kn_tokenizer *t, kn_documents *d, con
     }
 }
 
-knnlm_status kn_corpus_read(const kn_tokenizer *tokenizer, const char *const *paths, size_t count, kn_split split,
-                            const kn_progress *progress, kn_corpus *out) {
+knnlm_status kn_corpus_read(const kn_tokenizer *tokenizer, const char *const *paths, size_t count,
+                            kn_split split, const kn_progress *progress, kn_corpus *out) {
     kn_documents *d;
     kn_tokens tokens = {0};
     *out = (kn_corpus){0};
@@ -60,7 +60,8 @@ static knnlm_status append_text(kn_documents *d, size_t limit, char **text, size
         KN_TRY(kn_documents_next(d, &document, &found));
         if (!found) break;
         size_t n = document.size < limit - *size ? document.size : limit - *size;
-        while (n < document.size && n > 0 && ((unsigned char)document.text[n] & 0xc0) == 0x80) n--; // whole characters
+        while (n < document.size && n > 0 && ((unsigned char)document.text[n] & 0xc0) == 0x80)
+            n--; // whole characters
         KN_TRY(kn_grow(text, &capacity, *size + n + 1, 1));
         memcpy(*text + *size, document.text, n);
         *size += n;
@@ -88,7 +89,8 @@ knnlm_status kn_corpus_text(const char *const *paths, size_t count, size_t limit
 // ---------------------------------------------------------------- order
 
 size_t kn_order_windows(const kn_order *o) {
-    // One window less than fits, so that every epoch can begin up to `length` tokens late; short texts have one.
+    // One window less than fits, so that every epoch can begin up to `length` tokens late; short texts have
+    // one.
     size_t fit = (o->tokens - 1) / o->length;
     return fit > 1 ? fit - 1 : 1;
 }
@@ -96,7 +98,8 @@ size_t kn_order_windows(const kn_order *o) {
 knnlm_status kn_order_init(kn_order *o, size_t tokens, size_t length, uint64_t seed) {
     *o = (kn_order){.tokens = tokens, .length = length, .seed = seed, .epoch = -1};
     if (tokens < length + 1)
-        return kn_fail(KNNLM_EDATA, "%zu tokens of text: a window of %zu needs %zu; give more text or a smaller --length",
+        return kn_fail(KNNLM_EDATA,
+                       "%zu tokens of text: a window of %zu needs %zu; give more text or a smaller --length",
                        tokens, length, length + 1);
     o->windows = kn_order_windows(o);
     if (o->windows > UINT32_MAX) return kn_fail(KNNLM_EINVAL, "%zu windows of text are too many", o->windows);

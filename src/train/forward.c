@@ -66,15 +66,17 @@ static void fill_sequences(kn_gradient *g, const kn_layer_state *st) {
 static void forward_layer(kn_gradient *g, int32_t n, float *y) {
     const kn_layer_weights *l = &g->w.layers[n];
     kn_layer_state *st = &g->layers[n];
-    size_t rows = g->batch.rows, heads = (size_t)g->config.heads, head_width = (size_t)g->config.width / heads;
+    size_t rows = g->batch.rows, heads = (size_t)g->config.heads,
+           head_width = (size_t)g->config.width / heads;
     kn_attention_dropout drop = {0};
-    if (g->dropout) drop = (kn_attention_dropout){g->dropout->attention, kn_drop_key(g, n, KN_DROP_ATTENTION)};
+    if (g->dropout)
+        drop = (kn_attention_dropout){g->dropout->attention, kn_drop_key(g, n, KN_DROP_ATTENTION)};
 
     kn_norm_pack(&g->w, &g->s, st->x, rows, l->attn_norm_w, l->attn_norm_b, st->attn_norm, NULL);
     kn_apply(&g->s, rows, &l->qkv, l->qkv_b, st->qkv, false);
     fill_sequences(g, st);
-    kn_attention_run(g->k, g->s.sequences, g->batch.count, heads, head_width, g->dropout ? &drop : NULL, g->s.attention,
-                     g->s.attention_stride);
+    kn_attention_run(g->k, g->s.sequences, g->batch.count, heads, head_width, g->dropout ? &drop : NULL,
+                     g->s.attention, g->s.attention_stride);
     kn_pack_rows(&g->s, st->attended, heads * head_width, rows, heads * head_width);
     kn_apply(&g->s, rows, &l->out, l->out_b, g->dy, false);
     kn_drop_rows(g, st->middle, st->x, g->dy, n, KN_DROP_ATTENDED);

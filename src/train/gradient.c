@@ -7,11 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline size_t most(size_t a, size_t b) { return a > b ? a : b; }
+static inline size_t most(size_t a, size_t b) {
+    return a > b ? a : b;
+}
 
 static float *floats(size_t rows, size_t columns, knnlm_status *status) {
     size_t count;
-    if (!kn_mul(rows, columns, &count)) *status = kn_fail(KNNLM_ENOMEM, "a batch of %zu x %zu is too large", rows, columns);
+    if (!kn_mul(rows, columns, &count))
+        *status = kn_fail(KNNLM_ENOMEM, "a batch of %zu x %zu is too large", rows, columns);
     float *memory = *status == KNNLM_OK ? kn_alloc_aligned(count, sizeof(float)) : NULL;
     if (!memory) *status = KNNLM_ENOMEM;
     return memory;
@@ -34,8 +37,16 @@ static knnlm_status init_layer_state(const kn_gradient *g, kn_layer_state *st) {
 }
 
 static void free_layer_state(kn_layer_state *st) {
-    float *all[] = {st->x,   st->attn_norm.mean, st->attn_norm.inverse, st->ffn_norm.mean, st->ffn_norm.inverse,
-                    st->qkv, st->attended,       st->logs,              st->middle,        st->hidden};
+    float *all[] = {st->x,
+                    st->attn_norm.mean,
+                    st->attn_norm.inverse,
+                    st->ffn_norm.mean,
+                    st->ffn_norm.inverse,
+                    st->qkv,
+                    st->attended,
+                    st->logs,
+                    st->middle,
+                    st->hidden};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) kn_free_aligned(all[i]);
 }
 
@@ -106,8 +117,8 @@ static knnlm_status init_all(kn_gradient *g) {
     return KNNLM_OK;
 }
 
-knnlm_status kn_gradient_open(const kn_config *config, const kn_layout *layout, const kn_kernels *kernels, size_t rows,
-                              kn_gradient **out) {
+knnlm_status kn_gradient_open(const kn_config *config, const kn_layout *layout, const kn_kernels *kernels,
+                              size_t rows, kn_gradient **out) {
     kn_gradient *g = kn_alloc(1, sizeof *g);
     if (!g) return KNNLM_ENOMEM;
     g->config = *config;
@@ -135,8 +146,19 @@ void kn_gradient_close(kn_gradient *g) {
         kn_rhs_free(&g->classes_t[b]);
         kn_rhs_free(&g->project_t[b]);
     }
-    void *aligned[] = {g->last, g->last_norm.mean, g->last_norm.inverse, g->final, g->dx,   g->dy,       g->wide,
-                       g->wide2, g->losses,        g->logits,            g->left,  g->right, g->attention};
+    void *aligned[] = {g->last,
+                       g->last_norm.mean,
+                       g->last_norm.inverse,
+                       g->final,
+                       g->dx,
+                       g->dy,
+                       g->wide,
+                       g->wide2,
+                       g->losses,
+                       g->logits,
+                       g->left,
+                       g->right,
+                       g->attention};
     for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++) kn_free_aligned(aligned[i]);
     kn_weights_free(&g->w);
     kn_scratch_free(&g->s);
@@ -146,7 +168,8 @@ void kn_gradient_close(kn_gradient *g) {
     free(g);
 }
 
-// Packs the classes of cluster 0 of an adaptive model the other way round: its depth runs over words, then classes.
+// Packs the classes of cluster 0 of an adaptive model the other way round: its depth runs over words, then
+// classes.
 static void pack_first_classes_t(kn_gradient *g) {
     const kn_config *c = &g->config;
     size_t d = (size_t)c->width, words = (size_t)kn_band_size(c, 0);
@@ -157,10 +180,12 @@ static void pack_first_classes_t(kn_gradient *g) {
         size_t n = d - column < KN_CELL ? d - column : KN_CELL, whole = words / KN_CELL * KN_CELL;
         char *panel = (char *)g->classes_t[0].data + column / KN_CELL * bytes;
         g->k->pack_rhs_t(panel, embedding + column, d, n, whole);
-        for (size_t first = whole; first < g->classes_t[0].depth; first += KN_CELL) { // words end, classes begin
+        for (size_t first = whole; first < g->classes_t[0].depth;
+             first += KN_CELL) { // words end, classes begin
             memset(rows, 0, sizeof rows);
             for (size_t r = 0; r < KN_CELL && first + r < g->classes_t[0].depth; r++) {
-                const float *row = first + r < words ? embedding + (first + r) * d : classes + (first + r - words) * d;
+                const float *row =
+                    first + r < words ? embedding + (first + r) * d : classes + (first + r - words) * d;
                 memcpy(rows + r * KN_CELL, row + column, n * sizeof *rows);
             }
             g->k->pack_rhs_t(panel + first / KN_CELL * cell, rows, KN_CELL, n, KN_CELL);
@@ -190,16 +215,18 @@ void kn_gradient_set(kn_gradient *g, const float *params) {
     }
 }
 
-static knnlm_status check_batch(const kn_gradient *g, const int32_t *inputs, const int32_t *targets, size_t windows,
-                                size_t length) {
+static knnlm_status check_batch(const kn_gradient *g, const int32_t *inputs, const int32_t *targets,
+                                size_t windows, size_t length) {
     size_t rows;
     if (!kn_mul(windows, length, &rows) || rows > g->capacity || rows == 0)
-        return kn_fail(KNNLM_EINVAL, "a batch of %zu x %zu tokens; the workspace holds 1 to %zu", windows, length,
-                       g->capacity);
+        return kn_fail(KNNLM_EINVAL, "a batch of %zu x %zu tokens; the workspace holds 1 to %zu", windows,
+                       length, g->capacity);
     if (length > (size_t)g->config.context)
-        return kn_fail(KNNLM_EINVAL, "a window of %zu tokens; the model's context is %d", length, g->config.context);
+        return kn_fail(KNNLM_EINVAL, "a window of %zu tokens; the model's context is %d", length,
+                       g->config.context);
     for (size_t i = 0; i < rows; i++)
-        if (inputs[i] < 0 || inputs[i] >= g->config.vocabulary || targets[i] < 0 || targets[i] >= g->config.vocabulary)
+        if (inputs[i] < 0 || inputs[i] >= g->config.vocabulary || targets[i] < 0 ||
+            targets[i] >= g->config.vocabulary)
             return kn_fail(KNNLM_EINVAL, "token %d at %zu of a batch: the vocabulary has %d",
                            inputs[i] < 0 || inputs[i] >= g->config.vocabulary ? inputs[i] : targets[i], i,
                            g->config.vocabulary);
@@ -217,7 +244,8 @@ static knnlm_status fit_threads(kn_gradient *g) {
 }
 
 knnlm_status kn_gradient_add(kn_gradient *g, const int32_t *inputs, const int32_t *targets, size_t windows,
-                             size_t length, float scale, const kn_dropout *dropout, float *grads, double *loss) {
+                             size_t length, float scale, const kn_dropout *dropout, float *grads,
+                             double *loss) {
     KN_TRY(check_batch(g, inputs, targets, windows, length));
     for (size_t i = 0; i <= windows; i++) g->starts[i] = i * length;
     g->batch = (kn_batch){.tokens = inputs, .start = g->starts, .count = windows, .rows = windows * length};

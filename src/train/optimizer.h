@@ -1,4 +1,5 @@
-// Updates of the parameters from their gradient: AdamW, or the paper's Nesterov momentum; clipping by the global norm.
+// Updates of the parameters from their gradient: AdamW, or the paper's Nesterov momentum; clipping by the
+// global norm.
 #ifndef KN_TRAIN_OPTIMIZER_H
 #define KN_TRAIN_OPTIMIZER_H
 

@@ -7,13 +7,13 @@
 
 // What the forward pass of a layer keeps.
 typedef struct kn_layer_state {
-    float *x;                     // (rows, width): its input
+    float *x; // (rows, width): its input
     kn_norm_state attn_norm, ffn_norm;
-    float *qkv;                   // (rows, 3 width)
-    float *attended;              // (rows, width)
-    float *logs;                  // (sequences, heads, length)
-    float *middle;                // (rows, width): after attention
-    float *hidden;                // (rows, ffn): before the activation
+    float *qkv;      // (rows, 3 width)
+    float *attended; // (rows, width)
+    float *logs;     // (sequences, heads, length)
+    float *middle;   // (rows, width): after attention
+    float *hidden;   // (rows, ffn): before the activation
 } kn_layer_state;
 
 // The matrices of a layer packed the other way round: gradients flow through these.
@@ -32,16 +32,16 @@ struct kn_gradient {
     kn_rhs classes_t[KN_BANDS_MAX], project_t[KN_BANDS_MAX];
     kn_scratch s;
     kn_layer_state *layers;
-    float *last;               // (rows, width): output of the last layer
+    float *last; // (rows, width): output of the last layer
     kn_norm_state last_norm;
-    float *final;              // (rows, width): what the softmax reads
-    float *dx, *dy, *wide;     // gradients: (rows, width) twice, (rows, widest)
-    float *wide2;              // (rows, widest): activations recomputed
-    float *losses;             // (rows)
-    float *logits;             // (KN_HEAD_ROWS, largest cluster)
-    void *left, *right;        // packed operands of a weight's gradient
+    float *final;          // (rows, width): what the softmax reads
+    float *dx, *dy, *wide; // gradients: (rows, width) twice, (rows, widest)
+    float *wide2;          // (rows, widest): activations recomputed
+    float *losses;         // (rows)
+    float *logits;         // (KN_HEAD_ROWS, largest cluster)
+    void *left, *right;    // packed operands of a weight's gradient
     size_t left_bytes, right_bytes;
-    char *attention;           // scratch of the attention's backward pass, a worker
+    char *attention; // scratch of the attention's backward pass, a worker
     size_t attention_stride;
     size_t *starts;
 
@@ -57,20 +57,29 @@ struct kn_gradient {
 enum { KN_HEAD_ROWS = 512 };
 
 // Keys of the places where units are dropped.
-typedef enum kn_drop_site { KN_DROP_EMBEDDING, KN_DROP_ATTENTION, KN_DROP_ATTENDED, KN_DROP_HIDDEN, KN_DROP_FED } kn_drop_site;
+typedef enum kn_drop_site {
+    KN_DROP_EMBEDDING,
+    KN_DROP_ATTENTION,
+    KN_DROP_ATTENDED,
+    KN_DROP_HIDDEN,
+    KN_DROP_FED
+} kn_drop_site;
 uint64_t kn_drop_key(const kn_gradient *g, int32_t layer, kn_drop_site site);
-// out (rows, width) = [base +] x dropped as the site has it; the backward pass drops the gradient the same way.
-void kn_drop_rows(const kn_gradient *g, float *out, const float *base, const float *x, int32_t layer, kn_drop_site site);
+// out (rows, width) = [base +] x dropped as the site has it; the backward pass drops the gradient the same
+// way.
+void kn_drop_rows(const kn_gradient *g, float *out, const float *base, const float *x, int32_t layer,
+                  kn_drop_site site);
 
 // grad (columns of dy, columns of x) += dyT . x, over the rows. `add_to` receives the blocks.
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
                         kn_store *store, void *context);
 // The same into the flat gradient at `offset`.
-void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t offset);
+void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k,
+                           size_t offset);
 
 knnlm_status kn_forward_keep(kn_gradient *g);
-knnlm_status kn_backward_head(kn_gradient *g);  // fills losses; dx = gradient by the states it read
-void kn_backward_final_norm(kn_gradient *g); // dx: from the softmax's input to the last layer's output
+knnlm_status kn_backward_head(kn_gradient *g); // fills losses; dx = gradient by the states it read
+void kn_backward_final_norm(kn_gradient *g);   // dx: from the softmax's input to the last layer's output
 void kn_backward_layer(kn_gradient *g, int32_t layer);
 void kn_backward_attention(kn_gradient *g, int32_t layer, const float *dattended, float *dqkv);
 size_t kn_backward_attention_scratch(const kn_kernels *k, size_t keys, size_t head_width);

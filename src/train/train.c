@@ -37,7 +37,7 @@ typedef struct run {
     char *checkpoint;          // path
     double started, saved;     // seconds
     int64_t first_step;
-    double loss;               // sum since the last report
+    double loss; // sum since the last report
     uint64_t loss_tokens;
     double last_norm;
 } run;
@@ -84,8 +84,8 @@ static knnlm_status add_windows(run *r, uint64_t first, size_t count, const kn_d
         memcpy(r->inputs + i * o->length, o->corpus->tokens + at, o->length * sizeof *r->inputs);
         memcpy(r->targets + i * o->length, o->corpus->tokens + at + 1, o->length * sizeof *r->targets);
     }
-    return kn_gradient_add(r->gradient, r->inputs, r->targets, count, o->length, 1.0f / (float)o->batch, dropout,
-                           r->grads, &r->loss);
+    return kn_gradient_add(r->gradient, r->inputs, r->targets, count, o->length, 1.0f / (float)o->batch,
+                           dropout, r->grads, &r->loss);
 }
 
 static knnlm_status step(run *r) {
@@ -102,12 +102,13 @@ static knnlm_status step(run *r) {
         KN_TRY(add_windows(r, first + done, n, drops ? &dropout : NULL));
     }
     r->loss_tokens += windows * o->length;
-    kn_optimizer_update(&r->state.optimizer, r->state.params, r->grads, kn_schedule_rate(&o->schedule, r->state.step),
-                        &r->last_norm);
+    kn_optimizer_update(&r->state.optimizer, r->state.params, r->grads,
+                        kn_schedule_rate(&o->schedule, r->state.step), &r->last_norm);
     if (!isfinite(r->last_norm) || !isfinite(r->loss))
-        return kn_fail(KNNLM_EDATA,
-                       "the loss is no longer a number at step %lld; the last checkpoint is kept: try a lower --rate",
-                       (long long)r->state.step);
+        return kn_fail(
+            KNNLM_EDATA,
+            "the loss is no longer a number at step %lld; the last checkpoint is kept: try a lower --rate",
+            (long long)r->state.step);
     r->state.step++;
     return KNNLM_OK;
 }
@@ -123,8 +124,8 @@ static knnlm_status validate(run *r, double *loss) {
     while (at < limit) {
         size_t length = limit - at < o->length ? limit - at : o->length;
         size_t windows = (limit - at) / length < at_once ? (limit - at) / length : at_once;
-        KN_TRY(kn_gradient_add(r->gradient, o->valid->tokens + at, o->valid->tokens + at + 1, windows, length, 0, NULL,
-                               NULL, &sum));
+        KN_TRY(kn_gradient_add(r->gradient, o->valid->tokens + at, o->valid->tokens + at + 1, windows, length,
+                               0, NULL, NULL, &sum));
         at += windows * length;
         tokens = at;
     }
@@ -136,7 +137,9 @@ static knnlm_status save_model(run *r) {
     return kn_model_save(r->o->output, &r->o->config, r->o->tokenizer, r->state.params, r->o->type);
 }
 
-static bool due(int64_t step, int64_t every, bool last) { return last || (every > 0 && step % every == 0); }
+static bool due(int64_t step, int64_t every, bool last) {
+    return last || (every > 0 && step % every == 0);
+}
 
 static void report(run *r, kn_train_report *report) {
     const kn_train_options *o = r->o;
@@ -193,17 +196,20 @@ static knnlm_status run_steps(run *r) {
         KN_TRY(after_step(r, &stop));
     }
     if (!stop) return KNNLM_OK;
-    return kn_fail(KNNLM_ESTOPPED, "stopped at step %lld; %s has the run: go on with --resume", (long long)r->state.step,
-                   r->checkpoint);
+    return kn_fail(KNNLM_ESTOPPED, "stopped at step %lld; %s has the run: go on with --resume",
+                   (long long)r->state.step, r->checkpoint);
 }
 
 static knnlm_status check_options(const kn_train_options *o) {
     KN_TRY(kn_config_validate(&o->config, "the model asked for"));
     if (o->length < 1 || o->length > (size_t)o->config.context)
-        return kn_fail(KNNLM_EINVAL, "--length %zu: from 1 to the context of %d", o->length, o->config.context);
+        return kn_fail(KNNLM_EINVAL, "--length %zu: from 1 to the context of %d", o->length,
+                       o->config.context);
     if (o->batch < o->length || o->batch % o->length)
-        return kn_fail(KNNLM_EINVAL, "--batch %zu tokens: a multiple of the window's %zu", o->batch, o->length);
-    if (o->micro < o->length) return kn_fail(KNNLM_EINVAL, "--micro %zu tokens: at least a window's %zu", o->micro, o->length);
+        return kn_fail(KNNLM_EINVAL, "--batch %zu tokens: a multiple of the window's %zu", o->batch,
+                       o->length);
+    if (o->micro < o->length)
+        return kn_fail(KNNLM_EINVAL, "--micro %zu tokens: at least a window's %zu", o->micro, o->length);
     if (o->steps < 1) return kn_fail(KNNLM_EINVAL, "--steps %lld: at least one", (long long)o->steps);
     if (o->valid && o->valid->count < 2) return kn_fail(KNNLM_EDATA, "the validation text is empty");
     return KNNLM_OK;

@@ -1,4 +1,5 @@
-// Training: a corpus becomes a native model. What the run was is in its checkpoint, from which it goes on bit for bit.
+// Training: a corpus becomes a native model. What the run was is in its checkpoint, from which it goes on bit
+// for bit.
 #ifndef KN_TRAIN_H
 #define KN_TRAIN_H
 
@@ -10,13 +11,13 @@
 
 typedef struct kn_train_report {
     int64_t step, steps;
-    double loss;            // mean of the tokens since the last report, in nats
-    double rate, norm;      // learning rate, norm of the gradient
+    double loss;       // mean of the tokens since the last report, in nats
+    double rate, norm; // learning rate, norm of the gradient
     double tokens_per_second, seconds, seconds_left;
-    uint64_t tokens;        // seen so far
-    double valid_loss;      // NAN: not measured at this step
-    bool best;              // the validation loss is the lowest so far
-    bool saved;             // a checkpoint was written
+    uint64_t tokens;   // seen so far
+    double valid_loss; // NAN: not measured at this step
+    bool best;         // the validation loss is the lowest so far
+    bool saved;        // a checkpoint was written
 } kn_train_report;
 
 typedef struct kn_train_options {
@@ -27,12 +28,12 @@ typedef struct kn_train_options {
     kn_gguf_type type;               // of the model file's matrices
     bool resume;
     int64_t steps;
-    size_t length;       // tokens of a window
-    size_t batch;        // tokens of an update
-    size_t micro;        // tokens that are in memory at a time
+    size_t length; // tokens of a window
+    size_t batch;  // tokens of an update
+    size_t micro;  // tokens that are in memory at a time
     kn_schedule schedule;
     kn_optimizer_options optimizer;
-    kn_dropout dropout;  // its key is set by the run
+    kn_dropout dropout; // its key is set by the run
     uint64_t seed;
     kn_precision precision;
     int64_t valid_every, save_every, report_every; // steps; 0: only at the end
@@ -45,8 +46,9 @@ typedef struct kn_train_options {
 } kn_train_options;
 
 void kn_train_defaults(kn_train_options *o);
-// KNNLM_ESTOPPED: stopped by `stop`, checkpoint written. KNNLM_EDATA: the loss left the numbers (last checkpoint kept),
-// or the checkpoint is of another run. The model file is written at every best validation, or at the end without one.
+// KNNLM_ESTOPPED: stopped by `stop`, checkpoint written. KNNLM_EDATA: the loss left the numbers (last
+// checkpoint kept), or the checkpoint is of another run. The model file is written at every best validation,
+// or at the end without one.
 knnlm_status kn_train_run(const kn_train_options *o);
 
 #endif

@@ -15,12 +15,14 @@ typedef struct scratch {
     float *rows;   // (32, head width)
 } scratch;
 
-static size_t round64(size_t n) { return (n + 63) / 64 * 64; }
+static size_t round64(size_t n) {
+    return (n + 63) / 64 * 64;
+}
 
 static size_t lay_out(const kn_kernels *k, size_t keys, size_t width, char *base, scratch *s) {
     size_t panel = kn_panel_bytes(k, width), wide = kn_panel_bytes(k, keys), used = 0;
-#define TAKE(field, bytes)                                                                                    \
-    s->field = (void *)(base + used);                                                                         \
+#define TAKE(field, bytes)                                                                                   \
+    s->field = (void *)(base + used);                                                                        \
     used += round64(bytes)
     TAKE(keys, kn_cells(keys) * panel);
     TAKE(values, kn_cells(width) * wide);
@@ -38,12 +40,12 @@ size_t kn_attention_scratch(const kn_kernels *k, size_t keys, size_t head_width)
     return lay_out(k, keys, head_width, origin, &s);
 }
 
-void kn_attention_drop(const kn_kernels *k, float *weights, size_t blocks, size_t rows, size_t query, float probability,
-                       uint64_t head_key) {
+void kn_attention_drop(const kn_kernels *k, float *weights, size_t blocks, size_t rows, size_t query,
+                       float probability, uint64_t head_key) {
     for (size_t b = 0; b < blocks; b++)
         for (size_t r = 0; r < rows; r++)
-            k->dropout(weights + b * KN_CELL_SIZE + r * KN_CELL, KN_CELL, probability, head_key + ((query + r) << 40),
-                       (uint32_t)(b * KN_CELL));
+            k->dropout(weights + b * KN_CELL_SIZE + r * KN_CELL, KN_CELL, probability,
+                       head_key + ((query + r) << 40), (uint32_t)(b * KN_CELL));
 }
 
 typedef struct job {
@@ -55,20 +57,24 @@ typedef struct job {
     size_t stride;
 } job;
 
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 static void pack_keys_and_values(const job *j, const kn_attention *a, size_t head, const scratch *s) {
-    size_t offset = head * j->width, panel = kn_panel_bytes(j->k, j->width), wide = kn_panel_bytes(j->k, a->keys);
+    size_t offset = head * j->width, panel = kn_panel_bytes(j->k, j->width),
+           wide = kn_panel_bytes(j->k, a->keys);
     for (size_t i = 0; i < a->keys; i += KN_CELL)
-        j->k->pack_rhs(s->keys + i / KN_CELL * panel, a->k + i * a->ldk + offset, a->ldk, least(KN_CELL, a->keys - i),
-                       j->width);
+        j->k->pack_rhs(s->keys + i / KN_CELL * panel, a->k + i * a->ldk + offset, a->ldk,
+                       least(KN_CELL, a->keys - i), j->width);
     for (size_t i = 0; i < j->width; i += KN_CELL)
-        j->k->pack_rhs_t(s->values + i / KN_CELL * wide, a->v + offset + i, a->ldk, least(KN_CELL, j->width - i), a->keys);
+        j->k->pack_rhs_t(s->values + i / KN_CELL * wide, a->v + offset + i, a->ldk,
+                         least(KN_CELL, j->width - i), a->keys);
 }
 
 // Softmax of the scaled scores of `rows` queries from `query` on, packed as the left operand of the values.
-static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_t head, size_t query, size_t rows,
-                     const scratch *s) {
+static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_t head, size_t query,
+                     size_t rows, const scratch *s) {
     size_t visible = a->keys - a->queries + query + 1, blocks = kn_cells(visible + rows - 1);
     size_t panel = kn_panel_bytes(j->k, j->width), cell = KN_CELL_SIZE * j->k->element;
     float scale = 1.0f / sqrtf((float)j->width), logs[KN_CELL];
@@ -77,7 +83,8 @@ static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_
             s->rows[r * j->width + i] = a->q[(query + r) * a->ldq + head * j->width + i] * scale;
     j->k->pack_lhs(s->query, s->rows, j->width, rows, j->width);
     for (size_t b = 0; b < blocks; b++)
-        j->k->multiply(s->scores + b * KN_CELL_SIZE, s->query, s->keys + b * panel, kn_cells(j->width), rows, false);
+        j->k->multiply(s->scores + b * KN_CELL_SIZE, s->query, s->keys + b * panel, kn_cells(j->width), rows,
+                       false);
     j->k->causal_softmax(s->scores, blocks, rows, visible, logs);
     if (a->logs) memcpy(a->logs + head * a->queries + query, logs, rows * sizeof *logs);
     if (j->dropout && j->dropout->probability > 0)
@@ -88,15 +95,16 @@ static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_
     return blocks;
 }
 
-static void gather_values(const job *j, const kn_attention *a, size_t head, size_t query, size_t rows, size_t blocks,
-                          const scratch *s) {
+static void gather_values(const job *j, const kn_attention *a, size_t head, size_t query, size_t rows,
+                          size_t blocks, const scratch *s) {
     size_t wide = kn_panel_bytes(j->k, a->keys);
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t i = 0; i < j->width; i += KN_CELL) {
         size_t columns = least(KN_CELL, j->width - i);
         j->k->multiply(block, s->weights, s->values + i / KN_CELL * wide, blocks, rows, false);
         for (size_t r = 0; r < rows; r++)
-            memcpy(a->out + (query + r) * a->ldo + head * j->width + i, block + r * KN_CELL, columns * sizeof *block);
+            memcpy(a->out + (query + r) * a->ldo + head * j->width + i, block + r * KN_CELL,
+                   columns * sizeof *block);
     }
 }
 
@@ -107,7 +115,8 @@ static void attend_few(const job *j, const kn_attention *a, size_t head, const s
         size_t visible = a->keys - a->queries + query + 1, offset = head * j->width;
         float *out = a->out + query * a->ldo + offset;
         for (size_t i = 0; i < visible; i++)
-            s->scores[i] = scale * j->k->dot(a->q + query * a->ldq + offset, a->k + i * a->ldk + offset, j->width);
+            s->scores[i] =
+                scale * j->k->dot(a->q + query * a->ldq + offset, a->k + i * a->ldk + offset, j->width);
         float sum = j->k->exp_shift(s->scores, visible, j->k->max(s->scores, visible));
         memset(out, 0, j->width * sizeof *out);
         for (size_t i = 0; i < visible; i++)
@@ -135,8 +144,9 @@ static void attention_task(void *context, size_t task, int worker) {
     }
 }
 
-void kn_attention_run(const kn_kernels *k, const kn_attention *sequences, size_t count, size_t heads, size_t head_width,
-                      const kn_attention_dropout *dropout, void *scratch_memory, size_t scratch_stride) {
+void kn_attention_run(const kn_kernels *k, const kn_attention *sequences, size_t count, size_t heads,
+                      size_t head_width, const kn_attention_dropout *dropout, void *scratch_memory,
+                      size_t scratch_stride) {
     job j = {k, sequences, heads, head_width, dropout, scratch_memory, scratch_stride};
     kn_parallel(count * heads, attention_task, &j);
 }

@@ -7,9 +7,9 @@
 
 #define PAPER .positions = KN_POSITIONS_SINUSOIDAL, .epsilon = 1e-5f, .bands = 1, .band_factor = 4
 #define CPU PAPER, .activation = KN_ACTIVATION_GELU, .final_norm = true
-#define GPT2                                                                                                  \
-    .positions = KN_POSITIONS_LEARNED, .activation = KN_ACTIVATION_GELU, .final_norm = true, .epsilon = 1e-5f, \
-    .embedding_scale = 1, .bands = 1, .band_factor = 4
+#define GPT2                                                                                                 \
+    .positions = KN_POSITIONS_LEARNED, .activation = KN_ACTIVATION_GELU, .final_norm = true,                 \
+    .epsilon = 1e-5f, .embedding_scale = 1, .bands = 1, .band_factor = 4
 
 static const struct {
     const char *name;
@@ -44,7 +44,9 @@ knnlm_status kn_config_preset(const char *name, kn_config *out) {
     return kn_fail(KNNLM_EINVAL, "unknown preset \"%s\": one of %s", name, kn_config_preset_names());
 }
 
-const char *kn_config_preset_names(void) { return "tiny, small, base, gpt2-tiny, gpt2, paper-bpe, wiki103"; }
+const char *kn_config_preset_names(void) {
+    return "tiny, small, base, gpt2-tiny, gpt2, paper-bpe, wiki103";
+}
 
 void kn_config_set_vocabulary(kn_config *c, int32_t vocabulary) {
     c->vocabulary = vocabulary;
@@ -52,28 +54,33 @@ void kn_config_set_vocabulary(kn_config *c, int32_t vocabulary) {
     c->band_end[c->bands - 1] = vocabulary;
 }
 
-static bool within(int32_t value, int32_t low, int32_t high) { return value >= low && value <= high; }
+static bool within(int32_t value, int32_t low, int32_t high) {
+    return value >= low && value <= high;
+}
 
 knnlm_status kn_config_validate(const kn_config *c, const char *where) {
-    if (!within(c->vocabulary, 2, 1 << 24)) return kn_fail(KNNLM_EDATA, "%s: vocabulary of %d", where, c->vocabulary);
+    if (!within(c->vocabulary, 2, 1 << 24))
+        return kn_fail(KNNLM_EDATA, "%s: vocabulary of %d", where, c->vocabulary);
     if (!within(c->width, 4, 1 << 15) || c->width % 2)
         return kn_fail(KNNLM_EDATA, "%s: width of %d (even, 4 to 32768)", where, c->width);
     if (!within(c->layers, 1, KN_LAYERS_MAX)) return kn_fail(KNNLM_EDATA, "%s: %d layers", where, c->layers);
     if (!within(c->heads, 1, c->width) || c->width % c->heads)
         return kn_fail(KNNLM_EDATA, "%s: %d heads do not divide a width of %d", where, c->heads, c->width);
-    if (!within(c->ffn, 1, 1 << 17)) return kn_fail(KNNLM_EDATA, "%s: feed-forward width of %d", where, c->ffn);
+    if (!within(c->ffn, 1, 1 << 17))
+        return kn_fail(KNNLM_EDATA, "%s: feed-forward width of %d", where, c->ffn);
     if (!within(c->context, 1, (1 << 24) / c->width))
         return kn_fail(KNNLM_EDATA, "%s: context of %d", where, c->context);
     if (!(c->epsilon >= 0 && c->epsilon < 1) || !isfinite(c->embedding_scale))
         return kn_fail(KNNLM_EDATA, "%s: LayerNorm epsilon or embedding scale out of range", where);
     if (!within(c->bands, 1, KN_BANDS_MAX) || (c->bands > 1 && !within(c->band_factor, 1, 64)))
-        return kn_fail(KNNLM_EDATA, "%s: %d vocabulary bands by a factor of %d", where, c->bands, c->band_factor);
+        return kn_fail(KNNLM_EDATA, "%s: %d vocabulary bands by a factor of %d", where, c->bands,
+                       c->band_factor);
     for (int32_t b = 0; b < c->bands; b++)
         if (kn_band_size(c, b) < 1 || kn_band_width(c, b) < 1)
             return kn_fail(KNNLM_EDATA, "%s: vocabulary band %d is empty or has no width", where, b);
     if (c->band_end[c->bands - 1] != c->vocabulary)
-        return kn_fail(KNNLM_EDATA, "%s: bands end at %d, the vocabulary at %d", where, c->band_end[c->bands - 1],
-                       c->vocabulary);
+        return kn_fail(KNNLM_EDATA, "%s: bands end at %d, the vocabulary at %d", where,
+                       c->band_end[c->bands - 1], c->vocabulary);
     return KNNLM_OK;
 }
 
@@ -141,8 +148,8 @@ static knnlm_status read_choice(key_reader *r, const char *name, const char *con
     if (!found) return missing(r);
     for (*out = 0; *out < 2; ++*out)
         if (strcmp(value, names[*out]) == 0) return KNNLM_OK;
-    return kn_fail(KNNLM_ENOTSUP, "%s: \"%s\" is \"%s\": %s and %s are known", kn_gguf_path(r->file), r->key, value,
-                   names[0], names[1]);
+    return kn_fail(KNNLM_ENOTSUP, "%s: \"%s\" is \"%s\": %s and %s are known", kn_gguf_path(r->file), r->key,
+                   value, names[0], names[1]);
 }
 
 static knnlm_status read_bands(key_reader *r, kn_config *c) {
@@ -159,7 +166,8 @@ static knnlm_status read_bands(key_reader *r, kn_config *c) {
         int64_t end;
         KN_TRY(kn_gguf_array_i64(r->file, full_key(r, "band_ends"), i, &end));
         if (end < 0 || end > c->vocabulary)
-            return kn_fail(KNNLM_EDATA, "%s: vocabulary band ends at %lld", kn_gguf_path(r->file), (long long)end);
+            return kn_fail(KNNLM_EDATA, "%s: vocabulary band ends at %lld", kn_gguf_path(r->file),
+                           (long long)end);
         c->band_end[i] = (int32_t)end;
     }
     return read_int(r, "band_factor", &c->band_factor);
@@ -187,8 +195,8 @@ knnlm_status kn_config_load(const kn_gguf *file, kn_config *out) {
     if (!found) return kn_fail(KNNLM_EDATA, "%s: no \"general.architecture\"", kn_gguf_path(file));
     bool own = strcmp(r.prefix, "knnlm") == 0;
     if (!own && strcmp(r.prefix, "gpt2") != 0)
-        return kn_fail(KNNLM_ENOTSUP, "%s: architecture \"%s\" (knnlm and gpt2 are native)", kn_gguf_path(file),
-                       r.prefix);
+        return kn_fail(KNNLM_ENOTSUP, "%s: architecture \"%s\" (knnlm and gpt2 are native)",
+                       kn_gguf_path(file), r.prefix);
     KN_TRY(read_int(&r, "context_length", &out->context));
     KN_TRY(read_int(&r, "embedding_length", &out->width));
     KN_TRY(read_int(&r, "block_count", &out->layers));

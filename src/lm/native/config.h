@@ -2,15 +2,15 @@
 //
 // The paper's decoder-only, pre-norm Transformer, layer by layer (x: residual stream):
 //     x += Wo attention(LN(x) Wqkv + b) + bo;   x += Wdown act(LN(x) Wup + bup) + bdown
-// Positions are added to scaled embeddings. Tied embeddings, plain (one band) or adaptive: band i of the vocabulary
-// (sorted by frequency) has vectors of width / factor^i and a projection (width, band width) that serves the input and,
-// transposed, the output of its cluster; band 0 is read by the softmax without its projection, and its cluster has one
-// more class for each further band (as in Baevski & Auli 2019).
+// Positions are added to scaled embeddings. Tied embeddings, plain (one band) or adaptive: band i of the
+// vocabulary (sorted by frequency) has vectors of width / factor^i and a projection (width, band width) that
+// serves the input and, transposed, the output of its cluster; band 0 is read by the softmax without its
+// projection, and its cluster has one more class for each further band (as in Baevski & Auli 2019).
 //
 // Tensors (rows, columns), as gpt2's in llama.cpp; N is the layer, B the band:
 //     token_embd.weight (vocabulary, width)            one band
-//     token_embd.B.weight (band size, band width), token_proj.B.weight (width, band width), output_class.weight (bands-1, width)
-//     position_embd.weight (context, width)            learned positions
+//     token_embd.B.weight (band size, band width), token_proj.B.weight (width, band width),
+//     output_class.weight (bands-1, width) position_embd.weight (context, width)            learned positions
 //     blk.N.{attn_norm,ffn_norm}.{weight,bias}         blk.N.attn_qkv.{weight (3 width, width),bias}
 //     blk.N.attn_output.{weight (width, width),bias}   blk.N.ffn_up.{weight (ffn, width),bias}
 //     blk.N.ffn_down.{weight (width, ffn),bias}        output_norm.{weight,bias}  final norm
@@ -37,8 +37,9 @@ typedef struct kn_config {
     int32_t band_factor;
 } kn_config;
 
-// Presets: tiny, small, base (for CPUs), gpt2 (124M), gpt2-tiny, paper-bpe, wiki103. The vocabulary is filled in by the caller
-// (and, for adaptive presets, kn_config_fit_bands then drops bands that the vocabulary does not reach).
+// Presets: tiny, small, base (for CPUs), gpt2 (124M), gpt2-tiny, paper-bpe, wiki103. The vocabulary is filled
+// in by the caller (and, for adaptive presets, kn_config_fit_bands then drops bands that the vocabulary does
+// not reach).
 knnlm_status kn_config_preset(const char *name, kn_config *out);
 const char *kn_config_preset_names(void); // "tiny, small, …", for messages
 void kn_config_set_vocabulary(kn_config *c, int32_t vocabulary);
@@ -46,7 +47,9 @@ knnlm_status kn_config_validate(const kn_config *c, const char *where);
 // Whether llama.cpp's gpt2 is the same model.
 bool kn_config_is_gpt2(const kn_config *c);
 
-static inline int32_t kn_band_start(const kn_config *c, int32_t band) { return band ? c->band_end[band - 1] : 0; }
+static inline int32_t kn_band_start(const kn_config *c, int32_t band) {
+    return band ? c->band_end[band - 1] : 0;
+}
 static inline int32_t kn_band_size(const kn_config *c, int32_t band) {
     return c->band_end[band] - kn_band_start(c, band);
 }
@@ -66,7 +69,8 @@ typedef struct kn_param {
 } kn_param;
 
 typedef struct kn_layer_layout {
-    size_t attn_norm_w, attn_norm_b, qkv_w, qkv_b, out_w, out_b, ffn_norm_w, ffn_norm_b, up_w, up_b, down_w, down_b;
+    size_t attn_norm_w, attn_norm_b, qkv_w, qkv_b, out_w, out_b, ffn_norm_w, ffn_norm_b, up_w, up_b, down_w,
+        down_b;
 } kn_layer_layout;
 
 typedef struct kn_layout {
@@ -80,11 +84,12 @@ typedef struct kn_layout {
 knnlm_status kn_layout_init(const kn_config *c, kn_layout *out);
 void kn_layout_free(kn_layout *layout);
 
-// Starting values, from a seed: embeddings N(0, 1/sqrt(band width)) (learned positions and GPT-2: N(0, .02)), matrices by
-// Glorot or GPT-2's rule, biases 0, norms 1.
+// Starting values, from a seed: embeddings N(0, 1/sqrt(band width)) (learned positions and GPT-2: N(0, .02)),
+// matrices by Glorot or GPT-2's rule, biases 0, norms 1.
 void kn_layout_fill(const kn_config *c, const kn_layout *layout, uint64_t seed, float *params);
 
-// The model file: configuration, tokenizer and weights. `type` is that of matrices (f32, f16, bf16, q8_0); vectors are f32.
+// The model file: configuration, tokenizer and weights. `type` is that of matrices (f32, f16, bf16, q8_0);
+// vectors are f32.
 struct kn_tokenizer;
 knnlm_status kn_model_save(const char *path, const kn_config *c, const struct kn_tokenizer *tokenizer,
                            const float *params, kn_gguf_type type);

@@ -6,26 +6,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One cluster's softmax over some rows: log-sum-exp and the logit of the target, from blocks of 32 columns. Each block
-// leaves its part in its own place, and the parts are joined in order: the result does not depend on the threads.
+// One cluster's softmax over some rows: log-sum-exp and the logit of the target, from blocks of 32 columns.
+// Each block leaves its part in its own place, and the parts are joined in order: the result does not depend
+// on the threads.
 typedef struct cluster {
     const kn_kernels *k;
-    size_t rows, parts;      // parts: blocks of columns
-    const int32_t *targets;  // class of each row in this cluster, or -1
-    float *largest, *sum;    // (rows, parts)
-    float *target_logit;     // (rows)
-    float *logits;           // (rows, ld) or NULL
+    size_t rows, parts;     // parts: blocks of columns
+    const int32_t *targets; // class of each row in this cluster, or -1
+    float *largest, *sum;   // (rows, parts)
+    float *target_logit;    // (rows)
+    float *logits;          // (rows, ld) or NULL
     size_t ld;
 } cluster;
 
-static void store_block(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+static void store_block(void *context, const float *block, size_t row, size_t column, size_t rows,
+                        size_t columns) {
     cluster *c = context;
     size_t at = row * c->parts + column / KN_CELL;
     c->k->block_softmax(block, rows, columns, c->largest + at, c->sum + at, c->parts);
     for (size_t r = 0; r < rows; r++) {
         size_t target = (size_t)(c->targets[row + r] - (int32_t)column); // -1 and lower wrap to huge
-        if (c->targets[row + r] >= (int32_t)column && target < columns) c->target_logit[row + r] = block[r * KN_CELL + target];
-        if (c->logits) memcpy(c->logits + (row + r) * c->ld + column, block + r * KN_CELL, columns * sizeof *block);
+        if (c->targets[row + r] >= (int32_t)column && target < columns)
+            c->target_logit[row + r] = block[r * KN_CELL + target];
+        if (c->logits)
+            memcpy(c->logits + (row + r) * c->ld + column, block + r * KN_CELL, columns * sizeof *block);
     }
 }
 
@@ -52,8 +56,9 @@ static void cluster_free(cluster *c) {
 }
 
 // logsum (rows), and target_logit where a row has a target; logits too when wanted.
-static knnlm_status cluster_run(const kn_weights *w, int32_t band, const void *lhs, size_t rows, const int32_t *targets,
-                                float *logsum, float *target_logit, float *logits, size_t ld) {
+static knnlm_status cluster_run(const kn_weights *w, int32_t band, const void *lhs, size_t rows,
+                                const int32_t *targets, float *logsum, float *target_logit, float *logits,
+                                size_t ld) {
     cluster c;
     knnlm_status status = cluster_init(&c, w->k, rows, w->classes[band].columns);
     if (status == KNNLM_OK) {
@@ -75,10 +80,11 @@ static int32_t first_class(const kn_config *c, int32_t token) {
 }
 
 // The rows of h that further cluster `band` must see, reduced to its width and packed.
-static knnlm_status reduce_rows(const kn_weights *w, const float *h, const size_t *places, size_t n, int32_t band,
-                                void **lhs) {
+static knnlm_status reduce_rows(const kn_weights *w, const float *h, const size_t *places, size_t n,
+                                int32_t band, void **lhs) {
     size_t d = (size_t)w->config.width, width = (size_t)kn_band_width(&w->config, band);
-    float *gathered = kn_alloc_aligned(n * d, sizeof(float)), *reduced = kn_alloc_aligned(n * width, sizeof(float));
+    float *gathered = kn_alloc_aligned(n * d, sizeof(float)),
+          *reduced = kn_alloc_aligned(n * width, sizeof(float));
     void *packed = kn_alloc_aligned(1, kn_lhs_bytes(w->k, n, d));
     *lhs = kn_alloc_aligned(1, kn_lhs_bytes(w->k, n, width));
     knnlm_status status = gathered && reduced && packed && *lhs ? KNNLM_OK : KNNLM_ENOMEM;
@@ -144,7 +150,8 @@ static knnlm_status run_further(head_run *r, int32_t band) {
     }
     if (n == 0) return KNNLM_OK;
     KN_TRY(reduce_rows(r->w, r->h, r->places, n, band, &lhs));
-    knnlm_status status = cluster_run(r->w, band, lhs, n, r->classes, r->logsum, r->target_logit, r->logits, r->ld);
+    knnlm_status status =
+        cluster_run(r->w, band, lhs, n, r->classes, r->logsum, r->target_logit, r->logits, r->ld);
     kn_free_aligned(lhs);
     KN_TRY(status);
     for (size_t i = 0; i < n; i++) {
@@ -184,9 +191,10 @@ static float entropy(const float *logprobs, size_t n) {
 // Rows whose whole distribution is held at a time when only their entropies are wanted.
 enum { ENTROPY_ROWS = 64 };
 
-static knnlm_status run_rows(const kn_weights *w, const float *h, size_t rows, const int32_t *targets, float *logprobs,
-                             float *distribution) {
-    head_run r = {.w = w, .h = h, .rows = rows, .targets = targets, .logprobs = logprobs, .distribution = distribution};
+static knnlm_status run_rows(const kn_weights *w, const float *h, size_t rows, const int32_t *targets,
+                             float *logprobs, float *distribution) {
+    head_run r = {
+        .w = w, .h = h, .rows = rows, .targets = targets, .logprobs = logprobs, .distribution = distribution};
     knnlm_status status = run_clusters(&r);
     kn_free_aligned(r.lhs);
     kn_free_aligned(r.logits);
@@ -197,21 +205,24 @@ static knnlm_status run_rows(const kn_weights *w, const float *h, size_t rows, c
     return status;
 }
 
-knnlm_status kn_head_run(const kn_weights *w, const float *h, size_t rows, const int32_t *targets, float *logprobs,
-                         float *entropies, float *distribution) {
+knnlm_status kn_head_run(const kn_weights *w, const float *h, size_t rows, const int32_t *targets,
+                         float *logprobs, float *entropies, float *distribution) {
     size_t vocabulary = (size_t)w->config.vocabulary, d = (size_t)w->config.width;
     if (rows == 0) return KNNLM_OK;
     if (distribution || !entropies) {
         KN_TRY(run_rows(w, h, rows, targets, logprobs, distribution));
-        for (size_t i = 0; entropies && i < rows; i++) entropies[i] = entropy(distribution + i * vocabulary, vocabulary);
+        for (size_t i = 0; entropies && i < rows; i++)
+            entropies[i] = entropy(distribution + i * vocabulary, vocabulary);
         return KNNLM_OK;
     }
     float *held = kn_alloc_aligned(ENTROPY_ROWS * vocabulary, sizeof *held);
     knnlm_status status = held ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t i = 0; status == KNNLM_OK && i < rows; i += ENTROPY_ROWS) {
         size_t n = rows - i < ENTROPY_ROWS ? rows - i : ENTROPY_ROWS;
-        status = run_rows(w, h + i * d, n, targets ? targets + i : NULL, logprobs ? logprobs + i : NULL, held);
-        for (size_t j = 0; status == KNNLM_OK && j < n; j++) entropies[i + j] = entropy(held + j * vocabulary, vocabulary);
+        status =
+            run_rows(w, h + i * d, n, targets ? targets + i : NULL, logprobs ? logprobs + i : NULL, held);
+        for (size_t j = 0; status == KNNLM_OK && j < n; j++)
+            entropies[i + j] = entropy(held + j * vocabulary, vocabulary);
     }
     kn_free_aligned(held);
     return status;

@@ -1,4 +1,5 @@
-// The softmax: one cluster (plain) or several (adaptive), read without ever holding a row of logits per token.
+// The softmax: one cluster (plain) or several (adaptive), read without ever holding a row of logits per
+// token.
 #ifndef KN_LM_NATIVE_HEAD_H
 #define KN_LM_NATIVE_HEAD_H
 
@@ -6,7 +7,7 @@
 
 // h (rows, width): final states, after the final norm where there is one (kn_head_states).
 // Each output may be NULL; `targets` is needed for logprobs.
-knnlm_status kn_head_run(const kn_weights *w, const float *h, size_t rows, const int32_t *targets, float *logprobs,
-                         float *entropies, float *distribution);
+knnlm_status kn_head_run(const kn_weights *w, const float *h, size_t rows, const int32_t *targets,
+                         float *logprobs, float *entropies, float *distribution);
 
 #endif

@@ -5,10 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
-static inline size_t most(size_t a, size_t b) { return a > b ? a : b; }
+static inline size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+static inline size_t most(size_t a, size_t b) {
+    return a > b ? a : b;
+}
 
-knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t rows, size_t keys, kn_scratch *out) {
+knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t rows, size_t keys,
+                             kn_scratch *out) {
     size_t widest = most((size_t)c->ffn, 3 * (size_t)c->width);
     *out = (kn_scratch){.k = k, .rows = rows, .workers = (size_t)kn_threads()};
     out->panel_stride = KN_CELL * widest;
@@ -55,7 +60,8 @@ typedef struct embedding {
     float *x;
 } embedding;
 
-// One sequence: its rows, looked up unless they already are projected bands, scaled, with their positions added.
+// One sequence: its rows, looked up unless they already are projected bands, scaled, with their positions
+// added.
 static void embed_sequence(void *context, size_t s, int worker) {
     const embedding *e = context;
     size_t d = (size_t)e->w->config.width;
@@ -69,7 +75,8 @@ static void embed_sequence(void *context, size_t s, int worker) {
 }
 
 // Rows of one band: gathered, projected to the full width, and put back in their places.
-static knnlm_status embed_band(const kn_weights *w, const kn_batch *b, kn_scratch *s, int32_t band, float *x) {
+static knnlm_status embed_band(const kn_weights *w, const kn_batch *b, kn_scratch *s, int32_t band,
+                               float *x) {
     size_t d = (size_t)w->config.width, width = (size_t)kn_band_width(&w->config, band), n = 0;
     size_t *places = kn_alloc(b->rows, sizeof *places);
     float *vectors = kn_alloc_aligned(b->rows * width, sizeof *vectors);
@@ -93,7 +100,8 @@ static knnlm_status embed_band(const kn_weights *w, const kn_batch *b, kn_scratc
 
 knnlm_status kn_embed(const kn_weights *w, const kn_batch *b, kn_scratch *s, float *x) {
     embedding e = {w, b, x};
-    for (int32_t band = 0; w->config.bands > 1 && band < w->config.bands; band++) KN_TRY(embed_band(w, b, s, band, x));
+    for (int32_t band = 0; w->config.bands > 1 && band < w->config.bands; band++)
+        KN_TRY(embed_band(w, b, s, band, x));
     kn_parallel(b->count, embed_sequence, &e);
     return KNNLM_OK;
 }
@@ -127,8 +135,8 @@ static void norm_panel(void *context, size_t task, int worker) {
         size_t row = first + r;
         if (n->weight)
             n->w->k->norm(panel + r * d, n->state.mean ? n->state.mean + row : &mean,
-                          n->state.inverse ? n->state.inverse + row : &inverse, n->x + row * d, n->weight, n->bias, d,
-                          n->w->config.epsilon);
+                          n->state.inverse ? n->state.inverse + row : &inverse, n->x + row * d, n->weight,
+                          n->bias, d, n->w->config.epsilon);
         else
             plain_norm(panel + r * d, n->x + row * d, d, n->w->config.epsilon);
     }
@@ -159,8 +167,8 @@ typedef struct activating {
     uint64_t key;
 } activating;
 
-void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, size_t first, float probability,
-                 uint64_t key) {
+void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, size_t first,
+                 float probability, uint64_t key) {
     size_t f = (size_t)w->config.ffn;
     if (w->config.activation == KN_ACTIVATION_GELU)
         w->k->gelu(out, u, rows * f);
@@ -179,7 +187,8 @@ static void activate_panel(void *context, size_t task, int worker) {
     a->w->k->pack_lhs((char *)a->s->lhs + task * kn_panel_bytes(a->w->k, f), panel, f, rows, f);
 }
 
-void kn_activate_pack(const kn_weights *w, kn_scratch *s, const float *u, size_t rows, float probability, uint64_t key) {
+void kn_activate_pack(const kn_weights *w, kn_scratch *s, const float *u, size_t rows, float probability,
+                      uint64_t key) {
     activating a = {w, s, u, rows, probability, key};
     kn_parallel(kn_cells(rows), activate_panel, &a);
 }

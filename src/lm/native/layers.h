@@ -1,12 +1,13 @@
-// The forward pass, part by part, over a batch of sequences laid one after another. Inference and training call the same
-// parts; training also keeps what the backward pass reads.
+// The forward pass, part by part, over a batch of sequences laid one after another. Inference and training
+// call the same parts; training also keeps what the backward pass reads.
 #ifndef KN_LM_NATIVE_LAYERS_H
 #define KN_LM_NATIVE_LAYERS_H
 
 #include "lm/native/attention.h"
 #include "lm/native/weights.h"
 
-// Sequences one after another: sequence s has rows [start[s], start[s+1]); its first row stands at position `position`.
+// Sequences one after another: sequence s has rows [start[s], start[s+1]); its first row stands at position
+// `position`.
 typedef struct kn_batch {
     const int32_t *tokens;
     const size_t *start; // count + 1
@@ -18,15 +19,16 @@ typedef struct kn_batch {
 typedef struct kn_scratch {
     const kn_kernels *k;
     size_t rows, workers;
-    void *lhs;          // packed left operand of (rows, widest)
-    float *panel;       // 32 rows of the widest, a worker
+    void *lhs;    // packed left operand of (rows, widest)
+    float *panel; // 32 rows of the widest, a worker
     size_t panel_stride;
     void *attention;
     size_t attention_stride;
     kn_attention *sequences;
     size_t sequence_capacity;
 } kn_scratch;
-knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t rows, size_t keys, kn_scratch *out);
+knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t rows, size_t keys,
+                             kn_scratch *out);
 void kn_scratch_free(kn_scratch *s);
 // Before every pass: scratch is kept per worker, and threads may have been added since it was made.
 knnlm_status kn_scratch_fit(kn_scratch *s);
@@ -38,17 +40,20 @@ typedef struct kn_norm_state {
 
 // x (rows, width) = scale * embedding + position.
 knnlm_status kn_embed(const kn_weights *w, const kn_batch *b, kn_scratch *s, float *x);
-// scratch lhs = packed norm(x); `copy` (rows, width) gets it too unless NULL; weight NULL: a norm without weights.
+// scratch lhs = packed norm(x); `copy` (rows, width) gets it too unless NULL; weight NULL: a norm without
+// weights.
 void kn_norm_pack(const kn_weights *w, kn_scratch *s, const float *x, size_t rows, const float *weight,
                   const float *bias, kn_norm_state state, float *copy);
 // out (rows, columns of m) = [out +] scratch lhs . m + bias
 void kn_apply(kn_scratch *s, size_t rows, const kn_rhs *m, const float *bias, float *out, bool add);
 // scratch lhs = packed x (rows, depth).
 void kn_pack_rows(kn_scratch *s, const float *x, size_t ld, size_t rows, size_t depth);
-// out (rows, ffn) = act(u), dropped with the given key when probability > 0; row 0 is row `first` of the batch.
-void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, size_t first, float probability,
-                 uint64_t key);
+// out (rows, ffn) = act(u), dropped with the given key when probability > 0; row 0 is row `first` of the
+// batch.
+void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, size_t first,
+                 float probability, uint64_t key);
 // scratch lhs = packed act(u), dropped with the given key when probability > 0.
-void kn_activate_pack(const kn_weights *w, kn_scratch *s, const float *u, size_t rows, float probability, uint64_t key);
+void kn_activate_pack(const kn_weights *w, kn_scratch *s, const float *u, size_t rows, float probability,
+                      uint64_t key);
 
 #endif

@@ -9,11 +9,11 @@
 #include <string.h>
 
 // Appends a parameter and returns its offset; failures are left for the end in *status.
-static size_t add(kn_layout *l, knnlm_status *status, bool is_vector, size_t rows, size_t columns, const char *format,
-                  ...) __attribute__((format(printf, 6, 7)));
+static size_t add(kn_layout *l, knnlm_status *status, bool is_vector, size_t rows, size_t columns,
+                  const char *format, ...) __attribute__((format(printf, 6, 7)));
 
-static size_t add(kn_layout *l, knnlm_status *status, bool is_vector, size_t rows, size_t columns, const char *format,
-                  ...) {
+static size_t add(kn_layout *l, knnlm_status *status, bool is_vector, size_t rows, size_t columns,
+                  const char *format, ...) {
     if (*status == KNNLM_OK) *status = kn_grow(&l->params, &l->capacity, l->count + 1, sizeof *l->params);
     if (*status != KNNLM_OK) return 0;
     kn_param *p = &l->params[l->count++];
@@ -87,8 +87,8 @@ static bool ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-// Standard deviation of a parameter's starting values; what writes to the residual stream starts smaller the more
-// layers add to it.
+// Standard deviation of a parameter's starting values; what writes to the residual stream starts smaller the
+// more layers add to it.
 static double deviation(const kn_config *c, const kn_param *p) {
     bool gpt2 = c->positions == KN_POSITIONS_LEARNED;
     if (strncmp(p->name, "token_embd", 10) == 0) return gpt2 ? 0.02 : 1.0 / sqrt((double)p->columns);

@@ -26,8 +26,8 @@ static knnlm_status write_model(kn_gguf_writer *w, const kn_config *c, const kn_
     return KNNLM_OK;
 }
 
-knnlm_status kn_model_save(const char *path, const kn_config *c, const kn_tokenizer *tokenizer, const float *params,
-                           kn_gguf_type type) {
+knnlm_status kn_model_save(const char *path, const kn_config *c, const kn_tokenizer *tokenizer,
+                           const float *params, kn_gguf_type type) {
     kn_layout layout;
     kn_gguf_writer *w;
     KN_TRY(kn_layout_init(c, &layout));
@@ -49,10 +49,12 @@ knnlm_status kn_model_tensor(const kn_gguf *file, const kn_param *param, const k
     if (t->dims[0] != (int64_t)param->columns || t->dims[1] != (int64_t)param->rows || t->dims[2] != 1 ||
         t->dims[3] != 1)
         return kn_fail(KNNLM_EDATA, "%s: tensor \"%s\" is %lld x %lld, the configuration asks for %zu x %zu",
-                       kn_gguf_path(file), param->name, (long long)t->dims[1], (long long)t->dims[0], param->rows,
-                       param->columns);
-    if (t->type != KN_GGUF_F32 && t->type != KN_GGUF_F16 && t->type != KN_GGUF_BF16 && t->type != KN_GGUF_Q8_0)
-        return kn_fail(KNNLM_ENOTSUP, "%s: tensor \"%s\" is of type %d (f32, f16, bf16 and q8_0 are read natively)",
+                       kn_gguf_path(file), param->name, (long long)t->dims[1], (long long)t->dims[0],
+                       param->rows, param->columns);
+    if (t->type != KN_GGUF_F32 && t->type != KN_GGUF_F16 && t->type != KN_GGUF_BF16 &&
+        t->type != KN_GGUF_Q8_0)
+        return kn_fail(KNNLM_ENOTSUP,
+                       "%s: tensor \"%s\" is of type %d (f32, f16, bf16 and q8_0 are read natively)",
                        kn_gguf_path(file), param->name, t->type);
     *out = t;
     return KNNLM_OK;

@@ -18,8 +18,8 @@ static void close_native(kn_lm *lm) {
     free(m);
 }
 
-// Every tensor is checked before anything is allocated for it: a hostile configuration then asks for no more memory than
-// the file is large.
+// Every tensor is checked before anything is allocated for it: a hostile configuration then asks for no more
+// memory than the file is large.
 static knnlm_status check_tensors(const kn_gguf *file, const kn_layout *layout) {
     for (size_t i = 0; i < layout->count; i++) {
         const kn_gguf_tensor *tensor;
@@ -28,14 +28,18 @@ static knnlm_status check_tensors(const kn_gguf *file, const kn_layout *layout) 
     return KNNLM_OK;
 }
 
-// GPT-2 files may hold an output matrix of their own, mostly a copy of the embeddings. One that differs is another model.
+// GPT-2 files may hold an output matrix of their own, mostly a copy of the embeddings. One that differs is
+// another model.
 static knnlm_status check_tied(const kn_gguf *file) {
     const kn_gguf_tensor *in = kn_gguf_tensor_find(file, "token_embd.weight");
     const kn_gguf_tensor *out = kn_gguf_tensor_find(file, "output.weight");
     if (!in || !out) return KNNLM_OK;
-    if (in->type == out->type && in->size == out->size && memcmp(in->data, out->data, in->size) == 0) return KNNLM_OK;
-    return kn_fail(KNNLM_ENOTSUP, "%s: \"output.weight\" is not \"token_embd.weight\" again (only tied embeddings are native)",
-                   kn_gguf_path(file));
+    if (in->type == out->type && in->size == out->size && memcmp(in->data, out->data, in->size) == 0)
+        return KNNLM_OK;
+    return kn_fail(
+        KNNLM_ENOTSUP,
+        "%s: \"output.weight\" is not \"token_embd.weight\" again (only tied embeddings are native)",
+        kn_gguf_path(file));
 }
 
 static knnlm_status load(kn_native *m, const kn_config *c, const kn_kernels *k) {
@@ -55,7 +59,8 @@ static knnlm_status fingerprint(const char *path, kn_lm_info *info) {
     kn_map map;
     KN_TRY(kn_map_open(path, &map));
     XXH128_hash_t hash = XXH3_128bits(map.data, map.size);
-    snprintf(info->fingerprint, sizeof info->fingerprint, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+    snprintf(info->fingerprint, sizeof info->fingerprint, "%016" PRIx64 "%016" PRIx64, hash.high64,
+             hash.low64);
     info->file_bytes = map.size;
     kn_map_close(&map);
     return KNNLM_OK;
@@ -138,12 +143,13 @@ static void advance(const kn_native *m, kn_lm_output *out, size_t rows) {
 // How many of the windows make the next sub-batch.
 static size_t sub_batch(const kn_window *windows, size_t count) {
     size_t n = 0, rows = 0;
-    while (n < count && (n == 0 || rows + (size_t)windows[n].length <= KN_NATIVE_ROWS)) rows += (size_t)windows[n++].length;
+    while (n < count && (n == 0 || rows + (size_t)windows[n].length <= KN_NATIVE_ROWS))
+        rows += (size_t)windows[n++].length;
     return n;
 }
 
-static knnlm_status run_laid(kn_native *m, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out,
-                             laid *l) {
+static knnlm_status run_laid(kn_native *m, const kn_window *windows, size_t count, kn_tap tap,
+                             const kn_lm_output *out, laid *l) {
     kn_lm_output rest = *out;
     for (size_t done = 0; done < count;) {
         size_t n = sub_batch(windows + done, count - done);
@@ -163,7 +169,8 @@ static knnlm_status run_laid(kn_native *m, const kn_window *windows, size_t coun
     return KNNLM_OK;
 }
 
-static knnlm_status run_native(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap, const kn_lm_output *out) {
+static knnlm_status run_native(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
+                               const kn_lm_output *out) {
     kn_native *m = (kn_native *)lm;
     size_t longest = 0, rows = 0;
     for (size_t done = 0; done < count;) {

@@ -5,7 +5,8 @@
 #include "lm/engine.h"
 #include "lm/native/head.h"
 
-// Rows (tokens) of a sub-batch: enough for the weights to be read once for many, little enough for the caches.
+// Rows (tokens) of a sub-batch: enough for the weights to be read once for many, little enough for the
+// caches.
 enum { KN_NATIVE_ROWS = 2048 };
 
 // Activations of one layer, reused by all.
@@ -19,7 +20,8 @@ typedef struct kn_workspace {
     float *copy;     // (rows, width): a tapped norm, final states
     float *scored;   // (rows, width): residual stream of the scored rows
 } kn_workspace;
-knnlm_status kn_workspace_init(kn_workspace *ws, const kn_config *c, const kn_kernels *k, size_t rows, size_t keys);
+knnlm_status kn_workspace_init(kn_workspace *ws, const kn_config *c, const kn_kernels *k, size_t rows,
+                               size_t keys);
 void kn_workspace_free(kn_workspace *ws);
 
 typedef struct kn_native {
@@ -39,8 +41,8 @@ typedef struct kn_pass {
     const int32_t *targets; // one a scored row, or NULL
     size_t scored;          // rows
     kn_tap tap;
-    kn_lm_output out;       // rows of this pass
-    float **caches;         // sessions: keys and values of each layer, (context, 2 width); NULL: windows
+    kn_lm_output out; // rows of this pass
+    float **caches;   // sessions: keys and values of each layer, (context, 2 width); NULL: windows
 } kn_pass;
 knnlm_status kn_pass_run(kn_pass *p);
 

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-knnlm_status kn_workspace_init(kn_workspace *ws, const kn_config *c, const kn_kernels *k, size_t rows, size_t keys) {
+knnlm_status kn_workspace_init(kn_workspace *ws, const kn_config *c, const kn_kernels *k, size_t rows,
+                               size_t keys) {
     size_t d = (size_t)c->width, f = (size_t)c->ffn;
     *ws = (kn_workspace){.rows = rows};
     knnlm_status status = kn_scratch_init(c, k, rows, keys, &ws->s);
@@ -14,7 +15,8 @@ knnlm_status kn_workspace_init(kn_workspace *ws, const kn_config *c, const kn_ke
     ws->hidden = kn_alloc_aligned(rows * f, sizeof(float));
     ws->copy = kn_alloc_aligned(rows * d, sizeof(float));
     ws->scored = kn_alloc_aligned(rows * d, sizeof(float));
-    if (status == KNNLM_OK && ws->x && ws->qkv && ws->attended && ws->hidden && ws->copy && ws->scored) return KNNLM_OK;
+    if (status == KNNLM_OK && ws->x && ws->qkv && ws->attended && ws->hidden && ws->copy && ws->scored)
+        return KNNLM_OK;
     kn_workspace_free(ws);
     return KNNLM_ENOMEM;
 }
@@ -30,7 +32,9 @@ void kn_workspace_free(kn_workspace *ws) {
     *ws = (kn_workspace){0};
 }
 
-static bool wants_words(const kn_pass *p) { return p->out.logprobs || p->out.entropies || p->out.distribution; }
+static bool wants_words(const kn_pass *p) {
+    return p->out.logprobs || p->out.entropies || p->out.distribution;
+}
 
 static bool tapped(const kn_pass *p, int32_t layer, kn_tap_point point) {
     return p->out.keys && p->tap.layer == layer && p->tap.point == point;
@@ -71,14 +75,16 @@ static void fill_sequences(kn_pass *p, int32_t layer, bool only_scored) {
 static void fill_cache(const kn_pass *p, int32_t layer) {
     size_t d = (size_t)p->w->config.width;
     for (size_t r = 0; r < p->batch.rows; r++)
-        memcpy(p->caches[layer] + (p->batch.position + r) * 2 * d, p->ws->qkv + r * 3 * d + d, 2 * d * sizeof(float));
+        memcpy(p->caches[layer] + (p->batch.position + r) * 2 * d, p->ws->qkv + r * 3 * d + d,
+               2 * d * sizeof(float));
 }
 
 // x becomes x + attention; in the last layer only the scored rows do, and they move to ws->scored.
 static float *attend(kn_pass *p, int32_t n, bool last) {
     const kn_layer_weights *l = &p->w->layers[n];
     kn_workspace *ws = p->ws;
-    size_t d = (size_t)p->w->config.width, heads = (size_t)p->w->config.heads, rows = last ? p->scored : p->batch.rows;
+    size_t d = (size_t)p->w->config.width, heads = (size_t)p->w->config.heads,
+           rows = last ? p->scored : p->batch.rows;
     kn_apply(&ws->s, p->batch.rows, &l->qkv, l->qkv_b, ws->qkv, false);
     if (p->caches) fill_cache(p, n);
     fill_sequences(p, n, last);
@@ -119,7 +125,8 @@ static bool finished(const kn_pass *p, int32_t layer, kn_tap_point point) {
     return !wants_words(p) && !p->caches && tapped(p, layer, point);
 }
 
-// Runs layer n; false: the tap was reached and nothing more is wanted. *x: the residual stream, now after the layer.
+// Runs layer n; false: the tap was reached and nothing more is wanted. *x: the residual stream, now after the
+// layer.
 static bool run_layer(kn_pass *p, int32_t n, float **x) {
     const kn_weights *w = p->w;
     const kn_layer_weights *l = &w->layers[n];
@@ -130,14 +137,16 @@ static bool run_layer(kn_pass *p, int32_t n, float **x) {
     bool copy = tapped(p, n, KN_TAP_ATTENTION);
     if (tapped(p, n, KN_TAP_ATTENTION_RAW)) give_keys(p, ws->x, false);
     if (finished(p, n, KN_TAP_ATTENTION_RAW)) return false;
-    kn_norm_pack(w, &ws->s, ws->x, p->batch.rows, l->attn_norm_w, l->attn_norm_b, (kn_norm_state){0}, copy ? ws->copy : NULL);
+    kn_norm_pack(w, &ws->s, ws->x, p->batch.rows, l->attn_norm_w, l->attn_norm_b, (kn_norm_state){0},
+                 copy ? ws->copy : NULL);
     if (copy) give_keys(p, ws->copy, false);
     if (finished(p, n, KN_TAP_ATTENTION)) return false;
     *x = attend(p, n, last);
     if (tapped(p, n, KN_TAP_FFN_INPUT_RAW)) give_keys(p, *x, last);
     if (finished(p, n, KN_TAP_FFN_INPUT_RAW)) return false;
     copy = tapped(p, n, KN_TAP_FFN_INPUT);
-    kn_norm_pack(w, &ws->s, *x, rows, l->ffn_norm_w, l->ffn_norm_b, (kn_norm_state){0}, copy ? ws->copy : NULL);
+    kn_norm_pack(w, &ws->s, *x, rows, l->ffn_norm_w, l->ffn_norm_b, (kn_norm_state){0},
+                 copy ? ws->copy : NULL);
     if (copy) give_keys(p, ws->copy, last);
     if (finished(p, n, KN_TAP_FFN_INPUT)) return false;
     kn_apply(&ws->s, rows, &l->up, l->up_b, ws->hidden, false);

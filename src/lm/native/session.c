@@ -45,7 +45,9 @@ void kn_native_session_close(kn_session *session) {
     free(s);
 }
 
-size_t kn_native_session_length(const kn_session *session) { return ((const native_session *)session)->length; }
+size_t kn_native_session_length(const kn_session *session) {
+    return ((const native_session *)session)->length;
+}
 
 void kn_native_session_cut(kn_session *session, size_t length) {
     native_session *s = (native_session *)session;
@@ -58,13 +60,14 @@ knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, 
     const kn_native *m = (const kn_native *)session->lm;
     for (size_t done = 0; done < count;) {
         size_t n = count - done < s->ws.rows ? count - done : s->ws.rows, start[2] = {0, n}, first = n - 1;
-        kn_pass p = {.w = &m->w,
-                     .ws = &s->ws,
-                     .batch = {.tokens = tokens + done, .start = start, .count = 1, .rows = n, .position = s->length},
-                     .first = &first,
-                     .scored = 1,
-                     .tap = tap,
-                     .caches = s->caches};
+        kn_pass p = {
+            .w = &m->w,
+            .ws = &s->ws,
+            .batch = {.tokens = tokens + done, .start = start, .count = 1, .rows = n, .position = s->length},
+            .first = &first,
+            .scored = 1,
+            .tap = tap,
+            .caches = s->caches};
         if (done + n == count) {
             p.out = *out;
             p.out.logprobs = NULL; // there is no target

@@ -80,18 +80,21 @@ static void pack_first_cluster(const kn_weights *w, kn_rhs *out, const float *wo
     kn_rhs_pack(w->k, &whole, words, d, false);
     // The panels from the last word on mix both.
     for (size_t panel = n / KN_CELL; extra && panel < kn_cells(out->columns); panel++) {
-        size_t first = panel * KN_CELL, count = out->columns - first < KN_CELL ? out->columns - first : KN_CELL;
+        size_t first = panel * KN_CELL,
+               count = out->columns - first < KN_CELL ? out->columns - first : KN_CELL;
         float *rows = kn_alloc(KN_CELL * d, sizeof *rows);
         if (!rows) return; // unreachable in practice: a panel is small beside what is already held
         for (size_t i = 0; i < count; i++)
-            memcpy(rows + i * d, first + i < n ? words + (first + i) * d : classes + (first + i - n) * d, d * sizeof *rows);
+            memcpy(rows + i * d, first + i < n ? words + (first + i) * d : classes + (first + i - n) * d,
+                   d * sizeof *rows);
         w->k->pack_rhs((char *)out->data + panel * bytes, rows, d, count, d);
         free(rows);
     }
 }
 
 // The packed matrices that parameter `p` feeds, given its values.
-static void pack_band(kn_weights *w, int32_t b, const float *embedding, const float *projection, const float *classes) {
+static void pack_band(kn_weights *w, int32_t b, const float *embedding, const float *projection,
+                      const float *classes) {
     size_t width = (size_t)kn_band_width(&w->config, b);
     if (embedding && w->config.bands > 1 && b == 0)
         pack_first_cluster(w, &w->classes[0], embedding, classes);
@@ -147,7 +150,8 @@ typedef struct loading {
 
 static const kn_param *param_at(const kn_layout *layout, size_t offset, bool is_vector) {
     for (size_t i = 0; i < layout->count; i++)
-        if (layout->params[i].offset == offset && layout->params[i].is_vector == is_vector) return &layout->params[i];
+        if (layout->params[i].offset == offset && layout->params[i].is_vector == is_vector)
+            return &layout->params[i];
     return NULL;
 }
 
@@ -211,9 +215,14 @@ static knnlm_status load_vectors(loading *in) {
             const struct {
                 size_t offset;
                 const float **place;
-            } places[] = {{at->attn_norm_w, &l->attn_norm_w}, {at->attn_norm_b, &l->attn_norm_b}, {at->qkv_b, &l->qkv_b},
-                          {at->out_b, &l->out_b},             {at->ffn_norm_w, &l->ffn_norm_w},   {at->ffn_norm_b, &l->ffn_norm_b},
-                          {at->up_b, &l->up_b},               {at->down_b, &l->down_b}};
+            } places[] = {{at->attn_norm_w, &l->attn_norm_w},
+                          {at->attn_norm_b, &l->attn_norm_b},
+                          {at->qkv_b, &l->qkv_b},
+                          {at->out_b, &l->out_b},
+                          {at->ffn_norm_w, &l->ffn_norm_w},
+                          {at->ffn_norm_b, &l->ffn_norm_b},
+                          {at->up_b, &l->up_b},
+                          {at->down_b, &l->down_b}};
             for (size_t j = 0; j < sizeof places / sizeof *places; j++)
                 if (places[j].offset == p->offset) *places[j].place = values;
         }

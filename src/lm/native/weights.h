@@ -14,13 +14,14 @@ typedef struct kn_weights {
     kn_config config;
     const kn_kernels *k;
     kn_layer_weights *layers;
-    const float *norm_w, *norm_b;  // final norm
-    const float *positions;        // (context, width)
-    kn_rhs project[KN_BANDS_MAX];  // band embedding -> width (adaptive)
-    kn_rhs reduce[KN_BANDS_MAX];   // width -> band width (adaptive, bands above 0)
-    kn_rhs classes[KN_BANDS_MAX];  // the softmax of a cluster: its words, and in cluster 0 a class a further band
-    const float *embedding[KN_BANDS_MAX];           // rows of the embedding in memory (training), or else
-    const kn_gguf_tensor *stored[KN_BANDS_MAX];     // in the file (inference: rows are few, memory is dear)
+    const float *norm_w, *norm_b; // final norm
+    const float *positions;       // (context, width)
+    kn_rhs project[KN_BANDS_MAX]; // band embedding -> width (adaptive)
+    kn_rhs reduce[KN_BANDS_MAX];  // width -> band width (adaptive, bands above 0)
+    kn_rhs
+        classes[KN_BANDS_MAX]; // the softmax of a cluster: its words, and in cluster 0 a class a further band
+    const float *embedding[KN_BANDS_MAX];       // rows of the embedding in memory (training), or else
+    const kn_gguf_tensor *stored[KN_BANDS_MAX]; // in the file (inference: rows are few, memory is dear)
     float *owned_vectors, *owned_positions;
 } kn_weights;
 

@@ -27,8 +27,10 @@ void kn_isa(pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, siz
 void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth);
 void kn_isa(pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
 void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
-void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows, bool accumulate);
-void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns, bool add);
+void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                      bool accumulate);
+void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns,
+                   bool add);
 float kn_isa(dot)(const float *a, const float *b, size_t n);
 void kn_isa(axpy)(float *y, float a, const float *x, size_t n);
 void kn_isa(scale)(float *x, float a, size_t n);
@@ -36,17 +38,20 @@ double kn_isa(sum_squares)(const float *x, size_t n);
 float kn_isa(max)(const float *x, size_t n);
 float kn_isa(exp_shift)(float *x, size_t n, float shift);
 float kn_isa(exp_shift_sum)(const float *x, size_t n, float shift);
-void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum, size_t stride);
+void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
+                           size_t stride);
 void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs);
 void kn_isa(causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, const float *logs);
-void kn_isa(softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows, const float *dots);
+void kn_isa(softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows,
+                              const float *dots);
 void kn_isa(relu)(float *y, const float *x, size_t n);
 void kn_isa(relu_backward)(float *dx, const float *x, size_t n);
-void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const float *weight, const float *bias,
-                  size_t n, float epsilon);
-void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean, float inverse,
-                           size_t n);
-void kn_isa(norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean, float inverse, size_t n);
+void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const float *weight,
+                  const float *bias, size_t n, float epsilon);
+void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean,
+                           float inverse, size_t n);
+void kn_isa(norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean,
+                       float inverse, size_t n);
 void kn_isa(gelu)(float *y, const float *x, size_t n);
 void kn_isa(gelu_backward)(float *dx, const float *x, size_t n);
 void kn_isa(dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first);

@@ -26,9 +26,10 @@ static void configure(void) {
     configured = true;
 }
 
-// Tiles 0..3: the four 16x16 quarters of the block; 4, 5: upper and lower half of the left cell; 6, 7: left and
-// right half of the right cell.
-void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows, bool accumulate) {
+// Tiles 0..3: the four 16x16 quarters of the block; 4, 5: upper and lower half of the left cell; 6, 7: left
+// and right half of the right cell.
+void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                      bool accumulate) {
     const uint16_t *a = lhs, *b = rhs;
     (void)rows; // a tile product costs the same for one row as for sixteen
     if (!configured) configure();
@@ -63,8 +64,8 @@ void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cel
 
 #include <immintrin.h>
 
-// 8 rows by 32 columns in 16 registers: each pair of depth costs 2 loads of the right cell and 8 broadcasts of the
-// left one for 16 products.
+// 8 rows by 32 columns in 16 registers: each pair of depth costs 2 loads of the right cell and 8 broadcasts
+// of the left one for 16 products.
 static inline void rows8(float *block, const uint16_t *a, const uint16_t *b, size_t cells, bool accumulate) {
     __m512 sum[8][2];
 #pragma GCC unroll 8
@@ -89,7 +90,8 @@ static inline void rows8(float *block, const uint16_t *a, const uint16_t *b, siz
         for (int h = 0; h < 2; h++) _mm512_storeu_ps(block + r * KN_CELL + h * 16, sum[r][h]);
 }
 
-void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows, bool accumulate) {
+void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                      bool accumulate) {
     for (size_t r = 0; r < rows; r += 8)
         rows8(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate);
 }
@@ -126,10 +128,12 @@ static inline void strip(float *block, const float *a, const float *b, size_t ce
         for (int h = 0; h < 2; h++) *(kn_vec *)(block + r * KN_CELL + h * KN_LANES) = sum[r][h];
 }
 
-void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows, bool accumulate) {
+void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                      bool accumulate) {
     for (size_t r = 0; r < rows; r += ROWS)
         for (size_t c = 0; c < KN_CELL; c += 2 * KN_LANES)
-            strip(block + r * KN_CELL + c, (const float *)lhs + r * KN_CELL, (const float *)rhs + c, cells, accumulate);
+            strip(block + r * KN_CELL + c, (const float *)lhs + r * KN_CELL, (const float *)rhs + c, cells,
+                  accumulate);
 }
 
 #endif

@@ -17,10 +17,14 @@ static inline element to_element(float x) {
 }
 #else
 typedef float element;
-static inline element to_element(float x) { return x; }
+static inline element to_element(float x) {
+    return x;
+}
 #endif
 
-static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static inline size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 // One cell row of 32 elements from `n` <= 32 floats.
 static inline void convert_row(element *out, const float *src, size_t n) {
@@ -40,7 +44,8 @@ static inline void convert_row(element *out, const float *src, size_t n) {
 void kn_isa(pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, size_t depth) {
     element *cell = panel;
     for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
-        for (size_t r = 0; r < rows; r++) convert_row(cell + r * KN_CELL, src + r * ld + k, least(KN_CELL, depth - k));
+        for (size_t r = 0; r < rows; r++)
+            convert_row(cell + r * KN_CELL, src + r * ld + k, least(KN_CELL, depth - k));
         memset(cell + rows * KN_CELL, 0, (KN_CELL - rows) * KN_CELL * sizeof *cell);
     }
 }
@@ -122,7 +127,8 @@ static void rhs_cell(element *cell, const float *block, size_t ld) {
     element rows[KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t c = 0; c < KN_CELL; c++) convert_row(rows + c * KN_CELL, block + c * ld, KN_CELL);
     for (size_t half = 0; half < 2; half++)
-        transpose16((uint32_t *)(void *)(cell + half * 512), 16, (const uint32_t *)(const void *)(rows + half * 512), 16);
+        transpose16((uint32_t *)(void *)(cell + half * 512), 16,
+                    (const uint32_t *)(const void *)(rows + half * 512), 16);
 }
 
 // A right cell from 32 rows of depth: two rows interleaved at a time.
@@ -130,15 +136,19 @@ static void rhs_cell_t(element *cell, const float *block, size_t ld) {
     for (size_t pair = 0; pair < 16; pair++) {
         const float *even = block + 2 * pair * ld, *odd = even + ld;
         for (size_t half = 0; half < 2; half++) {
-            __m512bh both = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(odd + 16 * half), _mm512_loadu_ps(even + 16 * half));
+            __m512bh both =
+                _mm512_cvtne2ps_pbh(_mm512_loadu_ps(odd + 16 * half), _mm512_loadu_ps(even + 16 * half));
             __m512i low = _mm512_cvtepu16_epi32(_mm512_castsi512_si256((__m512i)both));
             __m512i high = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64((__m512i)both, 1));
-            _mm512_store_si512(cell + half * 512 + pair * 32, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+            _mm512_store_si512(cell + half * 512 + pair * 32,
+                               _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
         }
     }
 }
 #else
-static void rhs_cell(element *cell, const float *block, size_t ld) { transpose_block(cell, block, ld); }
+static void rhs_cell(element *cell, const float *block, size_t ld) {
+    transpose_block(cell, block, ld);
+}
 static void rhs_cell_t(element *cell, const float *block, size_t ld) {
     for (size_t k = 0; k < KN_CELL; k++) memcpy(cell + k * KN_CELL, block + k * ld, KN_CELL * sizeof *cell);
 }

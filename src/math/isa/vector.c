@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-// e^x to 2 ulp for x <= 88, 0 below -87: 2^n times a polynomial on [-ln2/2, ln2/2]. Written without branches and
-// calls, so that loops over it vectorise.
+// e^x to 2 ulp for x <= 88, 0 below -87: 2^n times a polynomial on [-ln2/2, ln2/2]. Written without branches
+// and calls, so that loops over it vectorise.
 static inline float exp_fast(float x) {
     x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
     float n = x * 1.44269504f + 12582912.0f; // rounds to an integer in the low bits
@@ -44,7 +44,8 @@ static inline void store_row(float *out, const float *in, const float *bias, siz
     }
 }
 
-void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns, bool add) {
+void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns,
+                   bool add) {
     if (columns == KN_CELL)
         for (size_t r = 0; r < rows; r++) store_row(out + r * ld, block + r * KN_CELL, bias, KN_CELL, add);
     else
@@ -99,7 +100,8 @@ float kn_isa(exp_shift_sum)(const float *x, size_t n, float shift) {
     return sum;
 }
 
-void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum, size_t stride) {
+void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
+                           size_t stride) {
     for (size_t r = 0; r < rows; r++) {
         const float *x = block + r * KN_CELL;
         float best = -INFINITY, total = 0;
@@ -156,7 +158,8 @@ void kn_isa(causal_exp)(float *scores, size_t blocks, size_t rows, size_t visibl
     for (size_t r = 0; r < rows; r++) row_exp(scores, r, blocks, visible + r, logs[r]);
 }
 
-void kn_isa(softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows, const float *dots) {
+void kn_isa(softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows,
+                              const float *dots) {
     for (size_t b = 0; b < blocks; b++)
         for (size_t r = 0; r < rows; r++) {
             float *s = slopes + b * KN_CELL_SIZE + r * KN_CELL;
@@ -176,8 +179,8 @@ void kn_isa(relu_backward)(float *dx, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) dx[i] = x[i] > 0.0f ? dx[i] : 0.0f;
 }
 
-void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const float *weight, const float *bias,
-                  size_t n, float epsilon) {
+void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const float *weight,
+                  const float *bias, size_t n, float epsilon) {
     float sum = 0, squares = 0;
 #pragma omp simd reduction(+ : sum)
     for (size_t i = 0; i < n; i++) sum += x[i];
@@ -191,8 +194,8 @@ void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const f
     *inverse = scale;
 }
 
-void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean, float inverse,
-                           size_t n) {
+void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean,
+                           float inverse, size_t n) {
     float sum = 0, projection = 0;
 #pragma omp simd reduction(+ : sum, projection)
     for (size_t i = 0; i < n; i++) {
@@ -207,7 +210,8 @@ void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const flo
         dx[i] += inverse * (dy[i] * weight[i] - sum - (x[i] - mean) * inverse * projection);
 }
 
-void kn_isa(norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean, float inverse, size_t n) {
+void kn_isa(norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean,
+                       float inverse, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         dweight[i] += dy[i] * (x[i] - mean) * inverse;
