@@ -38,8 +38,8 @@ typedef enum kn_tap_point {
     KN_TAP_ATTENTION,     // "attention": input of self-attention, after its LayerNorm
     KN_TAP_ATTENTION_RAW, // "attention-raw": before it
     KN_TAP_OUTPUT_NORM,   // "output-norm": output of the layer after the LayerNorm that follows it (the next
-                        // layer's, the final one, or one without weights where the model has none)
-    KN_TAP_OUTPUT, // "output": output of the layer
+                          // layer's, the final one, or one without weights where the model has none)
+    KN_TAP_OUTPUT,        // "output": output of the layer
 } kn_tap_point;
 
 typedef struct kn_tap {

@@ -9,7 +9,7 @@ typedef enum kn_schedule_kind {
     KN_SCHEDULE_LINEAR,   // warm-up, then a straight line down to `floor` of the rate
     KN_SCHEDULE_CONSTANT, // warm-up, then the rate
     KN_SCHEDULE_PLATEAU,  // warm-up, then the rate, then a straight line down to `floor` over the last `tail`
-                         // of the steps: the number of steps may still change while the rate stands
+                          // of the steps: the number of steps may still change while the rate stands
     KN_SCHEDULE_RESTARTS, // warm-up, then cosines with warm restarts (the paper's): periods grow, peaks
                           // shrink
 } kn_schedule_kind;
