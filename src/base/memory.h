@@ -16,6 +16,21 @@ static inline bool kn_add(size_t a, size_t b, size_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
 
+static inline size_t kn_least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+static inline size_t kn_most(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+// The next `bytes` of the scratch memory at `base`, of which *used are taken: each piece begins on a cache
+// line.
+static inline void *kn_take(char *base, size_t *used, size_t bytes) {
+    void *piece = base + *used;
+    *used += (bytes + 63) / 64 * 64;
+    return piece;
+}
+
 // `count` elements of `size` bytes, zeroed; NULL when they do not fit (message set). Released with free().
 void *kn_alloc(size_t count, size_t size) __attribute__((malloc));
 

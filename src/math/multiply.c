@@ -65,26 +65,22 @@ typedef struct product {
     void *context;
 } product;
 
-static inline size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 static void multiply_task(void *context, size_t task, int worker) {
     const product *p = context;
     const kn_kernels *k = p->k;
     float blocks[TASK_ROWS * TASK_COLUMNS][KN_CELL_SIZE] __attribute__((aligned(64)));
     size_t cells = kn_cells(p->rhs->depth), bytes = kn_panel_bytes(k, p->rhs->depth),
            cell = KN_CELL_SIZE * k->element;
-    size_t row0 = task % p->row_groups * TASK_ROWS, row1 = least(row0 + TASK_ROWS, kn_cells(p->rows));
+    size_t row0 = task % p->row_groups * TASK_ROWS, row1 = kn_least(row0 + TASK_ROWS, kn_cells(p->rows));
     size_t col0 = task / p->row_groups * TASK_COLUMNS,
-           col1 = least(col0 + TASK_COLUMNS, kn_cells(p->rhs->columns));
+           col1 = kn_least(col0 + TASK_COLUMNS, kn_cells(p->rhs->columns));
     (void)worker;
     for (size_t done = 0; done < cells; done += k->chunk_cells) {
-        size_t now = least(k->chunk_cells, cells - done);
+        size_t now = kn_least(k->chunk_cells, cells - done);
         for (size_t c = col0; c < col1; c++) {
             for (size_t r = row0; r < row1; r++) {
                 float *block = blocks[(r - row0) * TASK_COLUMNS + c - col0];
-                size_t rows = least(KN_CELL, p->rows - r * KN_CELL);
+                size_t rows = kn_least(KN_CELL, p->rows - r * KN_CELL);
                 k->multiply(block, p->lhs + r * bytes + done * cell,
                             (const char *)p->rhs->data + c * bytes + done * cell, now, rows, done > 0);
             }
@@ -93,7 +89,8 @@ static void multiply_task(void *context, size_t task, int worker) {
     for (size_t r = row0; r < row1; r++)
         for (size_t c = col0; c < col1; c++)
             p->store(p->context, blocks[(r - row0) * TASK_COLUMNS + c - col0], r * KN_CELL, c * KN_CELL,
-                     least(KN_CELL, p->rows - r * KN_CELL), least(KN_CELL, p->rhs->columns - c * KN_CELL));
+                     kn_least(KN_CELL, p->rows - r * KN_CELL),
+                     kn_least(KN_CELL, p->rhs->columns - c * KN_CELL));
 }
 
 void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store,
@@ -126,7 +123,7 @@ enum { SUM_COLUMNS = 128 };
 
 static void sum_columns(void *context, size_t task, int worker) {
     const sums *s = context;
-    size_t first = task * SUM_COLUMNS, n = least(SUM_COLUMNS, s->columns - first);
+    size_t first = task * SUM_COLUMNS, n = kn_least(SUM_COLUMNS, s->columns - first);
     (void)worker;
     for (size_t r = 0; r < s->rows; r++) s->k->axpy(s->out + first, 1.0f, s->x + r * s->ld + first, n);
 }

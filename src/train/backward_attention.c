@@ -20,32 +20,24 @@ typedef struct scratch {
     float *rows;                        // (32, head width)
 } scratch;
 
-static size_t round64(size_t n) {
-    return (n + 63) / 64 * 64;
-}
-
 static size_t lay_out(const kn_kernels *k, size_t keys, size_t width, char *base, scratch *s) {
     size_t panel = kn_panel_bytes(k, width), wide = kn_panel_bytes(k, keys), used = 0;
     size_t cell = KN_CELL_SIZE * k->element, block = KN_CELL_SIZE * sizeof(float);
-#define TAKE(field, bytes)                                                                                   \
-    s->field = (void *)(base + used);                                                                        \
-    used += round64(bytes)
-    TAKE(keys, kn_cells(keys) * panel);
-    TAKE(values, kn_cells(keys) * panel);
-    TAKE(keys_t, kn_cells(width) * wide);
-    TAKE(query, panel);
-    TAKE(slope_out, panel);
-    TAKE(query_t, kn_cells(width) * cell);
-    TAKE(slope_out_t, kn_cells(width) * cell);
-    TAKE(slopes, wide);
-    TAKE(cell, cell);
-    TAKE(weights, kn_cells(keys) * block);
-    TAKE(dropped, kn_cells(keys) * block);
-    TAKE(dscores, kn_cells(keys) * block);
-    TAKE(dkeys, kn_cells(keys) * kn_cells(width) * block);
-    TAKE(dvalues, kn_cells(keys) * kn_cells(width) * block);
-    TAKE(rows, KN_CELL * width * sizeof(float));
-#undef TAKE
+    s->keys = kn_take(base, &used, kn_cells(keys) * panel);
+    s->values = kn_take(base, &used, kn_cells(keys) * panel);
+    s->keys_t = kn_take(base, &used, kn_cells(width) * wide);
+    s->query = kn_take(base, &used, panel);
+    s->slope_out = kn_take(base, &used, panel);
+    s->query_t = kn_take(base, &used, kn_cells(width) * cell);
+    s->slope_out_t = kn_take(base, &used, kn_cells(width) * cell);
+    s->slopes = kn_take(base, &used, wide);
+    s->cell = kn_take(base, &used, cell);
+    s->weights = kn_take(base, &used, kn_cells(keys) * block);
+    s->dropped = kn_take(base, &used, kn_cells(keys) * block);
+    s->dscores = kn_take(base, &used, kn_cells(keys) * block);
+    s->dkeys = kn_take(base, &used, kn_cells(keys) * kn_cells(width) * block);
+    s->dvalues = kn_take(base, &used, kn_cells(keys) * kn_cells(width) * block);
+    s->rows = kn_take(base, &used, KN_CELL * width * sizeof(float));
     return used;
 }
 
@@ -76,20 +68,16 @@ typedef struct head {
     float scale;
 } head;
 
-static inline size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 static void pack_sequence(const head *h) {
     size_t panel = kn_panel_bytes(h->k, h->width), wide = kn_panel_bytes(h->k, h->length);
     for (size_t i = 0; i < h->length; i += KN_CELL) {
-        size_t n = least(KN_CELL, h->length - i);
+        size_t n = kn_least(KN_CELL, h->length - i);
         h->k->pack_rhs(h->s->keys + i / KN_CELL * panel, h->keys + i * h->ld, h->ld, n, h->width);
         h->k->pack_rhs(h->s->values + i / KN_CELL * panel, h->v + i * h->ld, h->ld, n, h->width);
     }
     for (size_t i = 0; i < h->width; i += KN_CELL)
-        h->k->pack_rhs_t(h->s->keys_t + i / KN_CELL * wide, h->keys + i, h->ld, least(KN_CELL, h->width - i),
-                         h->length);
+        h->k->pack_rhs_t(h->s->keys_t + i / KN_CELL * wide, h->keys + i, h->ld,
+                         kn_least(KN_CELL, h->width - i), h->length);
 }
 
 // The 32 queries from `query` on, and the gradient of their output, packed every way that is needed.
@@ -102,7 +90,7 @@ static void pack_queries(const head *h, size_t query, size_t rows) {
     h->k->pack_lhs(s->query, s->rows, h->width, rows, h->width);
     h->k->pack_lhs(s->slope_out, h->dout + query * h->ldo, h->ldo, rows, h->width);
     for (size_t i = 0; i < h->width; i += KN_CELL) {
-        size_t n = least(KN_CELL, h->width - i), at = i / KN_CELL * cell;
+        size_t n = kn_least(KN_CELL, h->width - i), at = i / KN_CELL * cell;
         h->k->pack_rhs_t(s->query_t + at, s->rows + i, h->width, n, rows);
         h->k->pack_rhs_t(s->slope_out_t + at, h->dout + query * h->ldo + i, h->ldo, n, rows);
     }
@@ -155,7 +143,7 @@ static void write_query_slopes(const head *h, size_t query, size_t rows, size_t 
     for (size_t b = 0; b < blocks; b++)
         h->k->pack_lhs(s->slopes + b * cell, s->dscores + b * KN_CELL_SIZE, KN_CELL, rows, KN_CELL);
     for (size_t i = 0; i < h->width; i += KN_CELL) {
-        size_t n = least(KN_CELL, h->width - i);
+        size_t n = kn_least(KN_CELL, h->width - i);
         h->k->multiply(block, s->slopes, s->keys_t + i / KN_CELL * wide, blocks, rows, false);
         for (size_t r = 0; r < rows; r++)
             for (size_t c = 0; c < n; c++)
@@ -169,7 +157,7 @@ static void write_sums(const head *h, const float *sums, float *out) {
         for (size_t i = 0; i < h->width; i += KN_CELL)
             memcpy(out + row * h->ld + i,
                    sums + (row / KN_CELL * panels + i / KN_CELL) * KN_CELL_SIZE + row % KN_CELL * KN_CELL,
-                   least(KN_CELL, h->width - i) * sizeof *out);
+                   kn_least(KN_CELL, h->width - i) * sizeof *out);
 }
 
 static void head_task(void *context, size_t task, int worker) {
@@ -203,7 +191,7 @@ static void head_task(void *context, size_t task, int worker) {
     }
     pack_sequence(&h);
     for (size_t query = 0; query < h.length; query += KN_CELL) {
-        size_t rows = least(KN_CELL, h.length - query), blocks = kn_cells(query + rows);
+        size_t rows = kn_least(KN_CELL, h.length - query), blocks = kn_cells(query + rows);
         pack_queries(&h, query, rows);
         score_slopes(&h, query, rows, blocks);
         add_key_slopes(&h, query, rows, blocks);

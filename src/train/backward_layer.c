@@ -5,16 +5,31 @@
 
 #include <string.h>
 
-static inline size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
+// Hands blocks of the transposed product on as blocks of the product.
+typedef struct turned {
+    kn_store *store;
+    void *context;
+} turned;
+
+static void store_turned(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+    const turned *t = context;
+    float out[KN_CELL_SIZE];
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < columns; c++) out[c * KN_CELL + r] = block[r * KN_CELL + c];
+    t->store(t->context, out, column, row, columns, rows);
 }
 
+// The left operand has to be transposed element by element, the right one only interleaved: the narrower goes left.
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
                         kn_store *store, void *context) {
-    kn_rhs right = {.data = g->right, .columns = k, .depth = rows};
-    kn_lhs_pack(g->k, g->left, dy, n, n, rows, true);
-    kn_rhs_pack(g->k, &right, x, k, true);
-    kn_multiply(g->k, g->left, n, &right, store, context);
+    turned t = {store, context};
+    bool turn = n > k;
+    const float *left = turn ? x : dy, *right = turn ? dy : x;
+    size_t left_width = turn ? k : n;
+    kn_rhs packed = {.data = g->right, .columns = turn ? n : k, .depth = rows};
+    kn_lhs_pack(g->k, g->left, left, left_width, left_width, rows, true);
+    kn_rhs_pack(g->k, &packed, right, packed.columns, true);
+    kn_multiply(g->k, g->left, left_width, &packed, turn ? store_turned : store, turn ? (void *)&t : context);
 }
 
 void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k,
@@ -35,7 +50,7 @@ typedef struct norm_back {
 static void norm_back_panel(void *context, size_t task, int worker) {
     const norm_back *n = context;
     size_t d = (size_t)n->g->config.width, first = task * KN_CELL,
-           end = least(first + KN_CELL, n->g->batch.rows);
+           end = kn_least(first + KN_CELL, n->g->batch.rows);
     (void)worker;
     for (size_t r = first; r < end; r++)
         n->g->k->norm_backward(n->dx + r * d, n->dy + r * d, n->x + r * d, n->weight, n->state.mean[r],
@@ -45,7 +60,7 @@ static void norm_back_panel(void *context, size_t task, int worker) {
 static void norm_again_panel(void *context, size_t task, int worker) {
     const norm_back *n = context;
     size_t d = (size_t)n->g->config.width, first = task * KN_CELL,
-           end = least(first + KN_CELL, n->g->batch.rows);
+           end = kn_least(first + KN_CELL, n->g->batch.rows);
     float mean, inverse;
     (void)worker;
     for (size_t r = first; r < end; r++)
@@ -65,7 +80,7 @@ enum { SUM_COLUMNS = 64 };
 
 static void norm_sum_columns(void *context, size_t task, int worker) {
     const norm_sums *n = context;
-    size_t d = (size_t)n->g->config.width, first = task * SUM_COLUMNS, end = least(first + SUM_COLUMNS, d);
+    size_t d = (size_t)n->g->config.width, first = task * SUM_COLUMNS, end = kn_least(first + SUM_COLUMNS, d);
     (void)worker;
     for (size_t r = 0; r < n->g->batch.rows; r++) {
         size_t at = r * d + first;
@@ -100,7 +115,7 @@ typedef struct hidden_back {
 static void active_panel(void *context, size_t task, int worker) {
     const hidden_back *h = context;
     kn_gradient *g = h->g;
-    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, rows = least(KN_CELL, g->batch.rows - first);
+    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, rows = kn_least(KN_CELL, g->batch.rows - first);
     (void)worker;
     kn_activate(&g->w, h->active + first * f, g->layers[h->layer].hidden + first * f, rows, first,
                 g->dropout ? g->dropout->activation : 0,
@@ -110,7 +125,7 @@ static void active_panel(void *context, size_t task, int worker) {
 static void hidden_back_panel(void *context, size_t task, int worker) {
     const hidden_back *h = context;
     kn_gradient *g = h->g;
-    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, end = least(first + KN_CELL, g->batch.rows);
+    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, end = kn_least(first + KN_CELL, g->batch.rows);
     const float *hidden = g->layers[h->layer].hidden;
     (void)worker;
     for (size_t r = first; r < end; r++) {

@@ -7,10 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline size_t most(size_t a, size_t b) {
-    return a > b ? a : b;
-}
-
 static float *floats(size_t rows, size_t columns, knnlm_status *status) {
     size_t count;
     if (!kn_mul(rows, columns, &count))
@@ -71,12 +67,12 @@ static knnlm_status init_transposed(kn_gradient *g) {
 // Room for the two packed operands of any weight's gradient, and for the softmax's left operands.
 static knnlm_status init_operands(kn_gradient *g) {
     const kn_config *c = &g->config;
-    size_t d = (size_t)c->width, widest = most(3 * d, (size_t)c->ffn), classes = 0;
-    for (int32_t b = 0; b < c->bands; b++) classes = most(classes, kn_cluster_size(c, b));
+    size_t d = (size_t)c->width, widest = kn_most(3 * d, (size_t)c->ffn), classes = 0;
+    for (int32_t b = 0; b < c->bands; b++) classes = kn_most(classes, kn_cluster_size(c, b));
     size_t chunk = KN_HEAD_ROWS;
-    g->left_bytes = most(kn_lhs_bytes(g->k, widest, g->capacity),
-                         most(kn_lhs_bytes(g->k, classes, chunk), kn_lhs_bytes(g->k, chunk, classes)));
-    g->right_bytes = kn_cells(widest) * kn_panel_bytes(g->k, most(g->capacity, chunk));
+    g->left_bytes = kn_most(kn_lhs_bytes(g->k, widest, g->capacity),
+                            kn_most(kn_lhs_bytes(g->k, classes, chunk), kn_lhs_bytes(g->k, chunk, classes)));
+    g->right_bytes = kn_cells(widest) * kn_panel_bytes(g->k, kn_most(g->capacity, chunk));
     knnlm_status status = KNNLM_OK;
     g->logits = floats(chunk, classes, &status);
     g->left = kn_alloc_aligned(1, g->left_bytes);
@@ -86,8 +82,9 @@ static knnlm_status init_operands(kn_gradient *g) {
 
 static knnlm_status init_buffers(kn_gradient *g) {
     const kn_config *c = &g->config;
-    size_t rows = g->capacity, d = (size_t)c->width, widest = most(3 * d, (size_t)c->ffn);
-    size_t keys = most(1, rows < (size_t)c->context ? rows : (size_t)c->context), head = d / (size_t)c->heads;
+    size_t rows = g->capacity, d = (size_t)c->width, widest = kn_most(3 * d, (size_t)c->ffn);
+    size_t keys = kn_most(1, rows < (size_t)c->context ? rows : (size_t)c->context),
+           head = d / (size_t)c->heads;
     knnlm_status status = KNNLM_OK;
     g->last = floats(rows, d, &status);
     g->last_norm = (kn_norm_state){floats(rows, 1, &status), floats(rows, 1, &status)};

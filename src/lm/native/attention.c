@@ -15,22 +15,14 @@ typedef struct scratch {
     float *rows;   // (32, head width)
 } scratch;
 
-static size_t round64(size_t n) {
-    return (n + 63) / 64 * 64;
-}
-
 static size_t lay_out(const kn_kernels *k, size_t keys, size_t width, char *base, scratch *s) {
     size_t panel = kn_panel_bytes(k, width), wide = kn_panel_bytes(k, keys), used = 0;
-#define TAKE(field, bytes)                                                                                   \
-    s->field = (void *)(base + used);                                                                        \
-    used += round64(bytes)
-    TAKE(keys, kn_cells(keys) * panel);
-    TAKE(values, kn_cells(width) * wide);
-    TAKE(query, panel);
-    TAKE(weights, wide);
-    TAKE(scores, kn_cells(keys) * KN_CELL_SIZE * sizeof(float));
-    TAKE(rows, KN_CELL * width * sizeof(float));
-#undef TAKE
+    s->keys = kn_take(base, &used, kn_cells(keys) * panel);
+    s->values = kn_take(base, &used, kn_cells(width) * wide);
+    s->query = kn_take(base, &used, panel);
+    s->weights = kn_take(base, &used, wide);
+    s->scores = kn_take(base, &used, kn_cells(keys) * KN_CELL_SIZE * sizeof(float));
+    s->rows = kn_take(base, &used, KN_CELL * width * sizeof(float));
     return used;
 }
 
@@ -57,19 +49,15 @@ typedef struct job {
     size_t stride;
 } job;
 
-static inline size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 static void pack_keys_and_values(const job *j, const kn_attention *a, size_t head, const scratch *s) {
     size_t offset = head * j->width, panel = kn_panel_bytes(j->k, j->width),
            wide = kn_panel_bytes(j->k, a->keys);
     for (size_t i = 0; i < a->keys; i += KN_CELL)
         j->k->pack_rhs(s->keys + i / KN_CELL * panel, a->k + i * a->ldk + offset, a->ldk,
-                       least(KN_CELL, a->keys - i), j->width);
+                       kn_least(KN_CELL, a->keys - i), j->width);
     for (size_t i = 0; i < j->width; i += KN_CELL)
         j->k->pack_rhs_t(s->values + i / KN_CELL * wide, a->v + offset + i, a->ldk,
-                         least(KN_CELL, j->width - i), a->keys);
+                         kn_least(KN_CELL, j->width - i), a->keys);
 }
 
 // Softmax of the scaled scores of `rows` queries from `query` on, packed as the left operand of the values.
@@ -100,7 +88,7 @@ static void gather_values(const job *j, const kn_attention *a, size_t head, size
     size_t wide = kn_panel_bytes(j->k, a->keys);
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t i = 0; i < j->width; i += KN_CELL) {
-        size_t columns = least(KN_CELL, j->width - i);
+        size_t columns = kn_least(KN_CELL, j->width - i);
         j->k->multiply(block, s->weights, s->values + i / KN_CELL * wide, blocks, rows, false);
         for (size_t r = 0; r < rows; r++)
             memcpy(a->out + (query + r) * a->ldo + head * j->width + i, block + r * KN_CELL,
@@ -138,7 +126,7 @@ static void attention_task(void *context, size_t task, int worker) {
     }
     pack_keys_and_values(j, a, head, &s);
     for (size_t query = a->from / KN_CELL * KN_CELL; query < a->queries; query += KN_CELL) {
-        size_t rows = least(KN_CELL, a->queries - query);
+        size_t rows = kn_least(KN_CELL, a->queries - query);
         size_t blocks = attend(j, a, sequence, head, query, rows, &s);
         gather_values(j, a, head, query, rows, blocks, &s);
     }

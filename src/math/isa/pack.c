@@ -22,10 +22,6 @@ static inline element to_element(float x) {
 }
 #endif
 
-static inline size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
 // One cell row of 32 elements from `n` <= 32 floats.
 static inline void convert_row(element *out, const float *src, size_t n) {
     if (n == KN_CELL) {
@@ -45,7 +41,7 @@ void kn_isa(pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, siz
     element *cell = panel;
     for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
         for (size_t r = 0; r < rows; r++)
-            convert_row(cell + r * KN_CELL, src + r * ld + k, least(KN_CELL, depth - k));
+            convert_row(cell + r * KN_CELL, src + r * ld + k, kn_least(KN_CELL, depth - k));
         memset(cell + rows * KN_CELL, 0, (KN_CELL - rows) * KN_CELL * sizeof *cell);
     }
 }
@@ -114,7 +110,7 @@ void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, s
         if (rows == KN_CELL && depth - k >= KN_CELL) {
             transpose_block(out, src + k * ld, ld);
         } else {
-            load_block(in, src + k * ld, ld, least(KN_CELL, depth - k), rows);
+            load_block(in, src + k * ld, ld, kn_least(KN_CELL, depth - k), rows);
             transpose_block(out, in, KN_CELL);
         }
         for (size_t r = 0; r < KN_CELL; r++) convert_row(cell + r * KN_CELL, out + r * KN_CELL, KN_CELL);
@@ -161,7 +157,7 @@ void kn_isa(pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, 
         if (columns == KN_CELL && depth - k >= KN_CELL) {
             rhs_cell(cell, src + k, ld);
         } else {
-            load_block(block, src + k, ld, columns, least(KN_CELL, depth - k));
+            load_block(block, src + k, ld, columns, kn_least(KN_CELL, depth - k));
             rhs_cell(cell, block, KN_CELL);
         }
     }
@@ -174,7 +170,7 @@ void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns
         if (columns == KN_CELL && depth - k >= KN_CELL) {
             rhs_cell_t(cell, src + k * ld, ld);
         } else {
-            load_block(block, src + k * ld, ld, least(KN_CELL, depth - k), columns);
+            load_block(block, src + k * ld, ld, kn_least(KN_CELL, depth - k), columns);
             rhs_cell_t(cell, block, KN_CELL);
         }
     }
