@@ -11,7 +11,8 @@ typedef struct turned {
     void *context;
 } turned;
 
-static void store_turned(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+static void store_turned(void *context, const float *block, size_t row, size_t column, size_t rows,
+                         size_t columns) {
     const turned *t = context;
     float out[KN_CELL_SIZE];
     for (size_t r = 0; r < rows; r++)
@@ -19,7 +20,8 @@ static void store_turned(void *context, const float *block, size_t row, size_t c
     t->store(t->context, out, column, row, columns, rows);
 }
 
-// The left operand has to be transposed element by element, the right one only interleaved: the narrower goes left.
+// The left operand has to be transposed element by element, the right one only interleaved: the narrower goes
+// left.
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
                         kn_store *store, void *context) {
     turned t = {store, context};

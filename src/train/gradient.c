@@ -70,9 +70,10 @@ static knnlm_status init_operands(kn_gradient *g) {
     size_t d = (size_t)c->width, widest = kn_most(3 * d, (size_t)c->ffn), classes = 0;
     for (int32_t b = 0; b < c->bands; b++) classes = kn_most(classes, kn_cluster_size(c, b));
     size_t chunk = KN_HEAD_ROWS;
-    g->left_bytes = kn_most(kn_lhs_bytes(g->k, widest, g->capacity),
-                            kn_most(kn_lhs_bytes(g->k, classes, chunk), kn_lhs_bytes(g->k, chunk, classes)));
-    g->right_bytes = kn_cells(widest) * kn_panel_bytes(g->k, kn_most(g->capacity, chunk));
+    g->left_bytes =
+        kn_most(kn_lhs_bytes(g->k, widest, g->capacity), kn_lhs_bytes(g->k, chunk, kn_most(classes, d)));
+    g->right_bytes = kn_most(kn_cells(widest) * kn_panel_bytes(g->k, kn_most(g->capacity, chunk)),
+                             kn_cells(classes) * kn_panel_bytes(g->k, chunk));
     knnlm_status status = KNNLM_OK;
     g->logits = floats(chunk, classes, &status);
     g->left = kn_alloc_aligned(1, g->left_bytes);
