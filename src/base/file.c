@@ -89,7 +89,17 @@ static void writer_free(kn_writer *writer) {
     free(writer);
 }
 
+// The rename would fail only at the end (a directory), or do harm (root and /dev/null).
+static knnlm_status check_replaceable(const char *path) {
+    struct stat st;
+    if (!*path) return kn_fail(KNNLM_EINVAL, "an empty file name to write to");
+    if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return KNNLM_OK; // what else is wrong is told by open
+    if (S_ISDIR(st.st_mode)) return kn_fail_errno(KNNLM_EIO, EISDIR, "%s: cannot create", path);
+    return kn_fail(KNNLM_EIO, "%s: cannot create: not a regular file", path);
+}
+
 knnlm_status kn_writer_open(const char *path, kn_writer **out) {
+    KN_TRY(check_replaceable(path));
     kn_writer *writer = kn_alloc(1, sizeof *writer);
     if (!writer) return KNNLM_ENOMEM;
     writer->fd = -1;
@@ -178,6 +188,19 @@ void kn_writer_abort(kn_writer *writer) {
     if (!writer) return;
     unlink(writer->temporary);
     writer_free(writer);
+}
+
+knnlm_status kn_writer_try(const char *path) {
+    kn_writer *writer;
+    KN_TRY(kn_writer_open(path, &writer));
+    kn_writer_abort(writer);
+    return KNNLM_OK;
+}
+
+bool kn_file_same(const char *a, const char *b) {
+    struct stat left, right;
+    return stat(a, &left) == 0 && stat(b, &right) == 0 && left.st_dev == right.st_dev &&
+           left.st_ino == right.st_ino;
 }
 
 knnlm_status kn_disk_free(const char *path, uint64_t *bytes) {

@@ -21,12 +21,19 @@ knnlm_status kn_file_read(const char *path, char **data, size_t *size);
 // Writes `path` by way of a temporary file beside it, synced and renamed by commit: a crash at any point
 // leaves the old file or the new one. Write errors are kept and reported by commit.
 typedef struct kn_writer kn_writer;
+// Only a regular file is replaced: a directory or a device at `path` is KNNLM_EIO.
 knnlm_status kn_writer_open(const char *path, kn_writer **out);
 knnlm_status kn_writer_put(kn_writer *writer, const void *data, size_t size);
 uint64_t kn_writer_offset(const kn_writer *writer);
 // Both release the writer, whatever they return.
 knnlm_status kn_writer_commit(kn_writer *writer);
 void kn_writer_abort(kn_writer *writer);
+
+// Whether `path` could be written, found out before the work whose result goes there; nothing is changed.
+knnlm_status kn_writer_try(const char *path);
+
+// Whether both names lead to one file; false when either leads to none.
+bool kn_file_same(const char *a, const char *b);
 
 // Free bytes on the file system that would hold `path`.
 knnlm_status kn_disk_free(const char *path, uint64_t *bytes);

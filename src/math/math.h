@@ -41,6 +41,8 @@ typedef struct kn_kernels {
     // rhs: src is (columns, depth), as weights are kept; _t: src is (depth, columns).
     void (*pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
     void (*pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
+    // out (32,32) = block (32,32) transposed.
+    void (*transpose)(float *out, const float *block);
     // block (32,32) = [block +] lhs panel . rhs panel over `cells` cells of depth; only the first `rows` rows
     // count.
     void (*multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,

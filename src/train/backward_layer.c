@@ -7,6 +7,7 @@
 
 // Hands blocks of the transposed product on as blocks of the product.
 typedef struct turned {
+    const kn_kernels *k;
     kn_store *store;
     void *context;
 } turned;
@@ -14,9 +15,8 @@ typedef struct turned {
 static void store_turned(void *context, const float *block, size_t row, size_t column, size_t rows,
                          size_t columns) {
     const turned *t = context;
-    float out[KN_CELL_SIZE];
-    for (size_t r = 0; r < rows; r++)
-        for (size_t c = 0; c < columns; c++) out[c * KN_CELL + r] = block[r * KN_CELL + c];
+    float out[KN_CELL_SIZE] __attribute__((aligned(64)));
+    t->k->transpose(out, block);
     t->store(t->context, out, column, row, columns, rows);
 }
 
@@ -24,7 +24,7 @@ static void store_turned(void *context, const float *block, size_t row, size_t c
 // left.
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
                         kn_store *store, void *context) {
-    turned t = {store, context};
+    turned t = {g->k, store, context};
     bool turn = n > k;
     const float *left = turn ? x : dy, *right = turn ? dy : x;
     size_t left_width = turn ? k : n;

@@ -27,6 +27,7 @@ void kn_isa(pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, siz
 void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth);
 void kn_isa(pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
 void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
+void kn_isa(transpose)(float *out, const float *block);
 void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                       bool accumulate);
 void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns,

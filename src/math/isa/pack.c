@@ -103,6 +103,10 @@ static void transpose_block(float *out, const float *in, size_t ld) {
                         (const uint32_t *)(const void *)(in + i * ld + j), ld);
 }
 
+void kn_isa(transpose)(float *out, const float *block) {
+    transpose_block(out, block, KN_CELL);
+}
+
 void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth) {
     float in[KN_CELL_SIZE] __attribute__((aligned(64))), out[KN_CELL_SIZE] __attribute__((aligned(64)));
     element *cell = panel;

@@ -15,6 +15,7 @@ const kn_kernels kn_isa(kernels) = {
     .pack_lhs_t = kn_isa(pack_lhs_t),
     .pack_rhs = kn_isa(pack_rhs),
     .pack_rhs_t = kn_isa(pack_rhs_t),
+    .transpose = kn_isa(transpose),
     .multiply = kn_isa(multiply),
     .store = kn_isa(store),
     .dot = kn_isa(dot),
