@@ -1,4 +1,6 @@
-// Loss and gradient of the softmax, cluster by cluster, some hundred rows at a time.
+// Loss and gradient of the softmax, cluster by cluster. Logits are held for KN_HEAD_ROWS rows at a time,
+// which caches can bear; their gradients are packed at once, both ways, and those of a whole group of rows
+// meet the embedding's gradient together, which is too large to be added to more often.
 #include "train/pass.h"
 
 #include "base/threads.h"
@@ -19,23 +21,37 @@ typedef struct cluster {
     size_t rows;
 } cluster;
 
+// Rows of logits at hand: [first, first + rows) of the cluster, in the group that starts at row `group`.
 typedef struct chunk {
     const cluster *c;
-    size_t first, rows;
+    size_t group, group_rows, first, rows;
 } chunk;
 
-static void softmax_row(void *context, size_t task, int worker) {
-    const chunk *k = context;
-    const cluster *c = k->c;
-    const kn_kernels *kernels = c->g->k;
-    size_t row = k->first + task;
-    float *x = c->g->logits + task * c->classes, target = x[c->targets[row]];
-    float best = kernels->max(x, c->classes), sum = kernels->exp_shift(x, c->classes, best),
-          factor = c->g->scale / sum;
-    (void)worker;
+// x (classes): logits become the gradient of the loss by them.
+static void softmax_row(const cluster *c, size_t row, float *x) {
+    const kn_kernels *k = c->g->k;
+    float target = x[c->targets[row]], best = k->max(x, c->classes), sum = k->exp_shift(x, c->classes, best);
     c->losses[row] += best + logf(sum) - target;
-    kernels->scale(x, factor, c->classes);
+    if (!c->g->grads) return;
+    k->scale(x, c->g->scale / sum, c->classes);
     x[c->targets[row]] -= c->g->scale;
+}
+
+static void softmax_panel(void *context, size_t task, int worker) {
+    const chunk *at = context;
+    const cluster *c = at->c;
+    const kn_kernels *k = c->g->k;
+    size_t first = at->first + task * KN_CELL, rows = kn_least(KN_CELL, at->first + at->rows - first);
+    size_t panel = kn_panel_bytes(k, at->group_rows), cell = KN_CELL_SIZE * k->element;
+    float *x = c->g->logits + task * KN_CELL * c->classes;
+    (void)worker;
+    for (size_t r = 0; r < rows; r++) softmax_row(c, first + r, x + r * c->classes);
+    if (!c->g->grads) return;
+    k->pack_lhs((char *)c->g->left + task * kn_panel_bytes(k, c->classes), x, c->classes, rows, c->classes);
+    char *depth = (char *)c->g->right + (first - at->group) / KN_CELL * cell;
+    for (size_t i = 0; i < c->classes; i += KN_CELL)
+        k->pack_rhs_t(depth + i / KN_CELL * panel, x + i, c->classes, kn_least(KN_CELL, c->classes - i),
+                      rows);
 }
 
 // Blocks of a cluster's gradient go to its embeddings; in an adaptive cluster 0 the last rows are the
@@ -53,24 +69,39 @@ static void store_classes(void *context, const float *block, size_t row, size_t 
                        block + here * KN_CELL, NULL, rows - here, columns, true);
 }
 
-static void run_chunk(const cluster *c, size_t first, size_t rows) {
+static void run_chunk(chunk *at) {
+    const cluster *c = at->c;
     kn_gradient *g = c->g;
-    chunk k = {c, first, rows};
-    const float *h = c->h + first * c->width;
-    kn_store_matrix logits = {g->k, g->logits, c->classes, NULL},
-                    dh = {g->k, c->dh + first * c->width, c->width, NULL};
-    kn_lhs_pack(g->k, g->left, h, c->width, rows, c->width, false);
-    kn_multiply(g->k, g->left, rows, &g->w.classes[c->band], kn_store_set, &logits);
-    kn_parallel(rows, softmax_row, &k);
+    kn_store_matrix logits = {g->k, g->logits, c->classes, NULL};
+    kn_store_matrix dh = {g->k, c->dh + at->first * c->width, c->width, NULL};
+    kn_lhs_pack(g->k, g->left, c->h + at->first * c->width, c->width, at->rows, c->width, false);
+    kn_multiply(g->k, g->left, at->rows, &g->w.classes[c->band], kn_store_set, &logits);
+    kn_parallel(kn_cells(at->rows), softmax_panel, at);
+    if (g->grads) kn_multiply(g->k, g->left, at->rows, &g->classes_t[c->band], kn_store_set, &dh);
+}
+
+static void run_group(const cluster *c, size_t group, size_t rows) {
+    kn_gradient *g = c->g;
+    for (size_t first = group; first < group + rows; first += KN_HEAD_ROWS) {
+        chunk at = {c, group, rows, first, kn_least(KN_HEAD_ROWS, group + rows - first)};
+        run_chunk(&at);
+    }
     if (!g->grads) return;
-    kn_weight_gradient(g, g->logits, c->classes, h, c->width, rows, store_classes, (void *)(uintptr_t)c);
-    kn_lhs_pack(g->k, g->left, g->logits, c->classes, rows, c->classes, false);
-    kn_multiply(g->k, g->left, rows, &g->classes_t[c->band], kn_store_set, &dh);
+    kn_turned turned = {g->k, store_classes, (void *)(uintptr_t)c};
+    kn_rhs slopes = {.data = g->right, .columns = c->classes, .depth = rows};
+    kn_lhs_pack(g->k, g->left, c->h + group * c->width, c->width, c->width, rows, true);
+    kn_multiply(g->k, g->left, c->width, &slopes, kn_store_turned, &turned);
+}
+
+size_t kn_head_group(const kn_kernels *k, size_t classes, size_t capacity) {
+    size_t rows = KN_HEAD_BYTES / (classes * k->element) / KN_HEAD_ROWS * KN_HEAD_ROWS;
+    return kn_least(kn_most(rows, KN_HEAD_ROWS), capacity);
 }
 
 static void run_cluster(const cluster *c) {
-    for (size_t first = 0; first < c->rows; first += KN_HEAD_ROWS)
-        run_chunk(c, first, c->rows - first < KN_HEAD_ROWS ? c->rows - first : KN_HEAD_ROWS);
+    size_t group = kn_head_group(c->g->k, c->classes, c->g->capacity);
+    for (size_t first = 0; first < c->rows; first += group)
+        run_group(c, first, kn_least(group, c->rows - first));
 }
 
 static knnlm_status run_first(kn_gradient *g) {

@@ -5,16 +5,9 @@
 
 #include <string.h>
 
-// Hands blocks of the transposed product on as blocks of the product.
-typedef struct turned {
-    const kn_kernels *k;
-    kn_store *store;
-    void *context;
-} turned;
-
-static void store_turned(void *context, const float *block, size_t row, size_t column, size_t rows,
-                         size_t columns) {
-    const turned *t = context;
+void kn_store_turned(void *context, const float *block, size_t row, size_t column, size_t rows,
+                     size_t columns) {
+    const kn_turned *t = context;
     float out[KN_CELL_SIZE] __attribute__((aligned(64)));
     t->k->transpose(out, block);
     t->store(t->context, out, column, row, columns, rows);
@@ -24,14 +17,15 @@ static void store_turned(void *context, const float *block, size_t row, size_t c
 // left.
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
                         kn_store *store, void *context) {
-    turned t = {g->k, store, context};
+    kn_turned t = {g->k, store, context};
     bool turn = n > k;
     const float *left = turn ? x : dy, *right = turn ? dy : x;
     size_t left_width = turn ? k : n;
     kn_rhs packed = {.data = g->right, .columns = turn ? n : k, .depth = rows};
     kn_lhs_pack(g->k, g->left, left, left_width, left_width, rows, true);
     kn_rhs_pack(g->k, &packed, right, packed.columns, true);
-    kn_multiply(g->k, g->left, left_width, &packed, turn ? store_turned : store, turn ? (void *)&t : context);
+    kn_multiply(g->k, g->left, left_width, &packed, turn ? kn_store_turned : store,
+                turn ? (void *)&t : context);
 }
 
 void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k,

@@ -54,6 +54,7 @@ static knnlm_status write_checkpoint(kn_gguf_writer *w, const kn_train_options *
     KN_TRY(kn_tokenizer_save_gguf(o->tokenizer, w));
     for (size_t i = 0; i < n; i++) KN_TRY(kn_gguf_put_u64(w, settings[i].key, settings[i].value));
     KN_TRY(kn_gguf_put_u64(w, "knnlm.train.step", (uint64_t)state->step));
+    KN_TRY(kn_gguf_put_u64(w, "knnlm.train.steps", (uint64_t)o->steps));
     KN_TRY(kn_gguf_put_u64(w, "knnlm.train.updates", (uint64_t)state->optimizer.updates));
     KN_TRY(kn_gguf_put_f64(w, "knnlm.train.last_rate", state->optimizer.last_rate));
     KN_TRY(kn_gguf_put_f64(w, "knnlm.train.best", state->best));
@@ -107,10 +108,42 @@ static knnlm_status get_number(const kn_gguf *file, const char *key, double *val
                  : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
 }
 
+// Tensors of the same shape are not yet the same model: heads, activation or a layer less leave no trace in them.
+static knnlm_status check_model(const kn_gguf *file, const kn_config *asked) {
+    kn_config made;
+    KN_TRY(kn_config_load(file, &made));
+    const struct {
+        const char *what;
+        double made, asked;
+    } parts[] = {{"vocabulary", made.vocabulary, asked->vocabulary},
+                 {"--width", made.width, asked->width},
+                 {"--layers", made.layers, asked->layers},
+                 {"--heads", made.heads, asked->heads},
+                 {"--ffn", made.ffn, asked->ffn},
+                 {"--context", made.context, asked->context},
+                 {"--positions", made.positions, asked->positions},
+                 {"--activation", made.activation, asked->activation},
+                 {"final norm", made.final_norm, asked->final_norm},
+                 {"LayerNorm epsilon", made.epsilon, asked->epsilon},
+                 {"embedding scale", made.embedding_scale, asked->embedding_scale},
+                 {"number of --bands", made.bands, asked->bands},
+                 {"band factor", made.bands > 1 ? made.band_factor : 0, made.bands > 1 ? asked->band_factor : 0}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].made != parts[i].asked)
+            return kn_fail(KNNLM_EINVAL, "%s: made with %s %g, not %g: resume with the model the run began with",
+                           kn_gguf_path(file), parts[i].what, parts[i].made, parts[i].asked);
+    for (int32_t b = 0; b < made.bands; b++)
+        if (made.band_end[b] != asked->band_end[b])
+            return kn_fail(KNNLM_EINVAL, "%s: made with other --bands: resume with the model the run began with",
+                           kn_gguf_path(file));
+    return KNNLM_OK;
+}
+
 static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options *o, const kn_layout *layout,
                                     kn_train_state *state) {
     setting settings[8];
     size_t n = settings_of(o, settings);
+    KN_TRY(check_model(file, &o->config));
     for (size_t i = 0; i < n; i++) {
         int64_t value;
         KN_TRY(get_integer(file, settings[i].key, &value));
@@ -121,11 +154,21 @@ static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options 
     }
     KN_TRY(get_integer(file, "knnlm.train.step", &state->step));
     KN_TRY(get_integer(file, "knnlm.train.updates", &state->optimizer.updates));
+    if (state->step < 0 || state->optimizer.updates < 0)
+        return kn_fail(KNNLM_EDATA, "%s: at step %lld", kn_gguf_path(file), (long long)state->step);
     KN_TRY(get_number(file, "knnlm.train.last_rate", &state->optimizer.last_rate));
     KN_TRY(get_number(file, "knnlm.train.best", &state->best));
     KN_TRY(load_all(file, layout, "", state->params));
     KN_TRY(load_all(file, layout, "m.", state->optimizer.first));
     return state->optimizer.second ? load_all(file, layout, "v.", state->optimizer.second) : KNNLM_OK;
+}
+
+knnlm_status kn_checkpoint_steps(const char *path, int64_t *steps) {
+    kn_gguf *file;
+    KN_TRY(kn_gguf_open(path, &file));
+    knnlm_status status = get_integer(file, "knnlm.train.steps", steps);
+    kn_gguf_close(file);
+    return status;
 }
 
 knnlm_status kn_checkpoint_load(const char *path, const kn_train_options *o, const kn_layout *layout,

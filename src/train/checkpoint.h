@@ -16,8 +16,11 @@ typedef struct kn_train_state {
 
 knnlm_status kn_checkpoint_save(const char *path, const kn_train_options *o, const kn_layout *layout,
                                 const kn_train_state *state);
-// Refuses a checkpoint of another model, text, seed or batch, naming what differs.
+// Refuses a checkpoint of another model, text, seed, window, batch or optimizer, naming what differs.
 knnlm_status kn_checkpoint_load(const char *path, const kn_train_options *o, const kn_layout *layout,
                                 kn_train_state *state);
+
+// How many updates the run was to have.
+knnlm_status kn_checkpoint_steps(const char *path, int64_t *steps);
 
 #endif

@@ -54,7 +54,19 @@ struct kn_gradient {
     float *grads;
 };
 
-enum { KN_HEAD_ROWS = 512 };
+// Rows whose logits are held at a time, and bytes of their packed gradients that wait for the embedding's
+// gradient.
+enum { KN_HEAD_ROWS = 128, KN_HEAD_BYTES = 128 << 20 };
+// Rows that those bytes hold for a cluster of `classes`.
+size_t kn_head_group(const kn_kernels *k, size_t classes, size_t capacity);
+
+// A store that hands blocks of a transposed product on as blocks of the product.
+typedef struct kn_turned {
+    const kn_kernels *k;
+    kn_store *store;
+    void *context;
+} kn_turned;
+kn_store kn_store_turned;
 
 // Keys of the places where units are dropped.
 typedef enum kn_drop_site {

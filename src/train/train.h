@@ -17,6 +17,7 @@ typedef struct kn_train_report {
     uint64_t tokens;   // seen so far
     double valid_loss; // NAN: not measured at this step
     bool best;         // the validation loss is the lowest so far
+    double best_loss;  // that lowest one, of the runs before a resume too; INFINITY: none yet
     bool saved;        // a checkpoint was written
 } kn_train_report;
 
