@@ -136,8 +136,8 @@ static knnlm_status hold_document(reader *r, const char *name, const int32_t *to
     r->documents[r->document_count++] = (held){r->next_document++, r->used, n, copy};
     r->stream[r->used] = kn_tokenizer_start(kn_lm_tokenizer(r->lm));
     r->offsets[r->used] = 0;
-    memcpy(r->stream + r->used + 1, tokens, n * sizeof *tokens);
-    if (offsets)
+    if (n) memcpy(r->stream + r->used + 1, tokens, n * sizeof *tokens); // no tokens: no array either
+    if (offsets && n)
         memcpy(r->offsets + r->used + 1, offsets, n * sizeof *offsets);
     else
         memset(r->offsets + r->used + 1, 0, n * sizeof *r->offsets);
@@ -145,23 +145,34 @@ static knnlm_status hold_document(reader *r, const char *name, const int32_t *to
     return KNNLM_OK;
 }
 
+// How far the reading is: the file bytes behind the document at hand (from) and with it (to).
+typedef struct reached {
+    const kn_progress *progress; // NULL: nobody listens
+    uint64_t from, to, total;
+} reached;
+
+static knnlm_status report(const reached *at, size_t done, size_t tokens) {
+    uint64_t bytes = at->from + (uint64_t)((double)(at->to - at->from) * (double)done / (double)tokens);
+    if (kn_progress_report(at->progress, "reading", bytes, at->total, "B")) return KNNLM_OK;
+    return kn_fail(KNNLM_ESTOPPED, "stopped while reading");
+}
+
 // Cuts the document held last into windows, running the model whenever enough have gathered.
-static knnlm_status cut_windows(reader *r, const kn_progress *progress, const kn_documents *source) {
+static knnlm_status cut_windows(reader *r, const reached *at) {
     size_t score = (size_t)r->o->score, context = (size_t)r->o->context, document = r->document_count - 1;
     held d = r->documents[document];
     for (size_t done = 0; done < d.tokens; done += score) {
-        size_t before = done < context ? done : context,
-               n = d.tokens - done < score ? d.tokens - done : score;
+        size_t before = kn_least(done, context), n = kn_least(d.tokens - done, score);
         KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
         r->windows[r->window_count++] =
             (pending){document, d.stream + done - before, (int32_t)(before + n), (int32_t)before};
         r->window_tokens += before + n;
         if (r->window_tokens < GATHER) continue;
         KN_TRY(flush(r));
-        if (source && !kn_progress_report(progress, "reading", kn_documents_done(source),
-                                          kn_documents_total(source), "B"))
-            return kn_fail(KNNLM_ESTOPPED, "stopped while reading");
+        KN_TRY(report(at, done + n, d.tokens));
     }
+    // A long document ends a batch: its tokens would be held along with those of every document after it.
+    if (r->used >= GATHER) KN_TRY(flush(r));
     if (r->window_count == 0) forget(r);
     return KNNLM_OK;
 }
@@ -181,8 +192,11 @@ static knnlm_status read_documents(reader *r, kn_documents *source, const kn_pro
     for (;;) {
         kn_document d;
         bool found;
+        reached at = {
+            .progress = progress, .from = kn_documents_done(source), .total = kn_documents_total(source)};
         KN_TRY(kn_documents_next(source, &d, &found));
         if (!found) return flush(r);
+        at.to = kn_documents_done(source);
         tokens->count = 0;
         KN_TRY(kn_tokenizer_encode(kn_lm_tokenizer(r->lm), d.text, d.size, tokens));
         totals->documents++;
@@ -190,7 +204,7 @@ static knnlm_status read_documents(reader *r, kn_documents *source, const kn_pro
         totals->bytes += d.size;
         count_words(d.text, d.size, totals);
         KN_TRY(hold_document(r, d.name, tokens->ids, tokens->offsets, tokens->count));
-        KN_TRY(cut_windows(r, progress, source));
+        KN_TRY(cut_windows(r, &at));
     }
 }
 
@@ -219,7 +233,7 @@ knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, cons
     KN_TRY(kn_read_resolve(lm, &o));
     reader r = {.lm = lm, .o = &o, .sink = sink, .context = context};
     knnlm_status status = hold_document(&r, "", tokens, NULL, count);
-    if (status == KNNLM_OK) status = cut_windows(&r, NULL, NULL);
+    if (status == KNNLM_OK) status = cut_windows(&r, &(reached){0});
     if (status == KNNLM_OK) status = flush(&r);
     reader_free(&r);
     return status;

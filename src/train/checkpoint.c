@@ -108,33 +108,37 @@ static knnlm_status get_number(const kn_gguf *file, const char *key, double *val
                  : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
 }
 
-// Tensors of the same shape are not yet the same model: heads, activation or a layer less leave no trace in them.
+// Tensors of the same shape are not yet the same model: heads, activation or a layer less leave no trace in
+// them.
 static knnlm_status check_model(const kn_gguf *file, const kn_config *asked) {
     kn_config made;
     KN_TRY(kn_config_load(file, &made));
     const struct {
         const char *what;
         double made, asked;
-    } parts[] = {{"vocabulary", made.vocabulary, asked->vocabulary},
-                 {"--width", made.width, asked->width},
-                 {"--layers", made.layers, asked->layers},
-                 {"--heads", made.heads, asked->heads},
-                 {"--ffn", made.ffn, asked->ffn},
-                 {"--context", made.context, asked->context},
-                 {"--positions", made.positions, asked->positions},
-                 {"--activation", made.activation, asked->activation},
-                 {"final norm", made.final_norm, asked->final_norm},
-                 {"LayerNorm epsilon", made.epsilon, asked->epsilon},
-                 {"embedding scale", made.embedding_scale, asked->embedding_scale},
-                 {"number of --bands", made.bands, asked->bands},
-                 {"band factor", made.bands > 1 ? made.band_factor : 0, made.bands > 1 ? asked->band_factor : 0}};
+    } parts[] = {
+        {"vocabulary", made.vocabulary, asked->vocabulary},
+        {"--width", made.width, asked->width},
+        {"--layers", made.layers, asked->layers},
+        {"--heads", made.heads, asked->heads},
+        {"--ffn", made.ffn, asked->ffn},
+        {"--context", made.context, asked->context},
+        {"--positions", made.positions, asked->positions},
+        {"--activation", made.activation, asked->activation},
+        {"final norm", made.final_norm, asked->final_norm},
+        {"LayerNorm epsilon", made.epsilon, asked->epsilon},
+        {"embedding scale", made.embedding_scale, asked->embedding_scale},
+        {"number of --bands", made.bands, asked->bands},
+        {"band factor", made.bands > 1 ? made.band_factor : 0, made.bands > 1 ? asked->band_factor : 0}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i].made != parts[i].asked)
-            return kn_fail(KNNLM_EINVAL, "%s: made with %s %g, not %g: resume with the model the run began with",
+            return kn_fail(KNNLM_EINVAL,
+                           "%s: made with %s %g, not %g: resume with the model the run began with",
                            kn_gguf_path(file), parts[i].what, parts[i].made, parts[i].asked);
     for (int32_t b = 0; b < made.bands; b++)
         if (made.band_end[b] != asked->band_end[b])
-            return kn_fail(KNNLM_EINVAL, "%s: made with other --bands: resume with the model the run began with",
+            return kn_fail(KNNLM_EINVAL,
+                           "%s: made with other --bands: resume with the model the run began with",
                            kn_gguf_path(file));
     return KNNLM_OK;
 }

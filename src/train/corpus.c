@@ -9,7 +9,9 @@
 
 static knnlm_status append(kn_corpus *c, const int32_t *tokens, size_t n) {
     KN_TRY(kn_grow(&c->tokens, &c->capacity, c->count + n, sizeof *c->tokens));
-    if (n) memcpy(c->tokens + c->count, tokens, n * sizeof *tokens); // a blank document has no tokens, and no array
+    if (n)
+        memcpy(c->tokens + c->count, tokens,
+               n * sizeof *tokens); // a blank document has no tokens, and no array
     c->count += n;
     return KNNLM_OK;
 }

@@ -44,7 +44,7 @@ typedef struct run {
 
 static knnlm_status init(run *r) {
     const kn_train_options *o = r->o;
-    size_t path = strlen(o->output) + 16;
+    size_t path = strlen(o->output ? o->output : "") + 16;
     KN_TRY(kn_layout_init(&o->config, &r->layout));
     r->k = kn_math_kernels(o->precision);
     KN_TRY(kn_order_init(&r->order, o->corpus->count, o->length, o->seed));
@@ -56,7 +56,7 @@ static knnlm_status init(run *r) {
     r->targets = kn_alloc(o->micro, sizeof *r->targets);
     r->checkpoint = kn_alloc(path, 1);
     if (!r->state.params || !r->grads || !r->inputs || !r->targets || !r->checkpoint) return KNNLM_ENOMEM;
-    snprintf(r->checkpoint, path, "%s.checkpoint", o->output);
+    if (o->output) snprintf(r->checkpoint, path, "%s.checkpoint", o->output);
     r->state.best = INFINITY;
     if (o->resume) return kn_checkpoint_load(r->checkpoint, o, &r->layout, &r->state);
     kn_layout_fill(&o->config, &r->layout, o->seed, r->state.params);
@@ -134,6 +134,7 @@ static knnlm_status validate(run *r, double *loss) {
 }
 
 static knnlm_status save_model(run *r) {
+    if (!r->o->output) return KNNLM_OK;
     return kn_model_save(r->o->output, &r->o->config, r->o->tokenizer, r->state.params, r->o->type);
 }
 
@@ -149,6 +150,7 @@ static void report(run *r, kn_train_report *report) {
     report->loss = r->loss_tokens ? r->loss / (double)r->loss_tokens : NAN;
     report->rate = kn_schedule_rate(&o->schedule, r->state.step - 1);
     report->seconds = kn_seconds() - r->started;
+    report->best_loss = r->state.best;
     report->tokens = (uint64_t)r->state.step * o->batch;
     report->tokens_per_second = (double)(r->state.step - r->first_step) * (double)o->batch / report->seconds;
     report->seconds_left = (double)(o->steps - r->state.step) * (double)o->batch / report->tokens_per_second;
@@ -166,6 +168,7 @@ static knnlm_status validate_and_keep(run *r, kn_train_report *report) {
 }
 
 static knnlm_status save_run(run *r) {
+    if (!r->o->output) return KNNLM_OK;
     KN_TRY(kn_checkpoint_save(r->checkpoint, r->o, &r->layout, &r->state));
     r->saved = kn_seconds();
     return r->o->valid ? KNNLM_OK : save_model(r);
@@ -178,7 +181,9 @@ static knnlm_status after_step(run *r, bool *stop) {
     bool validated = o->valid && due(r->state.step, o->valid_every, last);
     kn_train_report now = {.valid_loss = NAN};
     *stop = !last && o->stop && o->stop(o->context);
-    if (validated && !*stop) KN_TRY(validate_and_keep(r, &now));
+    // Also when it is to stop: the resumed run begins after this step, and must know the best as if it had
+    // not stopped.
+    if (validated) KN_TRY(validate_and_keep(r, &now));
     now.saved = *stop || due(r->state.step, o->save_every, last) ||
                 (o->save_seconds > 0 && kn_seconds() - r->saved > o->save_seconds);
     if (now.saved) KN_TRY(save_run(r));
@@ -191,11 +196,13 @@ static knnlm_status run_steps(run *r) {
     bool stop = false;
     r->started = r->saved = kn_seconds();
     r->first_step = r->state.step;
+    if (r->state.step >= o->steps) report(r, &(kn_train_report){.valid_loss = NAN});
     while (r->state.step < o->steps && !stop) {
         KN_TRY(step(r));
         KN_TRY(after_step(r, &stop));
     }
     if (!stop) return KNNLM_OK;
+    if (!o->output) return kn_fail(KNNLM_ESTOPPED, "stopped");
     return kn_fail(KNNLM_ESTOPPED, "stopped at step %lld; %s has the run: go on with --resume",
                    (long long)r->state.step, r->checkpoint);
 }

@@ -25,7 +25,8 @@ typedef struct kn_train_options {
     kn_config config; // with its vocabulary
     const kn_tokenizer *tokenizer;
     const kn_corpus *corpus, *valid; // valid NULL: none
-    const char *output;              // model file; the checkpoint stands beside it: OUTPUT.checkpoint
+    const char *output;              // model file; the checkpoint stands beside it: OUTPUT.checkpoint.
+                                     // NULL: nothing is written (a trial of the speed)
     kn_gguf_type type;               // of the model file's matrices
     bool resume;
     int64_t steps;
@@ -47,6 +48,7 @@ typedef struct kn_train_options {
 } kn_train_options;
 
 void kn_train_defaults(kn_train_options *o);
+// A run that is resumed with no steps left reports once, and changes nothing.
 // KNNLM_ESTOPPED: stopped by `stop`, checkpoint written. KNNLM_EDATA: the loss left the numbers (last
 // checkpoint kept), or the checkpoint is of another run. The model file is written at every best validation,
 // or at the end without one.
