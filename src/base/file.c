@@ -89,11 +89,14 @@ static void writer_free(kn_writer *writer) {
     free(writer);
 }
 
-// The rename would fail only at the end (a directory), or do harm (root and /dev/null).
+// The rename would fail only at the end (a directory), or do harm: root may replace /dev/null, or the link
+// /dev/stdout, which leads to a regular file when the output is redirected to one.
 static knnlm_status check_replaceable(const char *path) {
     struct stat st;
     if (!*path) return kn_fail(KNNLM_EINVAL, "an empty file name to write to");
-    if (stat(path, &st) != 0 || S_ISREG(st.st_mode)) return KNNLM_OK; // what else is wrong is told by open
+    bool system = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+    if (stat(path, &st) != 0 || (S_ISREG(st.st_mode) && !system))
+        return KNNLM_OK; // open tells what else is wrong
     if (S_ISDIR(st.st_mode)) return kn_fail_errno(KNNLM_EIO, EISDIR, "%s: cannot create", path);
     return kn_fail(KNNLM_EIO, "%s: cannot create: not a regular file", path);
 }

@@ -7,6 +7,7 @@
 #include "knnlm.h"
 #include "text/documents.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -68,6 +69,13 @@ extern const char *const cli_precisions[];
 extern const char *const cli_splits[]; // file, wiki: as kn_split
 // Applies threads; CLI_DONE or the exit code.
 int cli_start(const cli_command *command, const cli_common *common);
+
+// Before any work: refuses an output that is one of the inputs ("-" and NULL are none).
+knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count);
+
+// One object a line on stdout; releases it. Members are packed with "s:o?", so that what JSON cannot say
+// (numbers that are not finite, names that are not UTF-8) is null.
+void cli_print_json(json_t *object);
 
 // ---------------------------------------------------------------- progress and interruption
 

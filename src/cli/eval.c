@@ -1,7 +1,7 @@
 #include "eval/eval.h"
+#include "base/threads.h"
 #include "cli/cli.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,25 +27,14 @@ static const cli_option options[] = {
 
 static void print_json(const kn_lm_info *info, const kn_eval_result *r) {
     const kn_read_totals *t = &r->totals;
-    // Numbers that are not finite (text without words, or without spaces between them) become null.
-    json_t *j = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:f, s:f}", "model",
-                          info->path, "fingerprint", info->fingerprint, "documents", (json_int_t)t->documents,
-                          "tokens", (json_int_t)t->tokens, "words", (json_int_t)t->words, "bytes",
-                          (json_int_t)t->bytes, "ppl", json_real(r->ppl), "ppl_word", json_real(r->ppl_word),
-                          "bits_per_byte", json_real(r->bits_per_byte), "nll", json_real(r->nll), "seconds",
-                          r->seconds, "tokens_per_second", r->tokens_per_second);
-    json_t *settings =
-        json_pack("{s:i, s:i, s:s, s:i, s:s}", "score", r->score, "context", r->context, "documents",
-                  cli_splits[said.split], "threads", (int)said.common.threads, "kernels", info->kernels);
-    if (!j || !settings) {
-        fputs("{}\n", stdout); // out of memory, or a path that is not UTF-8
-        return;
-    }
-    json_object_set_new(j, "settings", settings);
-    char *text = json_dumps(j, JSON_REAL_PRECISION(10));
-    puts(text);
-    free(text);
-    json_decref(j);
+    cli_print_json(json_pack(
+        "{s:o?, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:{s:i, s:i, s:s, s:i, s:s}}",
+        "model", json_string(info->path), "fingerprint", info->fingerprint, "documents",
+        (json_int_t)t->documents, "tokens", (json_int_t)t->tokens, "words", (json_int_t)t->words, "bytes",
+        (json_int_t)t->bytes, "ppl", json_real(r->ppl), "ppl_word", json_real(r->ppl_word), "bits_per_byte",
+        json_real(r->bits_per_byte), "nll", json_real(r->nll), "seconds", json_real(r->seconds),
+        "tokens_per_second", json_real(r->tokens_per_second), "settings", "score", r->score, "context",
+        r->context, "documents", cli_splits[said.split], "threads", kn_threads(), "kernels", info->kernels));
 }
 
 static void print_text(const kn_eval_result *r) {
@@ -55,7 +44,9 @@ static void print_text(const kn_eval_result *r) {
     printf("tokens           %llu\n", (unsigned long long)t->tokens);
     printf("words            %llu\n", (unsigned long long)t->words);
     printf("bytes            %llu\n", (unsigned long long)t->bytes);
-    printf("perplexity       %.3f per token, %.3f per word\n", r->ppl, r->ppl_word);
+    printf("perplexity       %.3f per token", r->ppl);
+    if (t->words) printf(", %.3f per word", r->ppl_word);
+    printf("\n");
     printf("bits per byte    %.4f\n", r->bits_per_byte);
     printf("windows          %d tokens scored after up to %d\n", r->score, r->context);
     printf("time             %s, %s tokens/s\n", cli_duration(r->seconds, seconds),
@@ -71,6 +62,10 @@ static knnlm_status evaluate(const char *const *paths, size_t count) {
                          .per_token = said.per_token};
     kn_eval_result result;
     kn_lm *lm;
+    if (said.per_token) {
+        KN_TRY(cli_check_output(said.per_token, paths, count));
+        KN_TRY(cli_check_output(said.per_token, &said.model, 1));
+    }
     KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
     knnlm_status status = kn_eval_run(lm, paths, count, &o, &cli_progress, &result);
     cli_progress_clear();

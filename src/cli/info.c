@@ -1,9 +1,7 @@
 #include "cli/cli.h"
 #include "lm/lm.h"
 
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct { cli_common common; } said;
 
@@ -13,15 +11,12 @@ static const char *const kinds[] = {"word", "byte-level BPE", "WordPiece"};
 
 static void print_json(const kn_lm_info *i, const char *tokenizer) {
     json_t *j =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model", i->path,
-                  "architecture", i->architecture, "engine", i->engine, "fingerprint", i->fingerprint,
-                  "tokenizer", tokenizer, "parameters", (json_int_t)i->parameters, "bytes",
+        json_pack("{s:o?, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model",
+                  json_string(i->path), "architecture", i->architecture, "engine", i->engine, "fingerprint",
+                  i->fingerprint, "tokenizer", tokenizer, "parameters", (json_int_t)i->parameters, "bytes",
                   (json_int_t)i->file_bytes, "vocabulary", i->vocabulary, "width", i->width, "key_width",
                   i->key_width, "layers", i->layers, "heads", i->heads, "ffn", i->ffn, "context", i->context);
-    char *text = json_dumps(j, 0);
-    puts(text ? text : "{}");
-    free(text);
-    json_decref(j);
+    cli_print_json(j);
 }
 
 static void print_text(const kn_lm_info *i, const char *tokenizer) {

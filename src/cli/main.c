@@ -1,8 +1,10 @@
 #include "cli/cli.h"
 #include "math/math.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const cli_command *const commands[] = {&cli_train, &cli_eval, &cli_info};
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -24,7 +26,15 @@ static void print_version(void) {
     printf("\n");
 }
 
-int main(int argc, char **argv) {
+// Files opened later must not become the standard ones: a closed one is taken by something that cannot be
+// used.
+static void hold_standard_files(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd)
+            _exit(CLI_FAILED);
+}
+
+static int dispatch(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;
@@ -37,15 +47,16 @@ int main(int argc, char **argv) {
         print_version();
         return CLI_DONE;
     }
-    for (size_t i = 0; i < COMMANDS; i++) {
-        if (strcmp(argv[1], commands[i]->name) != 0) continue;
-        int code = commands[i]->run(argc - 1, argv + 1);
-        if (fflush(stdout) != 0 || ferror(stdout)) {
-            fprintf(stderr, "knnlm %s: cannot write to standard output\n", commands[i]->name);
-            return CLI_FAILED;
-        }
-        return code;
-    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(argv[1], commands[i]->name) == 0) return commands[i]->run(argc - 1, argv + 1);
     fprintf(stderr, "knnlm: no command \"%s\" (knnlm --help)\n", argv[1]);
     return CLI_USAGE;
+}
+
+int main(int argc, char **argv) {
+    hold_standard_files();
+    int code = dispatch(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    fprintf(stderr, "knnlm %s: cannot write to standard output\n", argv[1]);
+    return CLI_FAILED;
 }

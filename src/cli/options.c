@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include "base/file.h"
 #include "base/threads.h"
 
 #include <errno.h>
@@ -124,6 +125,9 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
             print_help(command, options, count);
             return CLI_DONE;
         }
+        // A letter may stand among others, before the end of its argument.
+        if (c == '?' && optopt > 0 && optopt < LONG_BASE)
+            return cli_usage(command, "unknown option -%c", optopt);
         if (c == '?') return cli_usage(command, "unknown option %s", argv[optind - 1]);
         if (c == ':') return cli_usage(command, "%s needs a value", argv[optind - 1]);
         size_t i = 0;
@@ -138,4 +142,18 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
 
 int cli_start(const cli_command *command, const cli_common *common) {
     return kn_threads_set((int)common->threads) == KNNLM_OK ? CLI_DONE : cli_fail(command);
+}
+
+knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (inputs[i] && strcmp(inputs[i], "-") != 0 && kn_file_same(output, inputs[i]))
+            return kn_fail(KNNLM_EINVAL, "%s: is read as %s: write to another file", output, inputs[i]);
+    return KNNLM_OK;
+}
+
+void cli_print_json(json_t *object) {
+    char *text = object ? json_dumps(object, JSON_REAL_PRECISION(10)) : NULL;
+    puts(text ? text : "{}"); // without memory for more
+    free(text);
+    json_decref(object);
 }

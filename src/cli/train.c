@@ -1,9 +1,9 @@
-#include "train/train.h"
 #include "cli/cli.h"
+#include "train/checkpoint.h"
 
 #include "base/file.h"
 
-#include <jansson.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 static const char *const kinds[] = {"word", "bpe", "wordpiece", NULL};
 static const char *const types[] = {"f32", "f16", "bf16", "q8_0", NULL};
 static const kn_gguf_type type_values[] = {KN_GGUF_F32, KN_GGUF_F16, KN_GGUF_BF16, KN_GGUF_Q8_0};
-static const char *const optimizers[] = {"adamw", "nesterov", NULL};
+static const char *const optimizers[] = {"adamw", "nesterov", "muon", NULL};
 static const char *const schedules[] = {"cosine", "linear", "constant", "plateau", "restarts", NULL};
 static const char *const positions[] = {"sinusoidal", "learned", NULL};
 static const char *const activations[] = {"relu", "gelu", NULL};
@@ -68,7 +68,7 @@ static const cli_option options[] = {
     {0, "length", CLI_INTEGER, &said.length, "N", "tokens of a window (default: the context)", 1, 1 << 20, NULL},
     {0, "batch", CLI_INTEGER, &said.batch, "N", "tokens of an update (default 8192)", 1, 1 << 28, NULL},
     {0, "micro", CLI_INTEGER, &said.micro, "N", "tokens in memory at a time (default 4096)", 1, 1 << 28, NULL},
-    {0, "optimizer", CLI_CHOICE, &said.optimizer, "NAME", "adamw (default) or nesterov (the paper's)", 0, 0, optimizers},
+    {0, "optimizer", CLI_CHOICE, &said.optimizer, "NAME", "adamw (default), nesterov (the paper's) or muon", 0, 0, optimizers},
     {0, "schedule", CLI_CHOICE, &said.schedule, "NAME", "cosine, linear, constant, plateau or restarts (the paper's)", 0, 0, schedules},
     {0, "rate", CLI_NUMBER, &said.rate, "X", "peak learning rate (default .001; nesterov 1)", 0, 1e6, NULL},
     {0, "floor", CLI_NUMBER, &said.floor, "X", "lowest rate as a part of the peak (default .05)", 0, 1, NULL},
@@ -102,7 +102,6 @@ typedef struct listener {
     FILE *log;
     bool terminal;
     kn_train_report last;
-    double best;
 } listener;
 
 static void write_log(FILE *log, const kn_train_report *r) {
@@ -117,7 +116,7 @@ static void on_report(void *context, const kn_train_report *r) {
     listener *l = context;
     char left[32], rate[32];
     l->last = *r;
-    if (r->best) l->best = r->valid_loss;
+    if (isnan(r->loss)) return; // nothing was left to do
     if (l->log) write_log(l->log, r);
     if (l->terminal || said.common.verbose) {
         if (l->terminal) fprintf(stderr, "\r\033[K");
@@ -136,24 +135,23 @@ static bool on_stop(void *context) {
 }
 
 static void print_result(const kn_train_options *o, const listener *l, uint64_t parameters) {
+    const kn_train_report *last = &l->last;
     if (said.common.json) {
-        json_t *j = json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:s}", "model", o->output, "parameters",
-                              (json_int_t)parameters, "steps", (json_int_t)l->last.step, "tokens",
-                              (json_int_t)l->last.tokens, "loss", l->last.loss, "seconds", l->last.seconds,
-                              "tokens_per_second", l->last.tokens_per_second, "kernels",
-                              kn_math_kernels(o->precision)->name);
-        if (isfinite(l->best)) json_object_set_new(j, "valid_ppl", json_real(exp(l->best)));
-        char *text = json_dumps(j, JSON_REAL_PRECISION(8));
-        puts(text);
-        free(text);
-        json_decref(j);
+        json_t *j = json_pack(
+            "{s:o?, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:s}", "model", json_string(o->output), "parameters",
+            (json_int_t)parameters, "steps", (json_int_t)last->step, "tokens", (json_int_t)last->tokens,
+            "loss", json_real(last->loss), "seconds", json_real(last->seconds), "tokens_per_second",
+            json_real(last->tokens_per_second), "kernels", kn_math_kernels(o->precision)->name);
+        if (isfinite(last->best_loss)) json_object_set_new(j, "valid_ppl", json_real(exp(last->best_loss)));
+        cli_print_json(j);
         return;
     }
     char count[32], seconds[32], rate[32];
     printf("%s: %s parameters, %lld updates in %s, %s tok/s", o->output, cli_count((double)parameters, count),
            (long long)l->last.step, cli_duration(l->last.seconds, seconds),
            cli_count(l->last.tokens_per_second, rate));
-    if (isfinite(l->best)) printf(", best validation perplexity %.2f per token", exp(l->best));
+    if (isfinite(l->last.best_loss))
+        printf(", best validation perplexity %.2f per token", exp(l->last.best_loss));
     printf("\n");
 }
 
@@ -209,17 +207,12 @@ static knnlm_status make_tokenizer(const char *const *paths, size_t count, kn_to
 
 static void set_optimizer(kn_train_options *o) {
     bool paper = said.optimizer == KN_OPTIMIZER_NESTEROV;
-    o->optimizer = (kn_optimizer_options){(kn_optimizer_kind)said.optimizer,
-                                          (float)said.beta1,
-                                          (float)said.beta2,
-                                          1e-8f,
-                                          (float)said.momentum,
-                                          said.decay != UNSAID ? (float)said.decay
-                                          : paper              ? 0.0f
-                                                               : 0.05f,
-                                          said.clip != UNSAID ? (float)said.clip
-                                          : paper             ? 0.1f
-                                                              : 1.0f};
+    o->optimizer.kind = (kn_optimizer_kind)said.optimizer;
+    o->optimizer.beta1 = (float)said.beta1;
+    o->optimizer.beta2 = (float)said.beta2;
+    o->optimizer.momentum = (float)said.momentum;
+    o->optimizer.decay = said.decay != UNSAID ? (float)said.decay : paper ? 0.0f : 0.05f;
+    o->optimizer.clip = said.clip != UNSAID ? (float)said.clip : paper ? 0.1f : 1.0f;
     o->schedule.kind = said.schedule != UNSAID ? (kn_schedule_kind)said.schedule
                        : paper                 ? KN_SCHEDULE_RESTARTS
                                                : KN_SCHEDULE_COSINE;
@@ -275,25 +268,18 @@ static bool probe_over(void *context) {
 static knnlm_status steps_for_minutes(kn_train_options *o) {
     kn_train_options trial = *o;
     probe p = {0};
-    char path[] = "/tmp/knnlm-probe-XXXXXX", checkpoint[64];
-    int fd = mkstemp(path);
-    if (fd < 0) return kn_fail(KNNLM_EIO, "cannot create a temporary file for --minutes");
-    close(fd);
-    trial.output = path;
+    trial.output = NULL;
     trial.valid = NULL;
     trial.steps = INT32_MAX;
     trial.schedule.rate = 1e-4;
     trial.report_every = 1;
-    trial.save_seconds = 0;
     trial.report = on_probe;
     trial.stop = probe_over;
     trial.context = &p;
     trial.resume = false;
     knnlm_status status = kn_train_run(&trial);
-    snprintf(checkpoint, sizeof checkpoint, "%s.checkpoint", path);
-    unlink(path);
-    unlink(checkpoint);
-    if (status != KNNLM_ESTOPPED || cli_interrupted()) return status;
+    if (cli_interrupted()) return kn_fail(KNNLM_ESTOPPED, "stopped before the training began");
+    if (status != KNNLM_ESTOPPED) return status;
     o->steps = (int64_t)(said.minutes * 60 * p.speed / (double)o->batch);
     if (o->steps < 1) o->steps = 1;
     return KNNLM_OK;
@@ -304,19 +290,36 @@ static knnlm_status steps_for_minutes(kn_train_options *o) {
 typedef struct inputs {
     kn_tokenizer *tokenizer;
     kn_corpus corpus, valid;
+    char *checkpoint; // its path
 } inputs;
 
+static knnlm_status check_output(const char *output, const char *const *paths, size_t count) {
+    KN_TRY(cli_check_output(output, paths, count));
+    return cli_check_output(output, &said.valid, 1);
+}
+
+// A run that could not be saved is refused before it begins.
+static knnlm_status check_outputs(inputs *in, const char *const *paths, size_t count) {
+    size_t size = strlen(said.output) + sizeof ".checkpoint";
+    in->checkpoint = kn_alloc(size, 1);
+    if (!in->checkpoint) return KNNLM_ENOMEM;
+    snprintf(in->checkpoint, size, "%s.checkpoint", said.output);
+    KN_TRY(kn_writer_try(said.output));
+    KN_TRY(kn_writer_try(in->checkpoint));
+    KN_TRY(check_output(said.output, paths, count));
+    KN_TRY(check_output(in->checkpoint, paths, count));
+    return said.log ? check_output(said.log, paths, count) : KNNLM_OK;
+}
+
 static knnlm_status read_inputs(inputs *in, const char *const *paths, size_t count) {
-    if (said.resume) { // the tokenizer of the run is in its checkpoint
-        char path[4096];
-        snprintf(path, sizeof path, "%s.checkpoint", said.output);
-        KN_TRY(kn_tokenizer_open(path, &in->tokenizer));
-    } else {
+    if (said.resume) // the tokenizer of the run is in its checkpoint
+        KN_TRY(kn_tokenizer_open(in->checkpoint, &in->tokenizer));
+    else
         KN_TRY(make_tokenizer(paths, count, &in->tokenizer));
-    }
     KN_TRY(kn_corpus_read(in->tokenizer, paths, count, (kn_split)said.split, &cli_progress, &in->corpus));
     if (said.valid)
-        KN_TRY(kn_corpus_read(in->tokenizer, &said.valid, 1, (kn_split)said.split, NULL, &in->valid));
+        KN_TRY(
+            kn_corpus_read(in->tokenizer, &said.valid, 1, (kn_split)said.split, &cli_progress, &in->valid));
     cli_progress_clear();
     return KNNLM_OK;
 }
@@ -343,7 +346,7 @@ static knnlm_status print_plan(const kn_train_options *o, uint64_t *parameters) 
 static knnlm_status open_log(listener *l) {
     if (!said.log) return KNNLM_OK;
     l->log = fopen(said.log, said.resume ? "a" : "w");
-    if (!l->log) return kn_fail(KNNLM_EIO, "%s: cannot write", said.log);
+    if (!l->log) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", said.log);
     if (!said.resume) fprintf(l->log, "step,tokens,seconds,loss,valid_loss,rate,norm\n");
     return KNNLM_OK;
 }
@@ -352,6 +355,7 @@ static knnlm_status train(const char *const *paths, size_t count, inputs *in, li
     kn_train_options o;
     uint64_t parameters;
     kn_train_defaults(&o);
+    KN_TRY(check_outputs(in, paths, count));
     KN_TRY(read_inputs(in, paths, count));
     o.tokenizer = in->tokenizer;
     o.corpus = &in->corpus;
@@ -360,7 +364,8 @@ static knnlm_status train(const char *const *paths, size_t count, inputs *in, li
     set_run(&o);
     set_optimizer(&o);
     if (said.minutes != UNSAID) {
-        KN_TRY(steps_for_minutes(&o));
+        // The run that is resumed measured its speed once: another number of steps would be another schedule.
+        KN_TRY(said.resume ? kn_checkpoint_steps(in->checkpoint, &o.steps) : steps_for_minutes(&o));
         set_optimizer(&o);
     }
     KN_TRY(print_plan(&o, &parameters));
@@ -388,12 +393,14 @@ static int run(int argc, char **argv) {
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
     inputs in = {0};
-    listener l = {.terminal = isatty(STDERR_FILENO), .best = INFINITY};
+    listener l = {.terminal = isatty(STDERR_FILENO)};
     knnlm_status status = train((const char *const *)paths, count, &in, &l);
     kn_tokenizer_free(in.tokenizer);
     kn_corpus_free(&in.corpus);
     kn_corpus_free(&in.valid);
-    if (l.log) fclose(l.log);
+    free(in.checkpoint);
+    if (l.log && (ferror(l.log) | fclose(l.log)) && status == KNNLM_OK)
+        status = kn_fail(KNNLM_EIO, "%s: cannot write all of the log", said.log);
     return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_train);
 }
 

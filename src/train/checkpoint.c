@@ -41,7 +41,6 @@ static size_t settings_of(const kn_train_options *o, setting out[8]) {
     out[n++] = (setting){"knnlm.train.seed", "seed", o->seed};
     out[n++] = (setting){"knnlm.train.length", "window length", o->length};
     out[n++] = (setting){"knnlm.train.batch", "batch size", o->batch};
-    out[n++] = (setting){"knnlm.train.optimizer", "optimizer", (uint64_t)o->optimizer.kind};
     return n;
 }
 
@@ -108,6 +107,11 @@ static knnlm_status get_number(const kn_gguf *file, const char *key, double *val
                  : kn_fail(KNNLM_EDATA, "%s: no \"%s\": not a checkpoint", kn_gguf_path(file), key);
 }
 
+static knnlm_status other_model(const kn_gguf *file, const char *what) {
+    return kn_fail(KNNLM_EINVAL, "%s: made with another %s: resume with the model the run began with",
+                   kn_gguf_path(file), what);
+}
+
 // Tensors of the same shape are not yet the same model: heads, activation or a layer less leave no trace in
 // them.
 static knnlm_status check_model(const kn_gguf *file, const kn_config *asked) {
@@ -116,30 +120,29 @@ static knnlm_status check_model(const kn_gguf *file, const kn_config *asked) {
     const struct {
         const char *what;
         double made, asked;
-    } parts[] = {
-        {"vocabulary", made.vocabulary, asked->vocabulary},
-        {"--width", made.width, asked->width},
-        {"--layers", made.layers, asked->layers},
-        {"--heads", made.heads, asked->heads},
-        {"--ffn", made.ffn, asked->ffn},
-        {"--context", made.context, asked->context},
-        {"--positions", made.positions, asked->positions},
-        {"--activation", made.activation, asked->activation},
-        {"final norm", made.final_norm, asked->final_norm},
-        {"LayerNorm epsilon", made.epsilon, asked->epsilon},
-        {"embedding scale", made.embedding_scale, asked->embedding_scale},
-        {"number of --bands", made.bands, asked->bands},
-        {"band factor", made.bands > 1 ? made.band_factor : 0, made.bands > 1 ? asked->band_factor : 0}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].made != parts[i].asked)
+    } counts[] = {{"--width", made.width, asked->width},
+                  {"--layers", made.layers, asked->layers},
+                  {"--heads", made.heads, asked->heads},
+                  {"--ffn", made.ffn, asked->ffn},
+                  {"--context", made.context, asked->context},
+                  {"vocabulary", made.vocabulary, asked->vocabulary}},
+      kinds[] = {
+          {"--positions", made.positions, asked->positions},
+          {"--activation", made.activation, asked->activation},
+          {"final norm", made.final_norm, asked->final_norm},
+          {"epsilon", made.epsilon, asked->epsilon},
+          {"embedding scale", made.embedding_scale, asked->embedding_scale},
+          {"number of --bands", made.bands, asked->bands},
+          {"band factor", made.bands > 1 ? made.band_factor : 0, made.bands > 1 ? asked->band_factor : 0}};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (counts[i].made != counts[i].asked)
             return kn_fail(KNNLM_EINVAL,
-                           "%s: made with %s %g, not %g: resume with the model the run began with",
-                           kn_gguf_path(file), parts[i].what, parts[i].made, parts[i].asked);
+                           "%s: made with %s %.0f, not %.0f: resume with the model the run began with",
+                           kn_gguf_path(file), counts[i].what, counts[i].made, counts[i].asked);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].made != kinds[i].asked) return other_model(file, kinds[i].what);
     for (int32_t b = 0; b < made.bands; b++)
-        if (made.band_end[b] != asked->band_end[b])
-            return kn_fail(KNNLM_EINVAL,
-                           "%s: made with other --bands: resume with the model the run began with",
-                           kn_gguf_path(file));
+        if (made.band_end[b] != asked->band_end[b]) return other_model(file, "--bands");
     return KNNLM_OK;
 }
 
