@@ -129,6 +129,7 @@ check "an unknown command is named" grep -q 'nonsense' err
 complains 2 'MODEL\|-m' eval train.txt
 complains 2 'text' eval -m model.gguf
 complains 2 'unknown option --nonsense' eval --nonsense
+complains 2 'unknown option -y' eval -vy
 complains 2 'needs a value' eval -m
 complains 2 'not a whole number' eval -m model.gguf --score many train.txt
 complains 2 'range' eval -m model.gguf --score 0 train.txt
@@ -207,6 +208,7 @@ fi
 for threads in 1 2; do
     run 0 eval -m model.gguf --json -t $threads test.txt
     check "$threads threads give the same numbers" same_numbers plain.json out
+    check "eval --json tells the threads" test "$(field threads out)" = $threads
 done
 mkdir folder && cp test.txt folder/b.txt && cp valid.txt folder/a.txt
 run 0 eval -m model.gguf --json folder
@@ -257,10 +259,21 @@ check "an output that cannot be written is named" grep -q 'knnlm train: nowhere/
 check "failures write no model" test ! -e new.gguf
 cp model.gguf kept.gguf
 complains 1 'not UTF-8' train latin.txt -o kept.gguf
+complains 1 'kept.gguf: ' eval -m kept.gguf --per-token kept.gguf test.txt
 check "a failure leaves the old model alone" cmp model.gguf kept.gguf
+cp test.txt kept.txt
+complains 1 'kept.txt: ' eval -m model.gguf --per-token kept.txt kept.txt
+complains 1 'kept.txt: ' train kept.txt -o kept.txt
+complains 1 'kept.txt: ' train train.txt --valid kept.txt -o kept.txt
+complains 1 'kept.txt: ' train kept.txt -o new.gguf --log kept.txt
+check "no text is written over" cmp test.txt kept.txt
 "$knnlm" eval -m model.gguf test.txt >/dev/full 2>err
 check "a full device is a failure" test $? -eq 1
 check "a full device is told" one_line
+"$knnlm" eval -m model.gguf test.txt >&- 2>err
+check "a closed standard output is a failure" test $? -eq 1
+"$knnlm" eval -m model.gguf - <&- >out 2>err
+check "a closed standard input is a failure" test $? -eq 1
 
 # ---- stopping and going on
 
