@@ -16,7 +16,7 @@ typedef struct kn_train_state {
 
 knnlm_status kn_checkpoint_save(const char *path, const kn_train_options *o, const kn_layout *layout,
                                 const kn_train_state *state);
-// Refuses a checkpoint of another model, text, seed, window, batch or optimizer, naming what differs.
+// Refuses a checkpoint of another model, text, seed, window or batch, naming what differs.
 knnlm_status kn_checkpoint_load(const char *path, const kn_train_options *o, const kn_layout *layout,
                                 kn_train_state *state);
 
