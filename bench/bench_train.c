@@ -33,7 +33,12 @@ typedef struct trainer {
 
 static void trainer_open(trainer *t) {
     const kn_kernels *k = kn_math_kernels(KN_PRECISION_AUTO);
-    kn_optimizer_options adamw = {KN_OPTIMIZER_ADAMW, 0.9f, 0.999f, 1e-8f, 0, 0.01f, 1.0f};
+    kn_optimizer_options adamw = {.kind = KN_OPTIMIZER_ADAMW,
+                                  .beta1 = 0.9f,
+                                  .beta2 = 0.999f,
+                                  .epsilon = 1e-8f,
+                                  .decay = 0.01f,
+                                  .clip = 1.0f};
     t->config = shape();
     bench_check(kn_layout_init(&t->config, &t->layout));
     t->params = bench_need(kn_alloc_aligned(t->layout.total, sizeof *t->params));

@@ -302,6 +302,16 @@ complains 1 'another seed' train train.txt -o part.gguf $shape --steps 300 --res
 complains 1 'another text' train test.txt -o part.gguf $shape --steps 300 --resume
 complains 1 'never.gguf.checkpoint: ' train train.txt -o never.gguf --resume
 
+# Every optimiser goes on from what its checkpoint holds.
+for optimizer in adamw nesterov muon; do
+    # shellcheck disable=SC2086 # a list of options
+    set -- train train.txt $shape --optimizer $optimizer --schedule constant --warmup 1 --rate 0.01 --dropout 0.1
+    run 0 "$@" -o "$optimizer-whole.gguf" --steps 6
+    run 0 "$@" -o "$optimizer.gguf" --steps 3
+    run 0 "$@" -o "$optimizer.gguf" --steps 6 --resume
+    check "$optimizer goes on bit for bit" cmp "$optimizer-whole.gguf" "$optimizer.gguf"
+done
+
 # ---- a disk that fills up
 
 mkdir disk

@@ -12,7 +12,7 @@ _knnlm_values() {
     --documents) echo file wiki ;;
     --precision) echo auto f32 bf16 ;;
     --type) echo f16 f32 bf16 q8_0 ;;
-    --optimizer) echo adamw nesterov ;;
+    --optimizer) echo adamw nesterov muon ;;
     --schedule) echo cosine linear constant plateau restarts ;;
     --positions) echo sinusoidal learned ;;
     --activation) echo relu gelu ;;
