@@ -6,17 +6,25 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t interrupted;
+static double interrupted_at;
 
+// The second one ends the process, unless it comes at once: timeout(1), and a terminal whose Ctrl-C a parent
+// passes on, send each signal twice.
 static void on_signal(int number) {
+    double now = kn_seconds();
+    if (interrupted && now - interrupted_at < 0.5) return;
     if (interrupted) {
         signal(number, SIG_DFL);
         raise(number);
     }
+    interrupted_at = now;
     interrupted = 1;
 }
 
 void cli_catch_interrupts(void) {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaddset(&action.sa_mask, SIGINT); // one handler at a time
+    sigaddset(&action.sa_mask, SIGTERM);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
