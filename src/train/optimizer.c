@@ -13,8 +13,9 @@ knnlm_status kn_optimizer_init(kn_optimizer *o, const kn_optimizer_options *opti
                                const kn_kernels *k) {
     *o = (kn_optimizer){.options = *options, .k = k, .layout = layout};
     o->first = kn_alloc_aligned(layout->total, sizeof(float));
-    if (options->kind == KN_OPTIMIZER_ADAMW) o->second = kn_alloc_aligned(layout->total, sizeof(float));
-    if (!o->first || (options->kind == KN_OPTIMIZER_ADAMW && !o->second)) {
+    bool moments = options->kind != KN_OPTIMIZER_NESTEROV;
+    if (moments) o->second = kn_alloc_aligned(layout->total, sizeof(float));
+    if (!o->first || (moments && !o->second)) {
         kn_optimizer_free(o);
         return KNNLM_ENOMEM;
     }
@@ -68,22 +69,24 @@ static void update_chunk(void *context, size_t task, int worker) {
     size_t all = j->param->rows * j->param->columns, first = task * CHUNK;
     size_t at = j->param->offset + first, n = all - first < CHUNK ? all - first : CHUNK;
     (void)worker;
-    if (j->o->options.kind == KN_OPTIMIZER_ADAMW)
+    if (j->o->options.kind != KN_OPTIMIZER_NESTEROV)
         j->o->k->adam(j->params + at, j->o->first + at, j->o->second + at, j->grads + at, n, &j->adam);
     else
         j->o->k->nesterov(j->params + at, j->o->first + at, j->grads + at, n, &j->nesterov);
 }
 
-void kn_optimizer_update(kn_optimizer *o, float *params, const float *grads, double rate, double *norm) {
+knnlm_status kn_optimizer_update(kn_optimizer *o, float *params, const float *grads, double rate,
+                                 double *norm) {
     const kn_optimizer_options *p = &o->options;
     *norm = gradient_norm(o, grads);
-    if (!isfinite(*norm)) return;
+    if (!isfinite(*norm)) return KNNLM_OK;
     float scale = p->clip > 0 && *norm > (double)p->clip ? (float)((double)p->clip / *norm) : 1.0f;
     double steps = (double)++o->updates;
     double ratio = o->last_rate > 0 ? rate / o->last_rate : 1.0;
     o->last_rate = rate;
     for (size_t i = 0; i < o->layout->count; i++) {
         const kn_param *param = &o->layout->params[i];
+        if (p->kind == KN_OPTIMIZER_MUON && kn_muon_takes(param)) continue;
         float decay = param->is_vector ? 0.0f : p->decay;
         update_job j = {.o = o, .param = param, .params = params, .grads = grads};
         j.adam = (kn_adam){scale,
@@ -97,4 +100,5 @@ void kn_optimizer_update(kn_optimizer *o, float *params, const float *grads, dou
         j.nesterov = (kn_nesterov){scale, (float)rate, p->momentum, (float)ratio, decay};
         kn_parallel((param->rows * param->columns + CHUNK - 1) / CHUNK, update_chunk, &j);
     }
+    return p->kind == KN_OPTIMIZER_MUON ? kn_muon_update(o, params, grads, scale, rate) : KNNLM_OK;
 }

@@ -6,14 +6,19 @@
 #include "lm/native/config.h"
 #include "math/math.h"
 
-typedef enum kn_optimizer_kind { KN_OPTIMIZER_ADAMW, KN_OPTIMIZER_NESTEROV } kn_optimizer_kind;
+typedef enum kn_optimizer_kind {
+    KN_OPTIMIZER_ADAMW,
+    KN_OPTIMIZER_NESTEROV,
+    KN_OPTIMIZER_MUON, // for the matrices of the layers; AdamW for the rest
+} kn_optimizer_kind;
 
 typedef struct kn_optimizer_options {
     kn_optimizer_kind kind;
     float beta1, beta2, epsilon; // AdamW
     float momentum;              // Nesterov
-    float decay;                 // of matrices; vectors are left alone
-    float clip;                  // largest norm of the gradient; 0: none
+    float muon_momentum;
+    float decay; // of matrices; vectors are left alone
+    float clip;  // largest norm of the gradient; 0: none
 } kn_optimizer_options;
 
 typedef struct kn_optimizer {
@@ -28,7 +33,12 @@ typedef struct kn_optimizer {
 knnlm_status kn_optimizer_init(kn_optimizer *o, const kn_optimizer_options *options, const kn_layout *layout,
                                const kn_kernels *k);
 void kn_optimizer_free(kn_optimizer *o);
-// One update. *norm: of the gradient before clipping; when it is not finite nothing is changed.
-void kn_optimizer_update(kn_optimizer *o, float *params, const float *grads, double rate, double *norm);
+// Muon's part of an update, and whether it takes a parameter.
+knnlm_status kn_muon_update(kn_optimizer *o, float *params, const float *grads, float scale, double rate);
+bool kn_muon_takes(const kn_param *p);
+
+// One update. *norm: of the gradient before clipping; when it is not finite nothing is changed. KNNLM_ENOMEM.
+knnlm_status kn_optimizer_update(kn_optimizer *o, float *params, const float *grads, double rate,
+                                 double *norm);
 
 #endif

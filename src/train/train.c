@@ -16,7 +16,7 @@ void kn_train_defaults(kn_train_options *o) {
         .batch = 8192,
         .micro = 4096,
         .schedule = {KN_SCHEDULE_COSINE, 1e-3, 100, 0, 0, 0.05, 0.2, 270000, 2.0, 0.75},
-        .optimizer = {KN_OPTIMIZER_ADAMW, 0.9f, 0.98f, 1e-8f, 0.99f, 0.05f, 1.0f},
+        .optimizer = {KN_OPTIMIZER_ADAMW, 0.9f, 0.98f, 1e-8f, 0.99f, 0.95f, 0.05f, 1.0f},
         .seed = 1,
         .report_every = 10,
         .valid_every = 200,
@@ -102,8 +102,8 @@ static knnlm_status step(run *r) {
         KN_TRY(add_windows(r, first + done, n, drops ? &dropout : NULL));
     }
     r->loss_tokens += windows * o->length;
-    kn_optimizer_update(&r->state.optimizer, r->state.params, r->grads,
-                        kn_schedule_rate(&o->schedule, r->state.step), &r->last_norm);
+    KN_TRY(kn_optimizer_update(&r->state.optimizer, r->state.params, r->grads,
+                               kn_schedule_rate(&o->schedule, r->state.step), &r->last_norm));
     if (!isfinite(r->last_norm) || !isfinite(r->loss))
         return kn_fail(
             KNNLM_EDATA,
