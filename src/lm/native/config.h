@@ -37,9 +37,8 @@ typedef struct kn_config {
     int32_t band_factor;
 } kn_config;
 
-// Presets: tiny, small, base (for CPUs), gpt2 (124M), gpt2-tiny, paper-bpe, wiki103. The vocabulary is filled
-// in by the caller (and, for adaptive presets, kn_config_fit_bands then drops bands that the vocabulary does
-// not reach).
+// Presets: tiny, small, base (for CPUs), gpt2 (124M), gpt2-tiny, paper-bpe, wiki103. The vocabulary is still
+// to be set by kn_config_set_vocabulary, which drops the bands of adaptive presets that it does not reach.
 knnlm_status kn_config_preset(const char *name, kn_config *out);
 const char *kn_config_preset_names(void); // "tiny, small, …", for messages
 void kn_config_set_vocabulary(kn_config *c, int32_t vocabulary);

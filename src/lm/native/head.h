@@ -5,7 +5,7 @@
 
 #include "lm/native/layers.h"
 
-// h (rows, width): final states, after the final norm where there is one (kn_head_states).
+// h (rows, width): final states, after the final norm where there is one.
 // Each output may be NULL; `targets` is needed for logprobs.
 knnlm_status kn_head_run(const kn_weights *w, const float *h, size_t rows, const int32_t *targets,
                          float *logprobs, float *entropies, float *distribution);

@@ -106,6 +106,8 @@ knnlm_status kn_native_open(const char *path, const kn_lm_options *options, kn_l
 
 static knnlm_status make_room(kn_native *m, size_t rows, size_t keys) {
     if (m->ws.rows >= rows && m->ws_keys >= keys) return KNNLM_OK;
+    rows = kn_most(rows, m->ws.rows); // what it had stays: batches of many and of long windows may alternate
+    keys = kn_most(keys, m->ws_keys);
     kn_workspace_free(&m->ws);
     m->ws_keys = keys;
     return kn_workspace_init(&m->ws, &m->w.config, m->w.k, rows, keys);
