@@ -279,11 +279,33 @@ static void places_that_cannot_be_written_are_errors(void **state) {
         FAILS(KNNLM_EIO, "closed/f: cannot create: Permission denied", kn_writer_open("closed/f", &writer));
         rmdir("closed");
     }
-    assert_int_equal(mkdir("taken", 0700), 0); // a directory cannot be replaced by a file
     OK(kn_writer_open("taken", &writer));
     OK(kn_writer_put(writer, "x", 1));
+    assert_int_equal(mkdir("taken", 0700), 0); // a directory cannot be replaced by a file
     FAILS(KNNLM_EIO, "taken: cannot write", kn_writer_commit(writer));
+    FAILS(KNNLM_EIO, "taken: cannot create: Is a directory", kn_writer_open("taken", &writer));
+    FAILS(KNNLM_EIO, "taken: cannot create: Is a directory", kn_writer_try("taken"));
     rmdir("taken");
+    // Nor, by root, devices and the links to them.
+    FAILS(KNNLM_EIO, "/dev/null: cannot create: not a regular file", kn_writer_open("/dev/null", &writer));
+    FAILS(KNNLM_EIO, "/dev/stdout: cannot create: not a regular file",
+          kn_writer_open("/dev/stdout", &writer));
+    FAILS(KNNLM_EINVAL, "an empty file name", kn_writer_open("", &writer));
+    OK(kn_writer_try("taken"));
+    assert_int_equal(access("taken", F_OK), -1);
+}
+
+static void one_file_by_two_names_is_known(void **state) {
+    (void)state;
+    kn_writer *writer;
+    OK(kn_writer_open("one", &writer));
+    OK(kn_writer_commit(writer));
+    assert_int_equal(link("one", "two"), 0);
+    assert_int_equal(symlink("one", "three"), 0);
+    assert_true(kn_file_same("one", "two") && kn_file_same("three", "./one"));
+    assert_false(kn_file_same("one", "absent") || kn_file_same("absent", "absent") ||
+                 kn_file_same("one", "."));
+    for (int i = 0; i < 3; i++) assert_int_equal(unlink(((const char *[]){"one", "two", "three"})[i]), 0);
 }
 
 static void free_space_is_told(void **state) {
@@ -515,6 +537,7 @@ int main(void) {
         cmocka_unit_test(empty_files_are_files),
         cmocka_unit_test(what_is_no_file_is_an_error),
         cmocka_unit_test(places_that_cannot_be_written_are_errors),
+        cmocka_unit_test(one_file_by_two_names_is_known),
         cmocka_unit_test(free_space_is_told),
         cmocka_unit_test(first_calls_may_come_at_once),
         cmocka_unit_test(every_task_runs_once),
