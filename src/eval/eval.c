@@ -14,7 +14,7 @@ typedef struct scoring {
     kn_writer *rows; // NULL: not wanted
 } scoring;
 
-// The token's text with tabs, line ends, backslashes and control bytes written as \t, \n, \\, \xNN.
+// A text with tabs, line ends, backslashes and control bytes written as \t, \n, \\, \xNN.
 static void escape(const char *text, size_t size, char *out, size_t capacity) {
     size_t n = 0;
     for (size_t i = 0; i < size && n + 5 < capacity; i++) {
@@ -32,13 +32,14 @@ static void escape(const char *text, size_t size, char *out, size_t capacity) {
 }
 
 static knnlm_status write_row(scoring *s, const kn_records *r, size_t i) {
-    char line[2048], text[512], *piece;
+    char line[2048], name[1024], text[512], *piece;
     size_t size;
     KN_TRY(kn_tokenizer_decode(kn_lm_tokenizer(s->lm), &r->tokens[i], 1, &piece, &size));
     escape(piece, size, text, sizeof text);
     free(piece);
-    int n = snprintf(line, sizeof line, "%.1000s\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s\t%.7g\n", r->name,
-                     r->position + i, r->offsets[i], r->tokens[i], text, (double)r->logprobs[i]);
+    escape(r->name, strlen(r->name), name, sizeof name);
+    int n = snprintf(line, sizeof line, "%s\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s\t%.7g\n", name, r->position + i,
+                     r->offsets[i], r->tokens[i], text, (double)r->logprobs[i]);
     return kn_writer_put(s->rows, line, (size_t)n);
 }
 
