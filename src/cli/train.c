@@ -356,6 +356,7 @@ static knnlm_status train(const char *const *paths, size_t count, inputs *in, li
     uint64_t parameters;
     kn_train_defaults(&o);
     KN_TRY(check_outputs(in, paths, count));
+    KN_TRY(set_config(&o.config, 1 << 16)); // a shape that cannot be is told before the text is read
     KN_TRY(read_inputs(in, paths, count));
     o.tokenizer = in->tokenizer;
     o.corpus = &in->corpus;

@@ -146,6 +146,17 @@ static knnlm_status check_model(const kn_gguf *file, const kn_config *asked) {
     return KNNLM_OK;
 }
 
+// AdamW and Muon may take over from each other; Nesterov's momentum is in other units and has no second
+// moments.
+static knnlm_status check_moments(const kn_gguf *file, const kn_layout *layout, const kn_train_state *state) {
+    tensor_name name;
+    snprintf(name, sizeof name, "v.%s", layout->params[0].name);
+    bool has = kn_gguf_tensor_find(file, name) != NULL;
+    if (has == (state->optimizer.second != NULL)) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "%s: made with %s: resume with the optimizer the run began with",
+                   kn_gguf_path(file), has ? "adamw or muon" : "nesterov");
+}
+
 static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options *o, const kn_layout *layout,
                                     kn_train_state *state) {
     setting settings[8];
@@ -159,6 +170,7 @@ static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options 
                            "%s: made with another %s: resume with the settings the run began with",
                            kn_gguf_path(file), settings[i].what);
     }
+    KN_TRY(check_moments(file, layout, state));
     KN_TRY(get_integer(file, "knnlm.train.step", &state->step));
     KN_TRY(get_integer(file, "knnlm.train.updates", &state->optimizer.updates));
     if (state->step < 0 || state->optimizer.updates < 0)

@@ -23,19 +23,32 @@ static knnlm_status init_bands(const kn_config *c, const kn_kernels *k, kn_weigh
     return KNNLM_OK;
 }
 
-// [sin | cos] of position * 10000^(-i/(half-1)), as in fairseq.
+// [sin | cos] of position * 10000^(-i/(half-1)), as in fairseq. Each position turns the one before it by its
+// frequency: the sines of a long context, one by one, would take seconds.
 static knnlm_status fill_sinusoids(kn_weights *w) {
     size_t d = (size_t)w->config.width, half = d / 2, context = (size_t)w->config.context;
+    double *turn = kn_alloc(2 * half, sizeof *turn), *at = kn_alloc(2 * half, sizeof *at); // pairs (sin, cos)
     w->positions = w->owned_positions = kn_alloc_aligned(context * d, sizeof(float));
-    if (!w->positions) return KNNLM_ENOMEM;
-    for (size_t i = 0; i < half; i++) {
+    for (size_t i = 0; turn && at && i < half; i++) {
         double frequency = exp(-log(10000.0) * (double)i / (double)(half > 1 ? half - 1 : 1));
-        for (size_t p = 0; p < context; p++) {
-            w->owned_positions[p * d + i] = (float)sin((double)p * frequency);
-            w->owned_positions[p * d + half + i] = (float)cos((double)p * frequency);
+        turn[2 * i] = sin(frequency);
+        turn[2 * i + 1] = cos(frequency);
+        at[2 * i + 1] = 1;
+    }
+    for (size_t p = 0; turn && at && w->positions && p < context; p++) {
+        float *row = w->owned_positions + p * d;
+        for (size_t i = 0; i < half; i++) {
+            double sine = at[2 * i], cosine = at[2 * i + 1];
+            row[i] = (float)sine;
+            row[half + i] = (float)cosine;
+            at[2 * i] = sine * turn[2 * i + 1] + cosine * turn[2 * i];
+            at[2 * i + 1] = cosine * turn[2 * i + 1] - sine * turn[2 * i];
         }
     }
-    return KNNLM_OK;
+    knnlm_status status = turn && at && w->positions ? KNNLM_OK : KNNLM_ENOMEM;
+    free(turn);
+    free(at);
+    return status;
 }
 
 static knnlm_status init_all(kn_weights *w) {
