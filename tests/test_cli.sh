@@ -311,6 +311,10 @@ for optimizer in adamw nesterov muon; do
     run 0 "$@" -o "$optimizer.gguf" --steps 6 --resume
     check "$optimizer goes on bit for bit" cmp "$optimizer-whole.gguf" "$optimizer.gguf"
 done
+# shellcheck disable=SC2086 # a list of options
+complains 1 'made with nesterov' train train.txt -o nesterov.gguf $shape --steps 9 --resume
+# shellcheck disable=SC2086 # a list of options
+complains 1 'made with adamw or muon' train train.txt -o muon.gguf $shape --steps 9 --resume --optimizer nesterov
 
 # ---- a disk that fills up
 
