@@ -192,6 +192,9 @@ run 0 eval -m model.gguf --json --per-token rows.tsv test.txt
 check "--per-token changes no number" same_numbers plain.json out
 check "--per-token has a row a token" test "$(sed 1d rows.tsv | wc -l)" -eq "$(field tokens out)"
 check "--per-token adds up" near "$(field nll out)" "$(awk -F'\t' 'NR > 1 { s -= $6 } END { print s }' rows.tsv)" 1e-5
+printf '\360\237\230\200 caf\303\251\n' >split.txt # tokens end inside characters
+run 0 eval -m model.gguf --per-token split.tsv split.txt
+check "--per-token is UTF-8 whatever the tokens" iconv -f UTF-8 -t UTF-8 -o /dev/null split.tsv
 
 "$knnlm" eval -m model.gguf --json - <test.txt >stdin.json 2>err
 check "stdin gives the same numbers" same_numbers plain.json stdin.json

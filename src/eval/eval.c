@@ -1,6 +1,7 @@
 #include "eval/eval.h"
 
 #include "base/file.h"
+#include "text/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,18 +15,23 @@ typedef struct scoring {
     kn_writer *rows; // NULL: not wanted
 } scoring;
 
-// A text with tabs, line ends, backslashes and control bytes written as \t, \n, \\, \xNN.
+// A text with tabs, line ends and backslashes written as \t, \n, \r, \\, and control bytes and parts of
+// characters (a token may end inside one) as \xNN: the rows are UTF-8 whatever the tokens.
 static void escape(const char *text, size_t size, char *out, size_t capacity) {
-    size_t n = 0;
-    for (size_t i = 0; i < size && n + 5 < capacity; i++) {
+    size_t n = 0, step;
+    for (size_t i = 0; i < size && n + 5 < capacity; i += step) {
         unsigned char c = (unsigned char)text[i];
+        uint32_t codepoint;
+        size_t whole = kn_utf8_decode(text + i, size - i, &codepoint);
+        step = whole ? whole : 1;
         if (c == '\t' || c == '\n' || c == '\r' || c == '\\') {
             out[n++] = '\\';
             out[n++] = c == '\t' ? 't' : c == '\n' ? 'n' : c == '\r' ? 'r' : '\\';
-        } else if (c < 0x20 || c == 0x7f) {
+        } else if (!whole || c < 0x20 || c == 0x7f) {
             n += (size_t)snprintf(out + n, capacity - n, "\\x%02x", c);
         } else {
-            out[n++] = (char)c;
+            memcpy(out + n, text + i, whole);
+            n += whole;
         }
     }
     out[n] = 0;
