@@ -175,17 +175,24 @@ static knnlm_status load_start(const kn_gguf *file, size_t count, int32_t *start
     return KNNLM_OK;
 }
 
-static knnlm_status load_bpe_tokens(const kn_gguf *file, size_t count, kn_bpe_parts *parts) {
+// Receives one token of a file.
+typedef knnlm_status take_token(void *into, const char *piece, size_t size, int32_t type);
+
+static knnlm_status load_tokens(const kn_gguf *file, size_t count, take_token *take, void *into) {
     int32_t *types = kn_alloc(count, sizeof *types);
     knnlm_status status = types ? load_types(file, count, types) : KNNLM_ENOMEM;
     for (size_t i = 0; status == KNNLM_OK && i < count; i++) {
         const char *piece;
         size_t size;
         status = kn_gguf_array_string(file, KEY("tokens"), i, &piece, &size);
-        if (status == KNNLM_OK) status = in_file(file, kn_bpe_parts_token(parts, piece, size, types[i]));
+        if (status == KNNLM_OK) status = in_file(file, take(into, piece, size, types[i]));
     }
     free(types);
     return status;
+}
+
+static knnlm_status take_bpe_token(void *into, const char *piece, size_t size, int32_t type) {
+    return kn_bpe_parts_token(into, piece, size, type);
 }
 
 static knnlm_status load_merges(const kn_gguf *file, kn_bpe_parts *parts) {
@@ -218,7 +225,7 @@ static knnlm_status load_bpe(const kn_gguf *file, kn_tokenizer **out) {
     KN_TRY(check_pre(file));
     KN_TRY(token_count(file, &count));
     KN_TRY(load_start(file, count, &parts.start));
-    knnlm_status status = load_bpe_tokens(file, count, &parts);
+    knnlm_status status = load_tokens(file, count, take_bpe_token, &parts);
     if (status == KNNLM_OK) status = load_merges(file, &parts);
     if (status == KNNLM_OK) return in_file(file, kn_bpe_make(&parts, out));
     kn_bpe_parts_free(&parts);
@@ -245,7 +252,7 @@ static knnlm_status load_word(const kn_gguf *file, kn_tokenizer **out) {
     return status;
 }
 
-static knnlm_status unmark_piece(kn_vocab *vocab, const char *piece, size_t size, int32_t type) {
+static knnlm_status unmark_piece(void *vocab, const char *piece, size_t size, int32_t type) {
     size_t mark = strlen(WORD_START);
     if (type == KN_TOKEN_CONTROL || type == KN_TOKEN_UNKNOWN) return kn_vocab_add(vocab, piece, size);
     if (size >= mark && memcmp(piece, WORD_START, mark) == 0)
@@ -258,24 +265,11 @@ static knnlm_status unmark_piece(kn_vocab *vocab, const char *piece, size_t size
     return status;
 }
 
-static knnlm_status load_pieces(const kn_gguf *file, size_t count, kn_vocab *vocab) {
-    int32_t *types = kn_alloc(count, sizeof *types);
-    knnlm_status status = types ? load_types(file, count, types) : KNNLM_ENOMEM;
-    for (size_t i = 0; status == KNNLM_OK && i < count; i++) {
-        const char *piece;
-        size_t size;
-        status = kn_gguf_array_string(file, KEY("tokens"), i, &piece, &size);
-        if (status == KNNLM_OK) status = in_file(file, unmark_piece(vocab, piece, size, types[i]));
-    }
-    free(types);
-    return status;
-}
-
 static knnlm_status load_wordpiece(const kn_gguf *file, kn_tokenizer **out) {
     kn_vocab vocab = {0};
     size_t count;
     KN_TRY(token_count(file, &count));
-    knnlm_status status = load_pieces(file, count, &vocab);
+    knnlm_status status = load_tokens(file, count, unmark_piece, &vocab);
     if (status == KNNLM_OK) return in_file(file, kn_wordpiece_make(&vocab, out));
     kn_vocab_free(&vocab);
     return status;

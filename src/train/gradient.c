@@ -68,18 +68,18 @@ static knnlm_status init_transposed(kn_gradient *g) {
 static knnlm_status init_operands(kn_gradient *g) {
     const kn_config *c = &g->config;
     size_t d = (size_t)c->width, widest = kn_most(3 * d, (size_t)c->ffn), classes = 0, chunk = KN_HEAD_ROWS;
-    g->right_bytes = kn_cells(widest) * kn_panel_bytes(g->k, g->capacity);
+    size_t right_bytes = kn_cells(widest) * kn_panel_bytes(g->k, g->capacity);
     for (int32_t b = 0; b < c->bands; b++) {
         size_t n = kn_cluster_size(c, b), group = kn_head_group(g->k, n, g->capacity);
         classes = kn_most(classes, n);
-        g->right_bytes = kn_most(g->right_bytes, kn_cells(n) * kn_panel_bytes(g->k, group));
+        right_bytes = kn_most(right_bytes, kn_cells(n) * kn_panel_bytes(g->k, group));
     }
-    g->left_bytes =
+    size_t left_bytes =
         kn_most(kn_lhs_bytes(g->k, widest, g->capacity), kn_lhs_bytes(g->k, chunk, kn_most(classes, d)));
     knnlm_status status = KNNLM_OK;
     g->logits = floats(chunk, classes, &status);
-    g->left = kn_alloc_aligned(1, g->left_bytes);
-    g->right = kn_alloc_aligned(1, g->right_bytes);
+    g->left = kn_alloc_aligned(1, left_bytes);
+    g->right = kn_alloc_aligned(1, right_bytes);
     return g->left && g->right ? status : KNNLM_ENOMEM;
 }
 

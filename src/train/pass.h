@@ -40,8 +40,7 @@ struct kn_gradient {
     float *losses;         // (rows)
     float *logits;         // (KN_HEAD_ROWS, largest cluster)
     void *left, *right;    // packed operands of a weight's gradient
-    size_t left_bytes, right_bytes;
-    char *attention; // scratch of the attention's backward pass, a worker
+    char *attention;       // scratch of the attention's backward pass, a worker
     size_t attention_stride;
     size_t *starts;
 
