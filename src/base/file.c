@@ -124,11 +124,12 @@ knnlm_status kn_writer_open(const char *path, kn_writer **out) {
     return KNNLM_OK;
 }
 
-static int write_all(int fd, const uint8_t *data, size_t size) {
+int kn_write_all(int fd, const uint8_t *data, size_t size) {
     while (size) {
         ssize_t n = write(fd, data, size);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return errno;
+        if (n == 0) return EIO; // would go on for ever
         data += n;
         size -= (size_t)n;
     }
@@ -136,7 +137,7 @@ static int write_all(int fd, const uint8_t *data, size_t size) {
 }
 
 static void writer_flush(kn_writer *writer) {
-    if (!writer->error) writer->error = write_all(writer->fd, writer->buffer, writer->used);
+    if (!writer->error) writer->error = kn_write_all(writer->fd, writer->buffer, writer->used);
     writer->used = 0;
 }
 
@@ -159,15 +160,19 @@ uint64_t kn_writer_offset(const kn_writer *writer) {
     return writer->written;
 }
 
-// A rename is durable only once its directory is synced.
-static int sync_directory(const char *path) {
-    char *copy = kn_strdup(path);
-    if (!copy) return ENOMEM;
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
-    free(copy);
+int kn_directory_sync(const char *directory) {
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC), error = 0;
     if (fd < 0) return errno;
     if (fsync(fd) != 0 && errno != EINVAL) error = errno;
     close(fd);
+    return error;
+}
+
+// A rename is durable only once its directory is synced.
+static int sync_parent(const char *path) {
+    char *copy = kn_strdup(path);
+    int error = copy ? kn_directory_sync(dirname(copy)) : ENOMEM;
+    free(copy);
     return error;
 }
 
@@ -181,7 +186,7 @@ knnlm_status kn_writer_commit(kn_writer *writer) {
     if (writer->error)
         unlink(writer->temporary);
     else
-        writer->error = sync_directory(writer->path);
+        writer->error = sync_parent(writer->path);
     if (writer->error) status = kn_fail_errno(KNNLM_EIO, writer->error, "%s: cannot write", writer->path);
     writer_free(writer);
     return status;

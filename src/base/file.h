@@ -29,6 +29,11 @@ uint64_t kn_writer_offset(const kn_writer *writer);
 knnlm_status kn_writer_commit(kn_writer *writer);
 void kn_writer_abort(kn_writer *writer);
 
+// All of `data` to a file descriptor: 0, or an errno.
+int kn_write_all(int fd, const uint8_t *data, size_t size);
+// Makes files created, renamed and deleted in `directory` durable: 0, or an errno.
+int kn_directory_sync(const char *directory);
+
 // Whether `path` could be written, found out before the work whose result goes there; nothing is changed.
 knnlm_status kn_writer_try(const char *path);
 

@@ -1,0 +1,234 @@
+#include "store/state.h"
+
+#include "base/convert.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+// ---------------------------------------------------------------- finding
+
+size_t kn_store_find_segment(const kn_store *s, uint64_t entry) {
+    size_t low = 0, high = s->manifest.segment_count - 1;
+    while (low < high) {
+        size_t middle = (low + high + 1) / 2;
+        if (s->segments[middle].entry.first_entry <= entry)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+// Segments in which no document begins share their first document with the next: the last of them is asked
+// for, the one whose range holds the number.
+size_t kn_store_find_document_segment(const kn_store *s, uint64_t document) {
+    size_t low = 0, high = s->manifest.segment_count - 1;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const kn_segment_entry *e = &s->segments[middle].entry;
+        if (e->first_document + e->documents > document)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static const kn_document_record *record_at(const kn_segment *g, size_t i) {
+    return (const kn_document_record *)(const void *)(g->text.data + g->layout.documents) + i;
+}
+
+static const int32_t *tokens_of(const kn_segment *g) {
+    return (const int32_t *)(const void *)(g->text.data + g->layout.tokens);
+}
+
+static const uint32_t *offsets_of(const kn_segment *g) {
+    return (const uint32_t *)(const void *)(g->text.data + g->layout.offsets);
+}
+
+kn_store_segment kn_store_segment_at(const kn_store *s, size_t number) {
+    const kn_segment *g = &s->segments[number];
+    bool keys = g->layout.keys_payload != 0;
+    const uint8_t *scales = g->keys.data + g->layout.scales;
+    return (kn_store_segment){
+        .first = g->entry.first_entry,
+        .count = g->entry.entries,
+        .first_document = g->entry.first_document,
+        .document_count = g->entry.documents,
+        .tokens = tokens_of(g),
+        .offsets = offsets_of(g),
+        .keys = keys ? g->keys.data + g->layout.keys : NULL,
+        .scales = s->manifest.settings.key_type == KN_KEYS_INT8 ? (const float *)(const void *)scales : NULL};
+}
+
+// ---------------------------------------------------------------- documents
+
+static knnlm_status damaged_record(const kn_store *s, uint64_t number) {
+    return kn_fail(KNNLM_EDATA, "%s: the record of document %" PRIu64 " is damaged (knnlm verify %s)",
+                   s->path, number, s->path);
+}
+
+// Entries of the last document of a segment beyond that segment.
+static uint64_t carried_after(const kn_store *s, size_t segment) {
+    return segment + 1 < s->manifest.segment_count ? s->segments[segment + 1].carried : 0;
+}
+
+knnlm_status kn_store_document_at(const kn_store *s, uint64_t number, kn_store_document *out) {
+    if (number >= s->manifest.documents)
+        return kn_fail(KNNLM_EINVAL, "%s: no document %" PRIu64 ": there are %" PRIu64, s->path, number,
+                       s->manifest.documents);
+    size_t at = kn_store_find_document_segment(s, number);
+    const kn_segment *g = &s->segments[at];
+    uint64_t i = number - g->entry.first_document, end = g->entry.entries;
+    const kn_document_record *r = record_at(g, i);
+    bool last = i + 1 == g->entry.documents;
+    if (!last) end = record_at(g, i + 1)->first;
+    uint64_t strings = (uint64_t)r->name_size + r->path_size;
+    if (end > g->entry.entries || r->first > end || r->strings > g->entry.strings ||
+        strings > g->entry.strings - r->strings)
+        return damaged_record(s, number);
+    const char *text = (const char *)g->text.data + g->layout.strings + r->strings;
+    *out = (kn_store_document){.name = text,
+                               .path = text + r->name_size,
+                               .name_size = r->name_size,
+                               .path_size = r->path_size,
+                               .source_offset = r->source_offset,
+                               .bytes = r->bytes,
+                               .tokens = r->tokens,
+                               .hash = {r->hash[0], r->hash[1]},
+                               .added = r->added,
+                               .has_offsets = (r->flags & KN_DOCUMENT_OFFSETS) != 0,
+                               .first = g->entry.first_entry + r->first,
+                               .count = end - r->first + (last ? carried_after(s, at) : 0),
+                               .removed = kn_store_document_removed(s, number)};
+    return out->count <= out->tokens ? KNNLM_OK : damaged_record(s, number);
+}
+
+bool kn_store_document_removed(const kn_store *s, uint64_t number) {
+    return s->removed_bits && (s->removed_bits[number / 64] >> number % 64 & 1);
+}
+
+// ---------------------------------------------------------------- entries
+
+// The document of entry `id`, of segment `at`; false when the records there make no sense.
+static bool find_document(const kn_store *s, size_t at, uint64_t id, uint64_t *document) {
+    const kn_segment *g = &s->segments[at];
+    uint64_t index = id - g->entry.first_entry;
+    *document = g->entry.first_document;
+    if (index < g->entry.continued) {
+        if (!*document) return false;
+        --*document;
+        return true;
+    }
+    // The last record that begins at or before it: empty documents begin where the next does.
+    size_t low = 0, high = g->entry.documents;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (record_at(g, middle)->first <= index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    *document += low - 1;
+    return low > 0;
+}
+
+static knnlm_status check_range(const kn_store *s, uint64_t first, size_t count) {
+    if (first <= s->manifest.entries && count <= s->manifest.entries - first) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "%s: no entries %" PRIu64 " to %" PRIu64 ": there are %" PRIu64, s->path,
+                   first, first + count, s->manifest.entries);
+}
+
+knnlm_status kn_store_entry_at(const kn_store *s, uint64_t id, kn_store_entry *out) {
+    kn_store_document d;
+    uint64_t number;
+    KN_TRY(check_range(s, id, 1));
+    size_t at = kn_store_find_segment(s, id);
+    const kn_segment *g = &s->segments[at];
+    if (!find_document(s, at, id, &number)) return damaged_record(s, g->entry.first_document);
+    KN_TRY(kn_store_document_at(s, number, &d));
+    if (id < d.first || id - d.first >= d.count) return damaged_record(s, number);
+    *out = (kn_store_entry){.id = id,
+                            .token = tokens_of(g)[id - g->entry.first_entry],
+                            .document = (uint32_t)number,
+                            .position = id - d.first,
+                            .offset = offsets_of(g)[id - g->entry.first_entry],
+                            .removed = d.removed};
+    return KNNLM_OK;
+}
+
+bool kn_store_entry_removed(const kn_store *s, uint64_t id) {
+    uint64_t number;
+    if (id >= s->manifest.entries) return true;
+    if (!s->removed_bits) return false;
+    return !find_document(s, kn_store_find_segment(s, id), id, &number) ||
+           kn_store_document_removed(s, number);
+}
+
+// ---------------------------------------------------------------- ranges
+
+// Calls `copy` for each segment that [first, first + count) touches.
+typedef void copy_range(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
+                        size_t done);
+
+static knnlm_status for_range(const kn_store *s, uint64_t first, size_t count, copy_range *copy, void *out) {
+    KN_TRY(check_range(s, first, count));
+    size_t at = count ? kn_store_find_segment(s, first) : 0;
+    for (size_t done = 0; done < count; at++) {
+        const kn_segment *g = &s->segments[at];
+        uint64_t index = first + done - g->entry.first_entry;
+        size_t n = kn_least(count - done, (size_t)(g->entry.entries - index));
+        copy(s, g, index, n, out, done);
+        done += n;
+    }
+    return KNNLM_OK;
+}
+
+static void copy_tokens(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
+                        size_t done) {
+    (void)s;
+    if (count) memcpy((int32_t *)out + done, tokens_of(g) + index, count * sizeof(int32_t));
+}
+
+knnlm_status kn_store_tokens(const kn_store *s, uint64_t first, size_t count, int32_t *out) {
+    return for_range(s, first, count, copy_tokens, out);
+}
+
+static void copy_offsets(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
+                         size_t done) {
+    (void)s;
+    for (size_t i = 0; i < count; i++) ((uint64_t *)out)[done + i] = offsets_of(g)[index + i];
+}
+
+knnlm_status kn_store_offsets(const kn_store *s, uint64_t first, size_t count, uint64_t *out) {
+    return for_range(s, first, count, copy_offsets, out);
+}
+
+static void widen_int8(float *out, const int8_t *keys, const float *scales, size_t count, size_t d) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t j = 0; j < d; j++) out[i * d + j] = scales[i] * (float)keys[i * d + j];
+}
+
+static void copy_keys(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
+                      size_t done) {
+    size_t d = (size_t)s->manifest.settings.dimension;
+    const uint8_t *keys = g->keys.data + g->layout.keys;
+    float *to = (float *)out + done * d;
+    switch (s->manifest.settings.key_type) {
+    case KN_KEYS_F32:
+        memcpy(to, keys + index * d * 4, count * d * 4);
+        return;
+    case KN_KEYS_F16:
+        kn_f32_from_f16(to, keys + index * d * 2, count * d);
+        return;
+    default:
+        widen_int8(to, (const int8_t *)keys + index * d,
+                   (const float *)(const void *)(g->keys.data + g->layout.scales) + index, count, d);
+    }
+}
+
+knnlm_status kn_store_keys(const kn_store *s, uint64_t first, size_t count, float *out) {
+    if (s->manifest.settings.key_type == KN_KEYS_NONE)
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys (it was built with --keys none)", s->path);
+    return for_range(s, first, count, copy_keys, out);
+}

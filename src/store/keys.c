@@ -1,0 +1,78 @@
+#include "store/writer.h"
+
+#include "base/convert.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 256 }; // converted at a time
+
+static knnlm_status refuse(const kn_store_writer *w, const float *keys, size_t count, size_t row) {
+    size_t d = (size_t)w->settings.dimension;
+    for (size_t i = 0; i < count * d; i++)
+        if (!isfinite(keys[i]))
+            return kn_fail(KNNLM_EDATA, "%s: the key of entry %" PRIu64 " is not finite", w->path,
+                           w->entries + row + i / d);
+    return kn_fail(KNNLM_EDATA, "%s: keys from entry %" PRIu64 " on do not fit f16: use --keys f32", w->path,
+                   w->entries + row);
+}
+
+// Whether no value has all bits of the exponent: infinities and NaNs have.
+static bool finite_f16(const uint16_t *x, size_t n) {
+    uint16_t bad = 0;
+    for (size_t i = 0; i < n; i++) bad |= (uint16_t)((x[i] & 0x7c00) == 0x7c00);
+    return !bad;
+}
+
+static bool finite_f32(const float *x, size_t n) {
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) bad |= (kn_f32_bits(x[i]) & 0x7f800000) == 0x7f800000;
+    return !bad;
+}
+
+// Multiples of a 127th of the largest magnitude, to nearest.
+static float narrow_int8(int8_t *out, const float *key, size_t d) {
+    float largest = 0;
+    for (size_t i = 0; i < d; i++) largest = fmaxf(largest, fabsf(key[i]));
+    float scale = largest / 127;
+    for (size_t i = 0; i < d; i++) {
+        float q = scale > 0 ? nearbyintf(key[i] / scale) : 0;
+        out[i] = (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
+    }
+    return scale;
+}
+
+static knnlm_status put_int8(kn_store_writer *w, const float *keys, size_t count, size_t row) {
+    kn_filling *f = w->filling;
+    size_t d = (size_t)w->settings.dimension;
+    if (!finite_f32(keys, count * d)) return refuse(w, keys, count, row);
+    KN_TRY(kn_grow(&f->scales, &f->scales_capacity, f->entries + row + count, sizeof *f->scales));
+    for (size_t i = 0; i < count; i++)
+        f->scales[f->entries + row + i] = narrow_int8((int8_t *)w->scratch + i * d, keys + i * d, d);
+    return kn_part_put(f->keys, w->scratch, count * d);
+}
+
+static knnlm_status put_rows(kn_store_writer *w, const float *keys, size_t count, size_t row) {
+    size_t values = count * (size_t)w->settings.dimension;
+    switch (w->settings.key_type) {
+    case KN_KEYS_F32:
+        if (!finite_f32(keys, values)) return refuse(w, keys, count, row);
+        return kn_part_put(w->filling->keys, keys, values * sizeof *keys);
+    case KN_KEYS_F16:
+        kn_f16_from_f32(w->scratch, keys, values);
+        if (!finite_f16(w->scratch, values)) return refuse(w, keys, count, row);
+        return kn_part_put(w->filling->keys, w->scratch, 2 * values);
+    default:
+        return put_int8(w, keys, count, row);
+    }
+}
+
+knnlm_status kn_writer_put_keys(kn_store_writer *w, const float *keys, size_t count) {
+    size_t d = (size_t)w->settings.dimension;
+    KN_TRY(kn_grow(&w->scratch, &w->scratch_capacity, ROWS * d, sizeof(uint16_t)));
+    for (size_t row = 0; row < count; row += ROWS)
+        KN_TRY(put_rows(w, keys + row * d, kn_least(count - row, ROWS), row));
+    return KNNLM_OK;
+}

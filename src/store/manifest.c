@@ -1,0 +1,392 @@
+#include "store/state.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+const char *const kn_key_type_names[] = {"f16", "f32", "int8", "none", NULL};
+const char *const kn_distance_names[] = {"l2", "ip", "cosine", NULL};
+
+enum { STRING_MAX = 1 << 16 }; // of a setting
+
+size_t kn_key_bytes(kn_key_type type, size_t d) {
+    return type == KN_KEYS_F16 ? 2 * d : type == KN_KEYS_F32 ? 4 * d : type == KN_KEYS_INT8 ? d + 4 : 0;
+}
+
+// ---------------------------------------------------------------- settings
+
+const char *kn_settings_check(const kn_store_settings *s) {
+    if ((unsigned)s->key_type >= KN_KEY_TYPES) return "an unknown type of keys";
+    if ((unsigned)s->distance >= KN_DISTANCES) return "an unknown distance";
+    if (s->dimension < 1 || s->dimension > KN_STORE_DIMENSION_MAX) return "an impossible dimension";
+    if (s->model_dimension < s->dimension || s->model_dimension > KN_STORE_DIMENSION_MAX)
+        return "an impossible dimension of the model";
+    if (s->vocabulary < 0) return "an impossible vocabulary";
+    if (s->window < 0 || s->min_context < 0) return "impossible windows";
+    if (s->segment < 1 || s->segment > KN_STORE_SEGMENT_MAX) return "impossible segments";
+    return NULL;
+}
+
+// The strings of settings, in one order.
+enum { STRINGS = 6 };
+static void list_strings(kn_store_settings *s, const char **list[STRINGS]) {
+    const char **all[STRINGS] = {
+        &s->model, &s->model_fingerprint, &s->tokenizer, &s->tokenizer_fingerprint, &s->tap, &s->split};
+    memcpy(list, all, sizeof all);
+}
+
+knnlm_status kn_settings_copy(const kn_store_settings *s, kn_store_settings *out) {
+    const char **to[STRINGS];
+    const char *reason = kn_settings_check(s);
+    if (reason) return kn_fail(KNNLM_EINVAL, "a store with %s", reason);
+    *out = *s;
+    list_strings(out, to);
+    bool whole = true;
+    for (int i = 0; i < STRINGS; i++) {
+        *to[i] = kn_strdup(*to[i] ? *to[i] : "");
+        whole = whole && *to[i];
+    }
+    if (whole) return KNNLM_OK;
+    kn_settings_free(out);
+    return KNNLM_ENOMEM;
+}
+
+void kn_settings_free(kn_store_settings *s) {
+    const char **list[STRINGS];
+    list_strings(s, list);
+    for (int i = 0; i < STRINGS; i++) {
+        free((char *)(uintptr_t)*list[i]);
+        *list[i] = NULL;
+    }
+}
+
+// ---------------------------------------------------------------- lists
+
+knnlm_status kn_manifest_add_segment(kn_manifest *m, const kn_segment_entry *s) {
+    KN_TRY(kn_grow(&m->segments, &m->segment_capacity, m->segment_count + 1, sizeof *m->segments));
+    kn_segment_entry *added = &m->segments[m->segment_count++];
+    *added = *s;
+    added->first_entry = m->entries;
+    added->first_document = m->documents;
+    m->entries += s->entries;
+    m->documents += s->documents;
+    return KNNLM_OK;
+}
+
+knnlm_status kn_manifest_attach(kn_manifest *m, const char *name, uint64_t bytes, uint64_t hash) {
+    KN_TRY(
+        kn_grow(&m->attachments, &m->attachment_capacity, m->attachment_count + 1, sizeof *m->attachments));
+    char *copy = kn_strdup(name);
+    if (!copy) return KNNLM_ENOMEM;
+    m->attachments[m->attachment_count++] = (kn_attachment){copy, bytes, hash};
+    return KNNLM_OK;
+}
+
+const kn_attachment *kn_manifest_attachment(const kn_manifest *m, const char *name) {
+    for (size_t i = 0; i < m->attachment_count; i++)
+        if (strcmp(m->attachments[i].name, name) == 0) return &m->attachments[i];
+    return NULL;
+}
+
+void kn_manifest_free(kn_manifest *m) {
+    kn_settings_free(&m->settings);
+    for (size_t i = 0; i < m->attachment_count; i++) free(m->attachments[i].name);
+    free(m->attachments);
+    free(m->segments);
+    *m = (kn_manifest){0};
+}
+
+knnlm_status kn_manifest_copy(const kn_manifest *m, kn_manifest *out) {
+    *out = *m;
+    out->segments = NULL;
+    out->attachments = NULL;
+    out->segment_count = out->segment_capacity = out->attachment_count = out->attachment_capacity = 0;
+    out->entries = out->documents = 0;
+    knnlm_status status = kn_settings_copy(&m->settings, &out->settings);
+    if (status != KNNLM_OK) return status;
+    for (size_t i = 0; i < m->segment_count && status == KNNLM_OK; i++)
+        status = kn_manifest_add_segment(out, &m->segments[i]);
+    for (size_t i = 0; i < m->attachment_count && status == KNNLM_OK; i++) {
+        const kn_attachment *a = &m->attachments[i];
+        status = kn_manifest_attach(out, a->name, a->bytes, a->hash);
+    }
+    if (status != KNNLM_OK) kn_manifest_free(out);
+    return status;
+}
+
+// ---------------------------------------------------------------- printing
+
+static json_t *hex(uint64_t value) {
+    return json_sprintf("%016" PRIx64, value);
+}
+
+static json_t *integer(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+// Names of files need not be UTF-8, and JSON must be: what is not becomes "?".
+static json_t *text(const char *string) {
+    json_t *exact = json_string(string);
+    if (exact) return exact;
+    char *copy = kn_strdup(string);
+    if (!copy) return NULL;
+    for (char *c = copy; *c; c++)
+        if (*c & 0x80) *c = '?';
+    json_t *replaced = json_string(copy);
+    free(copy);
+    return replaced;
+}
+
+static json_t *print_segments(const kn_manifest *m) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < m->segment_count; i++) {
+        const kn_segment_entry *s = &m->segments[i];
+        json_t *one =
+            json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "file", integer(s->file), "entries",
+                      integer(s->entries), "documents", integer(s->documents), "continued",
+                      integer(s->continued), "strings", integer(s->strings), "text", hex(s->text_seal));
+        if (m->settings.key_type != KN_KEYS_NONE) json_object_set_new(one, "keys", hex(s->keys_seal));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static json_t *print_attachments(const kn_manifest *m) {
+    json_t *object = json_object();
+    for (size_t i = 0; i < m->attachment_count; i++) {
+        const kn_attachment *a = &m->attachments[i];
+        json_object_set_new(object, a->name,
+                            json_pack("{s:o, s:o}", "bytes", integer(a->bytes), "hash", hex(a->hash)));
+    }
+    return object;
+}
+
+static json_t *print_settings(const kn_store_settings *s) {
+    return json_pack(
+        "{s:{s:o?, s:s, s:i}, s:{s:s, s:s, s:i}, s:{s:s, s:i, s:s, s:s}, s:{s:i, s:i, s:s}, s:I}", "model",
+        "path", text(s->model), "fingerprint", s->model_fingerprint, "dimension", s->model_dimension,
+        "tokenizer", "kind", s->tokenizer, "fingerprint", s->tokenizer_fingerprint, "vocabulary",
+        s->vocabulary, "keys", "type", kn_key_type_names[s->key_type], "dimension", s->dimension, "tap",
+        s->tap, "distance", kn_distance_names[s->distance], "windows", "length", s->window, "min_context",
+        s->min_context, "documents", s->split, "segment", (json_int_t)s->segment);
+}
+
+static json_t *print_object(const kn_manifest *m) {
+    json_t *root = json_pack("{s:o, s:b, s:I, s:I, s:o, s:o, s:o}", "generation", integer(m->generation),
+                             "complete", m->complete, "created", (json_int_t)m->created, "job_time",
+                             (json_int_t)m->job_time, "next_file", integer(m->next_file), "entries",
+                             integer(m->entries), "documents", integer(m->documents));
+    json_t *settings = print_settings(&m->settings);
+    if (!root || !settings || json_object_set_new(root, "settings", settings) != 0) {
+        json_decref(root);
+        return NULL;
+    }
+    if (m->tuned.known)
+        json_object_set_new(root, "tuned",
+                            json_pack("{s:f, s:f, s:I}", "lambda", m->tuned.lambda, "temperature",
+                                      m->tuned.temperature, "k", (json_int_t)m->tuned.k));
+    if (m->removed.file)
+        json_object_set_new(root, "removed",
+                            json_pack("{s:o, s:o, s:o, s:o}", "file", integer(m->removed.file), "documents",
+                                      integer(m->removed.documents), "entries", integer(m->removed.entries),
+                                      "seal", hex(m->removed.seal)));
+    json_object_set_new(root, "attachments", print_attachments(m));
+    json_object_set_new(root, "segments", print_segments(m));
+    return root;
+}
+
+knnlm_status kn_manifest_print(const kn_manifest *m, char **data, size_t *size) {
+    json_t *root = print_object(m);
+    char *json = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    json_decref(root);
+    if (!json) return kn_fail(KNNLM_ENOMEM, "out of memory for the manifest of a store");
+    size_t length = strlen(json), capacity = length + 128;
+    *data = kn_alloc(capacity, 1);
+    if (*data)
+        *size = (size_t)snprintf(*data, capacity, "%s %d %016" PRIx64 "\n%s", KN_STORE_MAGIC,
+                                 KN_STORE_VERSION, XXH3_64bits(json, length), json);
+    free(json);
+    return *data ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+// ---------------------------------------------------------------- parsing
+
+// The first fault is kept in `reason`; after it every getter gives zeros.
+typedef struct parse {
+    const char *name, *reason;
+} parse;
+
+static void fault(parse *p, const char *reason) {
+    if (!p->reason) p->reason = reason;
+}
+
+static uint64_t get_integer(parse *p, const json_t *object, const char *key, uint64_t most) {
+    const json_t *value = json_object_get(object, key);
+    json_int_t number = json_integer_value(value);
+    if (!json_is_integer(value) || number < 0 || (uint64_t)number > most) fault(p, key);
+    return p->reason ? 0 : (uint64_t)number;
+}
+
+static uint64_t get_hex(parse *p, const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) fault(p, key);
+    return p->reason ? 0 : strtoull(text, NULL, 16);
+}
+
+static const char *get_string(parse *p, const json_t *object, const char *key) {
+    const char *text = json_string_value(json_object_get(object, key));
+    if (!text || strlen(text) > STRING_MAX) fault(p, key);
+    return p->reason ? "" : text;
+}
+
+static double get_real(parse *p, const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_number(value)) fault(p, key);
+    return p->reason ? 0 : json_number_value(value);
+}
+
+static int get_choice(parse *p, const json_t *object, const char *key, const char *const *names) {
+    const char *name = get_string(p, object, key);
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], name) == 0) return i;
+    fault(p, key);
+    return 0;
+}
+
+static void parse_settings(parse *p, const json_t *o, kn_store_settings *s) {
+    const json_t *model = json_object_get(o, "model"), *tokenizer = json_object_get(o, "tokenizer");
+    const json_t *keys = json_object_get(o, "keys"), *windows = json_object_get(o, "windows");
+    *s = (kn_store_settings){
+        .model = get_string(p, model, "path"),
+        .model_fingerprint = get_string(p, model, "fingerprint"),
+        .model_dimension = (int32_t)get_integer(p, model, "dimension", INT32_MAX),
+        .tokenizer = get_string(p, tokenizer, "kind"),
+        .tokenizer_fingerprint = get_string(p, tokenizer, "fingerprint"),
+        .vocabulary = (int32_t)get_integer(p, tokenizer, "vocabulary", INT32_MAX),
+        .key_type = (kn_key_type)get_choice(p, keys, "type", kn_key_type_names),
+        .dimension = (int32_t)get_integer(p, keys, "dimension", INT32_MAX),
+        .tap = get_string(p, keys, "tap"),
+        .distance = (kn_distance)get_choice(p, keys, "distance", kn_distance_names),
+        .window = (int32_t)get_integer(p, windows, "length", INT32_MAX),
+        .min_context = (int32_t)get_integer(p, windows, "min_context", INT32_MAX),
+        .split = get_string(p, windows, "documents"),
+        .segment = (uint32_t)get_integer(p, o, "segment", KN_STORE_SEGMENT_MAX),
+    };
+    const char *reason = kn_settings_check(s);
+    if (reason) fault(p, reason);
+}
+
+static knnlm_status parse_segments(parse *p, const json_t *list, kn_manifest *m) {
+    if (!json_is_array(list)) fault(p, "segments");
+    for (size_t i = 0; i < json_array_size(list) && !p->reason; i++) {
+        const json_t *o = json_array_get(list, i);
+        kn_segment_entry s = {
+            .file = get_integer(p, o, "file", m->next_file - 1),
+            .entries = get_integer(p, o, "entries", KN_STORE_SEGMENT_MAX),
+            .documents = get_integer(p, o, "documents", UINT32_MAX - m->documents),
+            .continued = get_integer(p, o, "continued", KN_STORE_SEGMENT_MAX),
+            .strings = get_integer(p, o, "strings", INT64_MAX / 2),
+            .text_seal = get_hex(p, o, "text"),
+            .keys_seal = m->settings.key_type == KN_KEYS_NONE ? 0 : get_hex(p, o, "keys"),
+        };
+        bool continues = s.documents ? s.continued <= s.entries : s.continued == s.entries;
+        if (!s.file || !continues || (m->documents == 0 && s.continued)) fault(p, "segments");
+        if (s.entries > KN_STORE_ENTRIES_MAX - m->entries) fault(p, "entries");
+        if (!p->reason) KN_TRY(kn_manifest_add_segment(m, &s));
+    }
+    return KNNLM_OK;
+}
+
+// A name of a file in the store's own directory.
+static bool plain_name(const char *name) {
+    return *name && *name != '.' && !strchr(name, '/') && strlen(name) < 256;
+}
+
+static knnlm_status parse_attachments(parse *p, json_t *object, kn_manifest *m) {
+    const char *name;
+    json_t *value;
+    if (!json_is_object(object)) fault(p, "attachments");
+    json_object_foreach(object, name, value) {
+        uint64_t bytes = get_integer(p, value, "bytes", INT64_MAX), hash = get_hex(p, value, "hash");
+        if (!plain_name(name)) fault(p, "attachments");
+        if (p->reason) break;
+        KN_TRY(kn_manifest_attach(m, name, bytes, hash));
+    }
+    return KNNLM_OK;
+}
+
+static void parse_removed(parse *p, const json_t *o, kn_manifest *m) {
+    if (!o) return;
+    m->removed = (kn_removed_entry){.file = get_integer(p, o, "file", m->next_file - 1),
+                                    .documents = get_integer(p, o, "documents", m->documents),
+                                    .entries = get_integer(p, o, "entries", m->entries),
+                                    .seal = get_hex(p, o, "seal")};
+    if (!m->removed.file || !m->removed.documents) fault(p, "removed");
+}
+
+static void parse_tuned(parse *p, const json_t *o, kn_manifest *m) {
+    if (!o) return;
+    m->tuned = (kn_store_tuned){.known = true,
+                                .lambda = get_real(p, o, "lambda"),
+                                .temperature = get_real(p, o, "temperature"),
+                                .k = (int64_t)get_integer(p, o, "k", INT64_MAX)};
+}
+
+static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
+    kn_store_settings settings;
+    const json_t *complete = json_object_get(root, "complete");
+    if (!json_is_boolean(complete)) fault(p, "complete");
+    m->complete = json_is_true(complete);
+    m->generation = get_integer(p, root, "generation", INT64_MAX);
+    m->created = (int64_t)get_integer(p, root, "created", INT64_MAX);
+    m->job_time = (int64_t)get_integer(p, root, "job_time", INT64_MAX);
+    m->next_file = get_integer(p, root, "next_file", INT64_MAX);
+    if (!m->next_file) fault(p, "next_file");
+    parse_settings(p, json_object_get(root, "settings"), &settings);
+    if (p->reason) return KNNLM_OK;
+    KN_TRY(kn_settings_copy(&settings, &m->settings));
+    KN_TRY(parse_segments(p, json_object_get(root, "segments"), m));
+    KN_TRY(parse_attachments(p, json_object_get(root, "attachments"), m));
+    parse_removed(p, json_object_get(root, "removed"), m);
+    parse_tuned(p, json_object_get(root, "tuned"), m);
+    if (get_integer(p, root, "entries", INT64_MAX) != m->entries) fault(p, "entries");
+    if (get_integer(p, root, "documents", INT64_MAX) != m->documents) fault(p, "documents");
+    return KNNLM_OK;
+}
+
+// The first line; *body is what follows it.
+static knnlm_status parse_line(const char *name, const char *data, size_t size, size_t *body) {
+    const char *end = size ? memchr(data, '\n', kn_least(size, 128)) : NULL;
+    char line[128], expected[128];
+    int version;
+    if (!end || strncmp(data, KN_STORE_MAGIC " ", sizeof KN_STORE_MAGIC) != 0)
+        return kn_fail(KNNLM_EDATA, "%s: not the manifest of a knnlm store", name);
+    *body = (size_t)(end - data) + 1;
+    memcpy(line, data, *body);
+    line[*body - 1] = 0;
+    if (sscanf(line + sizeof KN_STORE_MAGIC, "%d", &version) == 1 && version > KN_STORE_VERSION)
+        return kn_fail(KNNLM_ENOTSUP, "%s: a store of version %d: this knnlm knows up to %d", name, version,
+                       KN_STORE_VERSION);
+    snprintf(expected, sizeof expected, "%s %d %016" PRIx64, KN_STORE_MAGIC, KN_STORE_VERSION,
+             XXH3_64bits(data + *body, size - *body));
+    if (strcmp(line, expected) == 0) return KNNLM_OK;
+    return kn_fail(KNNLM_EDATA, "%s: damaged: its checksum is wrong", name);
+}
+
+knnlm_status kn_manifest_parse(const char *name, const char *data, size_t size, kn_manifest *out) {
+    size_t body = 0;
+    json_error_t error;
+    parse p = {.name = name};
+    *out = (kn_manifest){0};
+    KN_TRY(parse_line(name, data, size, &body));
+    json_t *root = json_loadb(data + body, size - body, 0, &error);
+    if (!root) return kn_fail(KNNLM_EDATA, "%s: malformed at line %d: %s", name, error.line + 1, error.text);
+    knnlm_status status = parse_object(&p, root, out);
+    json_decref(root);
+    if (status == KNNLM_OK && p.reason) status = kn_fail(KNNLM_EDATA, "%s: malformed: %s", name, p.reason);
+    if (status != KNNLM_OK) kn_manifest_free(out);
+    return status;
+}

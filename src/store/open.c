@@ -1,0 +1,254 @@
+#include "store/state.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+// A commit between reading the manifest and opening its files may delete some of them: then the next manifest
+// is there already.
+enum { ATTEMPTS = 100 };
+
+// ---------------------------------------------------------------- names
+
+void kn_part_name(char name[KN_PART_NAME], uint64_t file, const char *kind) {
+    snprintf(name, KN_PART_NAME, "%06" PRIu64 ".%s", file, kind);
+}
+
+char *kn_store_file(const char *directory, const char *name) {
+    size_t size = strlen(directory) + strlen(name) + 2;
+    char *path = kn_alloc(size, 1);
+    if (path) snprintf(path, size, "%s/%s", directory, name);
+    return path;
+}
+
+char *kn_store_part_file(const char *directory, uint64_t file, const char *kind) {
+    char name[KN_PART_NAME];
+    kn_part_name(name, file, kind);
+    return kn_store_file(directory, name);
+}
+
+knnlm_status kn_file_hash(const char *path, uint64_t *hash, uint64_t *bytes) {
+    kn_map map;
+    KN_TRY(kn_map_open(path, &map));
+    *hash = XXH3_64bits(map.data, map.size);
+    *bytes = map.size;
+    kn_map_close(&map);
+    return KNNLM_OK;
+}
+
+bool kn_store_exists(const char *path) {
+    char *manifest = kn_store_file(path, KN_STORE_MANIFEST);
+    bool there = manifest && access(manifest, F_OK) == 0;
+    free(manifest);
+    return there;
+}
+
+// ---------------------------------------------------------------- parts
+
+bool kn_segment_measure(const kn_segment_entry *s, kn_key_type type, size_t dimension,
+                        kn_segment_layout *out) {
+    uint64_t text = KN_PART_HEADER, keys = KN_PART_HEADER;
+    size_t element = type == KN_KEYS_F32 ? 4 : type == KN_KEYS_F16 ? 2 : 1;
+    *out = (kn_segment_layout){.tokens = text, .keys = keys};
+    if (!kn_part_extend(&text, s->entries, sizeof(int32_t))) return false;
+    out->offsets = text;
+    if (!kn_part_extend(&text, s->entries, sizeof(uint32_t))) return false;
+    out->documents = text;
+    if (!kn_part_extend(&text, s->documents, sizeof(kn_document_record))) return false;
+    out->strings = text;
+    if (!kn_part_extend(&text, s->strings, 1)) return false;
+    out->text = text;
+    if (type == KN_KEYS_NONE) return true;
+    if (!kn_part_extend(&keys, s->entries, (uint64_t)dimension * element)) return false;
+    out->scales = keys;
+    if (type == KN_KEYS_INT8 && !kn_part_extend(&keys, s->entries, sizeof(float))) return false;
+    out->keys_payload = keys;
+    return true;
+}
+
+static knnlm_status open_part(kn_store *s, uint64_t file, const char *kind, uint64_t payload, kn_map *out) {
+    char *path = kn_store_part_file(s->path, file, kind);
+    if (!path) return KNNLM_ENOMEM;
+    knnlm_status status = kn_part_open(path, payload, out);
+    free(path);
+    if (status == KNNLM_OK) s->info.bytes += out->size;
+    return status;
+}
+
+static knnlm_status open_segment(kn_store *s, kn_segment *segment) {
+    const kn_store_settings *set = &s->manifest.settings;
+    if (!kn_segment_measure(&segment->entry, set->key_type, (size_t)set->dimension, &segment->layout))
+        return kn_fail(KNNLM_EDATA, "%s: segment %" PRIu64 " is of an impossible size", s->path,
+                       segment->entry.file);
+    KN_TRY(open_part(s, segment->entry.file, "text", segment->layout.text, &segment->text));
+    if (!segment->layout.keys_payload) return KNNLM_OK;
+    return open_part(s, segment->entry.file, "keys", segment->layout.keys_payload, &segment->keys);
+}
+
+static knnlm_status open_removed(kn_store *s) {
+    const kn_removed_entry *r = &s->manifest.removed;
+    uint64_t payload = KN_PART_HEADER;
+    if (!r->file) return KNNLM_OK;
+    if (!kn_part_extend(&payload, r->documents, sizeof(uint32_t)))
+        return kn_fail(KNNLM_EDATA, "%s: of an impossible size", s->path);
+    KN_TRY(open_part(s, r->file, "removed", payload, &s->removed));
+    s->removed_bits = kn_alloc(s->manifest.documents / 64 + 1, sizeof *s->removed_bits);
+    if (!s->removed_bits) return KNNLM_ENOMEM;
+    const uint32_t *numbers = (const uint32_t *)(const void *)(s->removed.data + KN_PART_HEADER);
+    for (uint64_t i = 0; i < r->documents; i++) {
+        if (numbers[i] >= s->manifest.documents)
+            return kn_fail(KNNLM_EDATA, "%s/%06" PRIu64 ".removed: damaged: document %" PRIu32 " of %" PRIu64,
+                           s->path, r->file, numbers[i], s->manifest.documents);
+        s->removed_bits[numbers[i] / 64] |= (uint64_t)1 << numbers[i] % 64;
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status open_parts(kn_store *s) {
+    s->segments = kn_alloc(s->manifest.segment_count, sizeof *s->segments);
+    if (!s->segments) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < s->manifest.segment_count; i++) {
+        s->segments[i].entry = s->manifest.segments[i];
+        KN_TRY(open_segment(s, &s->segments[i]));
+    }
+    for (size_t i = s->manifest.segment_count, carried = 0; i-- > 0;) {
+        const kn_segment_entry *e = &s->segments[i].entry;
+        carried = e->continued + (e->documents ? 0 : carried);
+        s->segments[i].carried = carried;
+    }
+    return open_removed(s);
+}
+
+// ---------------------------------------------------------------- the state
+
+static knnlm_status load_manifest(kn_store *s) {
+    char *path = kn_store_file(s->path, KN_STORE_MANIFEST), *data = NULL;
+    size_t size;
+    if (!path) return KNNLM_ENOMEM;
+    knnlm_status status = KNNLM_OK;
+    if (stat(s->path, &s->seen) == 0 && stat(path, &s->seen) != 0 && errno == ENOENT)
+        status = kn_fail(KNNLM_EDATA, "%s: not a store: it has no " KN_STORE_MANIFEST, s->path);
+    if (status == KNNLM_OK && stat(path, &s->seen) != 0)
+        status = kn_fail_errno(KNNLM_EIO, errno, "%s", s->path);
+    if (status == KNNLM_OK) status = kn_file_read(path, &data, &size);
+    if (status == KNNLM_OK) status = kn_manifest_parse(path, data, size, &s->manifest);
+    s->info.bytes = status == KNNLM_OK ? size : 0;
+    free(data);
+    free(path);
+    return status;
+}
+
+static void describe(kn_store *s) {
+    const kn_manifest *m = &s->manifest;
+    uint64_t bytes = s->info.bytes;
+    for (size_t i = 0; i < m->attachment_count; i++) bytes += m->attachments[i].bytes;
+    s->info = (kn_store_info){.path = s->path,
+                              .settings = m->settings,
+                              .tuned = m->tuned,
+                              .complete = m->complete,
+                              .generation = m->generation,
+                              .created = m->created,
+                              .entries = m->entries,
+                              .documents = m->documents,
+                              .removed_entries = m->removed.entries,
+                              .removed_documents = m->removed.documents,
+                              .bytes = bytes,
+                              .segments = m->segment_count,
+                              .has_tokenizer = kn_manifest_attachment(m, "tokenizer.gguf") != NULL,
+                              .has_projection = kn_manifest_attachment(m, "projection.gguf") != NULL};
+}
+
+static knnlm_status open_state(const char *path, kn_store **out) {
+    kn_store *s = kn_alloc(1, sizeof *s);
+    *out = s;
+    if (!s) return KNNLM_ENOMEM;
+    s->path = kn_strdup(path);
+    if (!s->path) return KNNLM_ENOMEM;
+    for (size_t n = strlen(s->path); n > 1 && s->path[n - 1] == '/'; n--) s->path[n - 1] = 0;
+    KN_TRY(load_manifest(s));
+    KN_TRY(open_parts(s));
+    describe(s);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_store_open(const char *path, kn_store **out) {
+    knnlm_status status = KNNLM_OK;
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        kn_store *s;
+        status = open_state(path, &s);
+        if (status == KNNLM_OK) {
+            *out = s;
+            return KNNLM_OK;
+        }
+        bool overtaken = s && s->manifest.next_file && !kn_store_is_current(s);
+        kn_store_close(s);
+        if (!overtaken) break;
+    }
+    return status;
+}
+
+void kn_store_close(kn_store *s) {
+    if (!s) return;
+    for (size_t i = 0; s->segments && i < s->manifest.segment_count; i++) {
+        kn_map_close(&s->segments[i].text);
+        kn_map_close(&s->segments[i].keys);
+    }
+    kn_map_close(&s->removed);
+    free(s->removed_bits);
+    free(s->segments);
+    kn_manifest_free(&s->manifest);
+    free(s->path);
+    free(s);
+}
+
+const kn_store_info *kn_store_describe(const kn_store *s) {
+    return &s->info;
+}
+
+bool kn_store_is_current(const kn_store *s) {
+    struct stat now;
+    char *path = kn_store_file(s->path, KN_STORE_MANIFEST);
+    bool same = path && stat(path, &now) == 0 && now.st_ino == s->seen.st_ino &&
+                now.st_size == s->seen.st_size && now.st_mtim.tv_sec == s->seen.st_mtim.tv_sec &&
+                now.st_mtim.tv_nsec == s->seen.st_mtim.tv_nsec;
+    free(path);
+    return same;
+}
+
+knnlm_status kn_store_check_model(const kn_store *s, const char *name, const char *model,
+                                  const char *tokenizer, int32_t dimension) {
+    const kn_store_settings *set = &s->manifest.settings;
+    if (*set->model_fingerprint && strcmp(set->model_fingerprint, model) != 0)
+        return kn_fail(KNNLM_EINVAL, "%s: was made by model %s (%.12s...), not by %s (%.12s...)", s->path,
+                       set->model, set->model_fingerprint, name, model);
+    if (*set->tokenizer_fingerprint && strcmp(set->tokenizer_fingerprint, tokenizer) != 0)
+        return kn_fail(KNNLM_EINVAL,
+                       "%s: was made with another tokenizer (%s, %.12s...) than that of %s (%.12s...)",
+                       s->path, set->tokenizer, set->tokenizer_fingerprint, name, tokenizer);
+    if (set->model_dimension != dimension)
+        return kn_fail(KNNLM_EINVAL, "%s: keys are of a model of width %d, %s has %d", s->path,
+                       set->model_dimension, name, dimension);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_store_attachment(const kn_store *s, const char *name, char **out) {
+    const kn_attachment *a = kn_manifest_attachment(&s->manifest, name);
+    uint64_t hash, bytes;
+    *out = NULL;
+    if (!a) return KNNLM_OK;
+    char *path = kn_store_file(s->path, name);
+    if (!path) return KNNLM_ENOMEM;
+    knnlm_status status = kn_file_hash(path, &hash, &bytes);
+    if (status == KNNLM_OK && (hash != a->hash || bytes != a->bytes))
+        status = kn_fail(KNNLM_EDATA, "%s: damaged: its checksum is wrong", path);
+    if (status != KNNLM_OK) {
+        free(path);
+        return status;
+    }
+    *out = path;
+    return KNNLM_OK;
+}

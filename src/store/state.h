@@ -1,0 +1,118 @@
+// What a state of a store is made of. Not a door: only this room includes it.
+#ifndef KN_STORE_STATE_H
+#define KN_STORE_STATE_H
+
+#include "store/part.h"
+#include "store/store.h"
+
+#include <sys/stat.h>
+
+#define KN_STORE_MANIFEST "MANIFEST"
+#define KN_STORE_LOCK "LOCK"
+
+// ---------------------------------------------------------------- the manifest
+
+typedef struct kn_segment_entry {
+    uint64_t file;               // NNNNNN of its parts
+    uint64_t entries, documents; // documents: those that begin in it
+    uint64_t continued;          // its first entries that belong to a document begun before it
+    uint64_t strings;            // bytes of the documents' names and paths
+    uint64_t text_seal, keys_seal;
+    uint64_t first_entry, first_document; // sums of the segments before it; not in the file
+} kn_segment_entry;
+
+typedef struct kn_attachment {
+    char *name;
+    uint64_t bytes, hash;
+} kn_attachment;
+
+typedef struct kn_removed_entry {
+    uint64_t file; // 0: nothing was removed
+    uint64_t documents, entries, seal;
+} kn_removed_entry;
+
+typedef struct kn_manifest {
+    kn_store_settings settings; // strings are the manifest's own
+    kn_store_tuned tuned;
+    bool complete;
+    uint64_t generation, next_file;
+    int64_t created;
+    int64_t job_time; // "added" of the documents of a run that is not complete
+    kn_segment_entry *segments;
+    size_t segment_count, segment_capacity;
+    kn_attachment *attachments;
+    size_t attachment_count, attachment_capacity;
+    kn_removed_entry removed;
+    uint64_t entries, documents; // sums
+} kn_manifest;
+
+// From the bytes of a manifest; `name` is used in messages. Everything is checked but the other files.
+knnlm_status kn_manifest_parse(const char *name, const char *data, size_t size, kn_manifest *out);
+// The bytes, released with free().
+knnlm_status kn_manifest_print(const kn_manifest *m, char **data, size_t *size);
+knnlm_status kn_manifest_copy(const kn_manifest *m, kn_manifest *out);
+void kn_manifest_free(kn_manifest *m);
+knnlm_status kn_manifest_add_segment(kn_manifest *m, const kn_segment_entry *s);
+knnlm_status kn_manifest_attach(kn_manifest *m, const char *name, uint64_t bytes, uint64_t hash);
+const kn_attachment *kn_manifest_attachment(const kn_manifest *m, const char *name);
+// Copies strings; *out is released with kn_settings_free. Checks ranges: KNNLM_EINVAL.
+knnlm_status kn_settings_copy(const kn_store_settings *s, kn_store_settings *out);
+void kn_settings_free(kn_store_settings *s);
+// A reason in English why the settings are impossible, or NULL.
+const char *kn_settings_check(const kn_store_settings *s);
+
+// ---------------------------------------------------------------- segments
+
+// A document in NNNNNN.text. Its name and then its path are at `strings` in the section of strings.
+typedef struct kn_document_record {
+    uint32_t first; // entry of the segment
+    uint32_t flags;
+    uint64_t strings;
+    uint32_t name_size, path_size;
+    uint64_t source_offset, bytes, tokens;
+    uint64_t hash[2];
+    int64_t added;
+} kn_document_record;
+_Static_assert(sizeof(kn_document_record) == 72, "records have no holes");
+enum { KN_DOCUMENT_OFFSETS = 1 }; // flags: byte offsets are known
+
+// Where the sections of a segment's parts begin, and their payloads. False: too large.
+typedef struct kn_segment_layout {
+    uint64_t tokens, offsets, documents, strings, text;
+    uint64_t keys, scales, keys_payload; // keys_payload 0: the store has none
+} kn_segment_layout;
+bool kn_segment_measure(const kn_segment_entry *s, kn_key_type type, size_t dimension,
+                        kn_segment_layout *out);
+
+// ---------------------------------------------------------------- a state
+
+typedef struct kn_segment {
+    kn_segment_entry entry;
+    kn_segment_layout layout;
+    kn_map text, keys;
+    uint64_t carried; // entries, from its first on, that the document begun last before it goes on for
+} kn_segment;
+
+struct kn_store {
+    char *path;
+    kn_manifest manifest;
+    kn_store_info info;
+    kn_segment *segments;
+    kn_map removed;
+    uint64_t *removed_bits; // a bit a document; NULL: none removed
+    struct stat seen;       // of the manifest
+};
+
+// "DIRECTORY/NAME", "DIRECTORY/000012.text"; released with free(). NULL: out of memory.
+char *kn_store_file(const char *directory, const char *name);
+char *kn_store_part_file(const char *directory, uint64_t file, const char *kind);
+enum { KN_PART_NAME = 40 };
+void kn_part_name(char name[KN_PART_NAME], uint64_t file, const char *kind);
+// XXH3-64 and size of a whole file.
+knnlm_status kn_file_hash(const char *path, uint64_t *hash, uint64_t *bytes);
+
+// The segment that holds an entry, or in which a document begins; those must be in the store.
+size_t kn_store_find_segment(const kn_store *store, uint64_t entry);
+size_t kn_store_find_document_segment(const kn_store *store, uint64_t document);
+
+#endif

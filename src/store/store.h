@@ -1,0 +1,212 @@
+// The datastore: one (key, value, origin) entry a token of a text collection, on disk, never lost.
+//
+// A store is a directory (docs/format.md has every field):
+//   1. MANIFEST            a line "knnlm-store VERSION CHECKSUM", then JSON: settings, segments, counts. It
+//   is
+//                          replaced atomically; what it does not name does not exist.
+//   2. NNNNNN.text         a segment: tokens i32[n], byte offsets u32[n], document records, strings
+//   3. NNNNNN.keys         its keys: [n][d] of f16, f32 or int8; then, for int8, scales f32[n]
+//   4. NNNNNN.removed      numbers of the removed documents, u32, ascending
+//   5. tokenizer.gguf      what turns tokens into text; projection.gguf: what keys went through (--project)
+//   6. LOCK                locked by the writer
+// Files 2 to 4 are parts (part.h): checksummed block by block, written once, never changed. A commit writes
+// new parts, syncs them, and replaces the manifest. Entries stand in the order of the documents: the tokens
+// of a store, read from its first to its last, are its text. Numbers are little-endian.
+#ifndef KN_STORE_H
+#define KN_STORE_H
+
+#include "base/memory.h"
+#include "base/progress.h"
+
+#define KN_STORE_MAGIC "knnlm-store"
+enum {
+    KN_STORE_VERSION = 1,
+    KN_STORE_DIMENSION_MAX = 65536,
+    KN_STORE_SEGMENT_MAX = 1 << 28,     // entries of a segment
+    KN_STORE_SEGMENT_DEFAULT = 1 << 16, // a minute's work of a middling model: what a crash can cost
+};
+#define KN_STORE_ENTRIES_MAX UINT32_MAX // so that an index may number them in 32 bits
+#define KN_STORE_DOCUMENT_BYTES_MAX UINT32_MAX
+
+typedef enum kn_key_type { KN_KEYS_F16, KN_KEYS_F32, KN_KEYS_INT8, KN_KEYS_NONE, KN_KEY_TYPES } kn_key_type;
+typedef enum kn_distance { KN_DISTANCE_L2, KN_DISTANCE_IP, KN_DISTANCE_COSINE, KN_DISTANCES } kn_distance;
+extern const char *const kn_key_type_names[];    // "f16", ..., NULL
+extern const char *const kn_distance_names[];    // "l2" (squared), "ip", "cosine", NULL
+size_t kn_key_bytes(kn_key_type type, size_t d); // of one key, the scale of int8 included
+
+// How a store was made; two stores with equal settings take each other's entries.
+typedef struct kn_store_settings {
+    // Empty strings: not known (imported stores).
+    const char *model, *model_fingerprint, *tokenizer, *tokenizer_fingerprint;
+    int32_t vocabulary; // tokens are below it; 0: not known
+    kn_key_type key_type;
+    int32_t dimension;       // of a key
+    int32_t model_dimension; // of the model's state: above `dimension` when keys are projected
+    kn_distance distance;
+    const char *tap;   // where in the model keys were taken, such as "ffn"
+    const char *split; // how files were cut into documents
+    int32_t window, min_context;
+    uint32_t segment; // entries of a full segment
+} kn_store_settings;
+
+// Tuned on some validation text: how to mix. `known` false: nobody did yet.
+typedef struct kn_store_tuned {
+    bool known;
+    double lambda, temperature;
+    int64_t k;
+} kn_store_tuned;
+
+// ---------------------------------------------------------------- reading
+
+// One consistent state of a store, as the last commit before it was opened left it. Immutable: any number of
+// threads may read through one; a writer in this or another process does not disturb it. Numbers of entries
+// and documents belong to a state: compaction renumbers.
+typedef struct kn_store kn_store;
+
+typedef struct kn_store_info {
+    const char *path;
+    kn_store_settings settings;
+    kn_store_tuned tuned;
+    bool complete;               // false: a build or an addition was interrupted
+    uint64_t generation;         // commits so far
+    int64_t created;             // seconds since 1970
+    uint64_t entries, documents; // removed ones included
+    uint64_t removed_entries, removed_documents;
+    uint64_t bytes; // of all the files
+    size_t segments;
+    bool has_tokenizer, has_projection;
+} kn_store_info;
+
+// KNNLM_EIO: not there, or cannot be read; KNNLM_EDATA: no store, or a damaged one; KNNLM_ENOTSUP: of a newer
+// version; KNNLM_ENOMEM.
+knnlm_status kn_store_open(const char *path, kn_store **out);
+void kn_store_close(kn_store *store);
+const kn_store_info *kn_store_describe(const kn_store *store);
+// Whether no commit has been made since this state was opened.
+bool kn_store_is_current(const kn_store *store);
+// Whether a directory at `path` holds a store (of whatever state).
+bool kn_store_exists(const char *path);
+// KNNLM_EINVAL naming both when the store was made by another model or tokenizer. `name` is the model's path.
+// What the store does not know (imported) is not compared, but `dimension` always is.
+knnlm_status kn_store_check_model(const kn_store *store, const char *name, const char *model_fingerprint,
+                                  const char *tokenizer_fingerprint, int32_t dimension);
+// The path of an attached file (tokenizer.gguf, projection.gguf), NULL when the store has none. Its checksum
+// is compared first. Released with free().
+knnlm_status kn_store_attachment(const kn_store *store, const char *name, char **path);
+
+typedef struct kn_store_document {
+    const char *name, *path; // name: unique mostly; path: the file it came from. Not NUL-terminated!
+    size_t name_size, path_size;
+    uint64_t source_offset; // of its first byte in the (unpacked) file
+    uint64_t bytes, tokens; // of the whole document
+    uint64_t hash[2];       // XXH3-128 of its text: low, high
+    int64_t added;          // seconds since 1970
+    bool has_offsets;       // whether the byte offsets of its tokens are known
+    // Set when read from a store:
+    uint64_t first, count; // its entries; count < tokens: an interrupted addition
+    bool removed;
+} kn_store_document;
+
+typedef struct kn_store_entry {
+    uint64_t id;
+    int32_t token;
+    uint32_t document;
+    uint64_t position; // in its document
+    uint64_t offset;   // byte of its document at which the token begins
+    bool removed;
+} kn_store_entry;
+
+// KNNLM_EINVAL: no such number; KNNLM_EDATA: the file is damaged there.
+knnlm_status kn_store_document_at(const kn_store *store, uint64_t number, kn_store_document *out);
+knnlm_status kn_store_entry_at(const kn_store *store, uint64_t id, kn_store_entry *out);
+// Whether entry `id` belongs to a removed document; true for what cannot be read.
+bool kn_store_entry_removed(const kn_store *store, uint64_t id);
+bool kn_store_document_removed(const kn_store *store, uint64_t number);
+// `count` tokens, byte offsets or keys (as f32) from entry `first` on; they may span segments.
+// KNNLM_ENOTSUP: a store without keys.
+knnlm_status kn_store_tokens(const kn_store *store, uint64_t first, size_t count, int32_t *out);
+knnlm_status kn_store_offsets(const kn_store *store, uint64_t first, size_t count, uint64_t *out);
+knnlm_status kn_store_keys(const kn_store *store, uint64_t first, size_t count, float *out);
+
+// A segment as it lies in memory: read-only, valid while the store is open.
+typedef struct kn_store_segment {
+    uint64_t first, count;                   // entries
+    uint64_t first_document, document_count; // documents that begin in it
+    const int32_t *tokens;
+    const uint32_t *offsets;
+    const void *keys;    // NULL without keys
+    const float *scales; // of int8 keys, else NULL
+} kn_store_segment;
+kn_store_segment kn_store_segment_at(const kn_store *store, size_t number);
+
+// ---------------------------------------------------------------- writing
+
+// The one writer of a store, used by one thread. Files are written by a thread of its own behind the caller's
+// back: what failed there is reported by the next call, and the store stands at its last commit. After a
+// failure every further call fails.
+typedef struct kn_store_writer kn_store_writer;
+
+// A new store in a new (or empty) directory. It exists from the first commit on. Times are those of the
+// clock, or of the environment's SOURCE_DATE_EPOCH.
+knnlm_status kn_store_create(const char *path, const kn_store_settings *settings, kn_store_writer **out);
+// Locks an existing one, and sweeps up what a crash has left. KNNLM_EIO: another process is writing.
+knnlm_status kn_store_write(const char *path, kn_store_writer **out);
+// Releases the lock. What was not committed is gone.
+void kn_store_writer_close(kn_store_writer *w);
+// The state that the writer began with; NULL for a new store. Owned by the writer.
+const kn_store *kn_store_writer_base(const kn_store_writer *w);
+const char *kn_store_writer_path(const kn_store_writer *w);
+const kn_store_settings *kn_store_writer_settings(const kn_store_writer *w);
+
+// Begins a document: exactly d->tokens entries follow. d->added 0: now. A document that the base left
+// unfinished is removed, unless it is continued first.
+knnlm_status kn_store_writer_document(kn_store_writer *w, const kn_store_document *d);
+// Goes on with the last document of the base, of which *present entries are stored.
+knnlm_status kn_store_writer_continue(kn_store_writer *w, uint64_t *present);
+// The next entries of the document. `offsets` may be NULL when the document has none, `keys` (count,
+// dimension) when the store keeps none. A full segment is committed at once. KNNLM_EDATA: a key is not
+// finite, or does not fit f16.
+knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, const uint64_t *offsets,
+                                    const float *keys, size_t count);
+// Removes a document of the base with the next commit.
+knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document);
+void kn_store_writer_tune(kn_store_writer *w, const kn_store_tuned *tuned);
+// Takes the file `name`, already in the store's directory, as part of the store.
+knnlm_status kn_store_writer_attach(kn_store_writer *w, const char *name);
+// Everything so far is on disk and visible to who opens the store next. KNNLM_EINVAL in the middle of a
+// document.
+knnlm_status kn_store_writer_commit(kn_store_writer *w);
+uint64_t kn_store_writer_entries(const kn_store_writer *w); // those not committed yet included
+
+// ---------------------------------------------------------------- upkeep
+
+typedef struct kn_store_compacted {
+    uint64_t entries_dropped, documents_dropped, bytes_before, bytes_after;
+    size_t segments_before, segments_after;
+} kn_store_compacted;
+// Drops what was removed and merges small segments; the removed documents' space is free afterwards. A crash
+// leaves the store as it was. KNNLM_EIO: the disk has no room for the copy (`force` tries anyway);
+// KNNLM_EDATA: what is to be kept is damaged.
+knnlm_status kn_store_compact(const char *path, bool force, const kn_progress *progress,
+                              kn_store_compacted *out);
+
+typedef struct kn_store_problem {
+    const char *file;                                         // in the store's directory
+    const char *what;                                         // a line for people
+    uint64_t offset;                                          // in the file
+    uint64_t first_entry, entries, first_document, documents; // that it touches
+} kn_store_problem;
+typedef struct kn_store_verdict {
+    size_t problems;
+    uint64_t bytes;                              // read
+    uint64_t entries, documents;                 // live ones
+    uint64_t damaged_entries, damaged_documents; // of them; the others can be trusted
+    bool *document_damaged;                      // (documents of the store), or NULL; released with free()
+} kn_store_verdict;
+// Reads everything: checksums, counts, cross-references. `found` is called for every problem. KNNLM_OK
+// whatever is found; else the verification itself failed.
+knnlm_status kn_store_verify(const kn_store *store, const kn_progress *progress,
+                             void (*found)(void *context, const kn_store_problem *problem), void *context,
+                             kn_store_verdict *out);
+
+#endif

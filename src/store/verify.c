@@ -1,0 +1,291 @@
+// Verification: checksums of every block, then what the numbers mean: counts, order, cross-references.
+#include "store/state.h"
+
+#include "base/threads.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCKS_AT_A_TIME = 64 };
+
+typedef struct verification {
+    const kn_store *s;
+    const kn_progress *progress;
+    void (*found)(void *context, const kn_store_problem *problem);
+    void *context;
+    kn_store_verdict *out;
+    uint64_t *entry_bits; // a bit an entry that cannot be trusted
+    bool *documents;      // those that cannot
+    uint64_t total;       // bytes to read
+} verification;
+
+// ---------------------------------------------------------------- reporting
+
+static void mark_entries(verification *v, uint64_t first, uint64_t count) {
+    kn_store_entry e;
+    for (uint64_t id = first; id < first + count; id++) v->entry_bits[id / 64] |= (uint64_t)1 << id % 64;
+    // Documents of the range: entry by entry would be slow, so from document to document.
+    for (uint64_t id = first; id < first + count;) {
+        kn_store_document d;
+        if (kn_store_entry_at(v->s, id, &e) != KNNLM_OK) break;
+        v->documents[e.document] = true;
+        if (kn_store_document_at(v->s, e.document, &d) != KNNLM_OK || d.first + d.count <= id) break;
+        id = d.first + d.count;
+    }
+}
+
+static void mark_documents(verification *v, uint64_t first, uint64_t count) {
+    for (uint64_t i = first; i < first + count; i++) {
+        kn_store_document d;
+        v->documents[i] = true;
+        if (kn_store_document_at(v->s, i, &d) == KNNLM_OK && d.count) mark_entries(v, d.first, d.count);
+    }
+}
+
+static void report(verification *v, kn_store_problem problem, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void report(verification *v, kn_store_problem problem, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    problem.what = text;
+    v->out->problems++;
+    mark_entries(v, problem.first_entry, problem.entries);
+    mark_documents(v, problem.first_document, problem.documents);
+    if (v->found) v->found(v->context, &problem);
+}
+
+// ---------------------------------------------------------------- blocks
+
+typedef struct block_task {
+    const kn_map *part;
+    uint64_t payload;
+    size_t first;
+    bool intact[BLOCKS_AT_A_TIME];
+} block_task;
+
+static void check_block(void *context, size_t task, int worker) {
+    block_task *t = context;
+    (void)worker;
+    t->intact[task] = kn_part_block_intact(t->part, t->payload, t->first + task);
+}
+
+// Part of a segment: the entries and documents that a range of its bytes touches.
+typedef kn_store_problem touch(const kn_store *s, size_t segment, uint64_t from, uint64_t to);
+
+static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind kind, const char *name,
+                               uint64_t count, uint64_t payload, uint64_t seal, size_t segment,
+                               touch *touched) {
+    const char *reason = kn_part_check(part, kind, count, payload, seal);
+    if (reason) { // the blocks' checksums are not to be trusted either
+        kn_store_problem p = touched(v->s, segment, 0, payload);
+        p.file = name;
+        report(v, p, "%s", reason);
+        return KNNLM_OK;
+    }
+    size_t blocks = kn_part_blocks(payload);
+    for (size_t at = 0; at < blocks; at += BLOCKS_AT_A_TIME) {
+        block_task t = {.part = part, .payload = payload, .first = at};
+        size_t n = kn_least(blocks - at, BLOCKS_AT_A_TIME);
+        kn_parallel(n, check_block, &t);
+        for (size_t i = 0; i < n; i++) {
+            uint64_t from = (uint64_t)(at + i) * KN_PART_BLOCK, to = from + KN_PART_BLOCK;
+            if (t.intact[i]) continue;
+            kn_store_problem p = touched(v->s, segment, from, to < payload ? to : payload);
+            p.file = name;
+            p.offset = from;
+            report(v, p, "bytes %" PRIu64 " to %" PRIu64 " are damaged", from, to < payload ? to : payload);
+        }
+        kn_map_release(part, at * KN_PART_BLOCK, n * KN_PART_BLOCK);
+        v->out->bytes += n * KN_PART_BLOCK;
+        if (!kn_progress_report(v->progress, "verifying", v->out->bytes, v->total, "B"))
+            return kn_fail(KNNLM_ESTOPPED, "stopped while verifying");
+    }
+    return KNNLM_OK;
+}
+
+// [from, to) of the file as rows [*first, *end) of a section of `rows` rows of `size` bytes at `at`.
+static bool rows_of(uint64_t from, uint64_t to, uint64_t at, uint64_t rows, uint64_t size, uint64_t *first,
+                    uint64_t *end) {
+    if (to <= at || !rows || !size) return false;
+    *first = from > at ? (from - at) / size : 0;
+    *end = (to - at + size - 1) / size;
+    if (*end > rows) *end = rows;
+    return *first < *end;
+}
+
+static void widen(uint64_t *first, uint64_t *count, uint64_t from, uint64_t to) {
+    uint64_t low = *count && *first < from ? *first : from,
+             high = *first + *count > to ? *first + *count : to;
+    *first = low;
+    *count = high - low;
+}
+
+static kn_store_problem touched_text(const kn_store *s, size_t segment, uint64_t from, uint64_t to) {
+    const kn_segment *g = &s->segments[segment];
+    const kn_segment_layout *l = &g->layout;
+    kn_store_problem p = {0};
+    uint64_t a, b;
+    if (rows_of(from, to, l->tokens, g->entry.entries, 4, &a, &b)) widen(&p.first_entry, &p.entries, a, b);
+    if (rows_of(from, to, l->offsets, g->entry.entries, 4, &a, &b)) widen(&p.first_entry, &p.entries, a, b);
+    if (rows_of(from, to, l->documents, g->entry.documents, sizeof(kn_document_record), &a, &b))
+        widen(&p.first_document, &p.documents, a, b);
+    if (to > l->strings && g->entry.documents) widen(&p.first_document, &p.documents, 0, g->entry.documents);
+    p.first_entry += g->entry.first_entry;
+    p.first_document += g->entry.first_document;
+    return p;
+}
+
+static kn_store_problem touched_keys(const kn_store *s, size_t segment, uint64_t from, uint64_t to) {
+    const kn_segment *g = &s->segments[segment];
+    size_t d = (size_t)s->manifest.settings.dimension;
+    kn_key_type type = s->manifest.settings.key_type;
+    kn_store_problem p = {0};
+    uint64_t a, b;
+    if (rows_of(from, to, g->layout.keys, g->entry.entries, type == KN_KEYS_INT8 ? d : kn_key_bytes(type, d),
+                &a, &b))
+        widen(&p.first_entry, &p.entries, a, b);
+    if (type == KN_KEYS_INT8 && rows_of(from, to, g->layout.scales, g->entry.entries, 4, &a, &b))
+        widen(&p.first_entry, &p.entries, a, b);
+    p.first_entry += g->entry.first_entry;
+    return p;
+}
+
+static kn_store_problem touched_nothing(const kn_store *s, size_t segment, uint64_t from, uint64_t to) {
+    (void)s;
+    (void)segment;
+    (void)from;
+    (void)to;
+    return (kn_store_problem){0};
+}
+
+// ---------------------------------------------------------------- meaning
+
+static void check_document(verification *v, const char *file, uint64_t number, uint64_t *next) {
+    kn_store_document d;
+    kn_store_problem p = {.file = file, .first_document = number, .documents = 1};
+    if (kn_store_document_at(v->s, number, &d) != KNNLM_OK) {
+        report(v, p, "%s", knnlm_message());
+        return;
+    }
+    if (d.first != *next)
+        report(v, p, "document %" PRIu64 " begins at entry %" PRIu64 ", not %" PRIu64, number, d.first,
+               *next);
+    *next = d.first + d.count;
+    bool last = number + 1 == v->s->manifest.documents;
+    if (d.count < d.tokens && !d.removed && (!last || v->s->manifest.complete))
+        report(v, p, "document %" PRIu64 " has %" PRIu64 " entries of %" PRIu64, number, d.count, d.tokens);
+    if (d.bytes > KN_STORE_DOCUMENT_BYTES_MAX)
+        report(v, p, "document %" PRIu64 " has impossible sizes", number);
+}
+
+static void check_tokens(verification *v, const char *file, size_t segment) {
+    kn_store_segment g = kn_store_segment_at(v->s, segment);
+    int32_t vocabulary = v->s->manifest.settings.vocabulary;
+    for (uint64_t i = 0; i < g.count; i++)
+        if (g.tokens[i] < 0 || (vocabulary && g.tokens[i] >= vocabulary))
+            report(v, (kn_store_problem){.file = file, .first_entry = g.first + i, .entries = 1},
+                   "entry %" PRIu64 " has token %d, beyond the vocabulary", g.first + i, g.tokens[i]);
+}
+
+static knnlm_status check_segment(verification *v, size_t i) {
+    const kn_segment *g = &v->s->segments[i];
+    char name[KN_PART_NAME];
+    kn_part_name(name, g->entry.file, "text");
+    KN_TRY(check_part(v, &g->text, KN_PART_TEXT, name, g->entry.entries, g->layout.text, g->entry.text_seal,
+                      i, touched_text));
+    check_tokens(v, name, i);
+    uint64_t next = g->entry.first_entry + g->entry.continued;
+    for (uint64_t d = 0; d < g->entry.documents; d++)
+        check_document(v, name, g->entry.first_document + d, &next);
+    if (!g->layout.keys_payload) return KNNLM_OK;
+    kn_part_name(name, g->entry.file, "keys");
+    return check_part(v, &g->keys, KN_PART_KEYS, name, g->entry.entries, g->layout.keys_payload,
+                      g->entry.keys_seal, i, touched_keys);
+}
+
+static knnlm_status check_removed(verification *v) {
+    const kn_removed_entry *r = &v->s->manifest.removed;
+    uint64_t payload = KN_PART_HEADER, entries = 0;
+    char name[KN_PART_NAME];
+    if (!r->file) return KNNLM_OK;
+    kn_part_name(name, r->file, "removed");
+    kn_part_extend(&payload, r->documents, sizeof(uint32_t));
+    KN_TRY(check_part(v, &v->s->removed, KN_PART_REMOVED, name, r->documents, payload, r->seal, 0,
+                      touched_nothing));
+    const uint32_t *numbers = (const uint32_t *)(const void *)(v->s->removed.data + KN_PART_HEADER);
+    for (uint64_t i = 0; i < r->documents; i++) {
+        kn_store_document d;
+        if (i && numbers[i] <= numbers[i - 1])
+            report(v, (kn_store_problem){.file = name}, "the removed documents are not in order");
+        if (kn_store_document_at(v->s, numbers[i], &d) == KNNLM_OK) entries += d.count;
+    }
+    if (entries != r->entries)
+        report(v, (kn_store_problem){.file = name},
+               "removed documents have %" PRIu64 " entries, not %" PRIu64, entries, r->entries);
+    return KNNLM_OK;
+}
+
+static knnlm_status check_attachments(verification *v) {
+    for (size_t i = 0; i < v->s->manifest.attachment_count; i++) {
+        const char *name = v->s->manifest.attachments[i].name;
+        char *path;
+        knnlm_status status = kn_store_attachment(v->s, name, &path);
+        if (status == KNNLM_ENOMEM) return status;
+        if (status != KNNLM_OK) report(v, (kn_store_problem){.file = name}, "%s", knnlm_message());
+        free(path);
+    }
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- the verdict
+
+static void count_damage(verification *v) {
+    const kn_manifest *m = &v->s->manifest;
+    v->out->entries = m->entries - m->removed.entries;
+    v->out->documents = m->documents - m->removed.documents;
+    for (uint64_t i = 0; i < m->documents; i++)
+        if (v->documents[i] && !kn_store_document_removed(v->s, i)) v->out->damaged_documents++;
+    for (uint64_t id = 0; id < m->entries; id++) {
+        if (!v->entry_bits[id / 64])
+            id |= 63;
+        else if ((v->entry_bits[id / 64] >> id % 64 & 1) && !kn_store_entry_removed(v->s, id))
+            v->out->damaged_entries++;
+    }
+}
+
+static knnlm_status check_all(verification *v) {
+    for (size_t i = 0; i < v->s->manifest.segment_count; i++) KN_TRY(check_segment(v, i));
+    KN_TRY(check_removed(v));
+    return check_attachments(v);
+}
+
+knnlm_status kn_store_verify(const kn_store *s, const kn_progress *progress,
+                             void (*found)(void *context, const kn_store_problem *problem), void *context,
+                             kn_store_verdict *out) {
+    verification v = {.s = s,
+                      .progress = progress,
+                      .found = found,
+                      .context = context,
+                      .out = out,
+                      .entry_bits = kn_alloc(s->manifest.entries / 64 + 1, sizeof(uint64_t)),
+                      .documents = kn_alloc(s->manifest.documents + 1, sizeof(bool)),
+                      .total = s->info.bytes};
+    *out = (kn_store_verdict){0};
+    knnlm_status status = v.entry_bits && v.documents ? check_all(&v) : KNNLM_ENOMEM;
+    if (status == KNNLM_OK) {
+        count_damage(&v);
+        out->document_damaged = v.documents;
+        v.documents = NULL;
+    }
+    free(v.entry_bits);
+    free(v.documents);
+    return status;
+}

@@ -1,0 +1,65 @@
+// The writer's insides, shared by the files that write. Not a door: only this room includes it.
+#ifndef KN_STORE_WRITER_H
+#define KN_STORE_WRITER_H
+
+#include "store/state.h"
+
+// A segment being filled. The keys go to their part as they come; the rest is small and waits for the seal.
+typedef struct kn_filling {
+    uint64_t file;
+    kn_part_writer *keys; // NULL without keys, and before the first entry
+    int32_t *tokens;
+    uint32_t *offsets;
+    float *scales;
+    size_t entries, tokens_capacity, offsets_capacity, scales_capacity;
+    kn_document_record *documents;
+    size_t document_count, document_capacity;
+    char *strings;
+    size_t strings_size, strings_capacity;
+    size_t continued;
+} kn_filling;
+
+struct kn_store_writer {
+    char *path;
+    int lock;
+    kn_spool *spool;
+    kn_store *base;
+    // Of the spool's thread while jobs are queued; of the caller's after a drain.
+    kn_manifest manifest;
+    // Of the caller's thread.
+    kn_store_settings settings; // the manifest's strings
+    kn_filling *filling;        // NULL: nothing since the last full segment
+    uint64_t next_file, entries, documents;
+    int64_t now; // "added" of this run's documents
+    uint64_t document_tokens, document_done;
+    bool document_offsets;
+    bool unfinished; // the base's last document is neither continued nor removed yet
+    uint32_t *removed;
+    size_t removed_count, removed_capacity;
+    uint64_t removed_entries;
+    bool removed_changed, changed; // since the last commit
+    bool hold;                     // full segments are sealed, but not published (compaction)
+    void *scratch;
+    size_t scratch_capacity;
+    knnlm_status status; // of the first failure
+    char *message;
+};
+
+// Makes room for `count` more entries in the segment at hand, begun when there is none.
+knnlm_status kn_writer_reserve(kn_store_writer *w, size_t count);
+// Counts `count` entries whose keys, tokens and offsets were put; commits a full segment.
+knnlm_status kn_writer_count(kn_store_writer *w, size_t count);
+knnlm_status kn_writer_record(kn_store_writer *w, const kn_store_document *d);
+// Seals the segment at hand and, unless `hold`, publishes.
+knnlm_status kn_writer_queue_commit(kn_store_writer *w, bool complete);
+// Parts, then the directory, then the manifest.
+knnlm_status kn_manifest_publish(const char *directory, const kn_manifest *m);
+void kn_filling_free(kn_filling *f);
+// Deletes what no manifest names: the debris of crashes. `m` NULL: everything of ours.
+void kn_store_sweep(const char *path, const kn_manifest *m);
+// Whether a new store may be made there: nothing is in it but such debris.
+knnlm_status kn_store_check_empty(const char *path);
+// Keys to bytes of the store's type, in w->scratch, and on to the part.
+knnlm_status kn_writer_put_keys(kn_store_writer *w, const float *keys, size_t count);
+
+#endif
