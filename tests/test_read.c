@@ -114,7 +114,7 @@ static listening read_all(desk *d, int32_t score, int32_t context) {
         l.keys[i] = test_alloc(n * l.width, sizeof(float));
         all += n;
     }
-    assert_ok(kn_read_texts(d->lm, d->names, 3, &o, NULL, listen, &l, &totals));
+    assert_ok(kn_read_texts(d->lm, d->names, 3, &o, NULL, NULL, listen, &l, &totals));
     assert_int_equal(l.document, 2);
     assert_int_equal(l.position, d->tokens[2].count);
     assert_int_equal(totals.documents, 3);
@@ -196,7 +196,7 @@ static void sink_ends_the_reading(void **state) {
     kn_read_options o = {.context = -1, .logprobs = true, .tap = KN_TAP_DEFAULT};
     kn_read_totals totals;
     int calls = 0;
-    assert_int_equal(kn_read_texts(d->lm, d->names, 3, &o, NULL, refuse, &calls, &totals), KNNLM_EIO);
+    assert_int_equal(kn_read_texts(d->lm, d->names, 3, &o, NULL, NULL, refuse, &calls, &totals), KNNLM_EIO);
     assert_int_equal(calls, 1);
     assert_string_equal(knnlm_message(), "enough");
 }
@@ -221,7 +221,8 @@ static void progress_stops_the_reading(void **state) {
     kn_read_options o = {.context = -1, .logprobs = true, .tap = KN_TAP_DEFAULT};
     kn_read_totals totals;
     kn_progress progress = {stop_at_once, &calls};
-    assert_int_equal(kn_read_texts(d->lm, d->names, 3, &o, &progress, ignore, NULL, &totals), KNNLM_ESTOPPED);
+    assert_int_equal(kn_read_texts(d->lm, d->names, 3, &o, &progress, NULL, ignore, NULL, &totals),
+                     KNNLM_ESTOPPED);
     assert_int_equal(calls, 1);
 }
 

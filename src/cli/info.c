@@ -7,8 +7,6 @@ static struct { cli_common common; } said;
 
 static const cli_option options[] = {CLI_COMMON_OPTIONS(said.common)};
 
-static const char *const kinds[] = {"word", "byte-level BPE", "WordPiece"};
-
 static void print_json(const kn_lm_info *i, const char *tokenizer) {
     json_t *j =
         json_pack("{s:o?, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model",
@@ -43,7 +41,7 @@ static int run(int argc, char **argv) {
     if (code != CLI_DONE) return code;
     kn_lm_options lm_options = {(kn_precision)said.common.precision};
     if (kn_lm_open(paths[0], &lm_options, &lm) != KNNLM_OK) return cli_fail(&cli_info);
-    const char *tokenizer = kinds[kn_tokenizer_kind_of(kn_lm_tokenizer(lm))];
+    const char *tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(kn_lm_tokenizer(lm)));
     if (said.common.json)
         print_json(kn_lm_describe(lm), tokenizer);
     else

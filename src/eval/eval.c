@@ -73,7 +73,7 @@ static void summarise(double nll, kn_eval_result *out) {
 static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count,
                           const kn_read_options *read, const kn_progress *progress, kn_eval_result *out) {
     if (s->rows) KN_TRY(kn_writer_put(s->rows, header, sizeof header - 1));
-    KN_TRY(kn_read_texts(lm, paths, count, read, progress, take, s, &out->totals));
+    KN_TRY(kn_read_texts(lm, paths, count, read, progress, NULL, take, s, &out->totals));
     return out->totals.tokens ? KNNLM_OK : kn_fail(KNNLM_EDATA, "%s: no text to score", paths[0]);
 }
 

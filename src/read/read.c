@@ -13,6 +13,7 @@ typedef struct pending {
     size_t document; // in reader->held
     size_t from;     // first input, in reader->stream
     int32_t length, first;
+    int32_t skip; // targets that nobody wants, at its beginning
 } pending;
 
 // A document of which windows are waiting.
@@ -24,6 +25,7 @@ typedef struct held {
 typedef struct reader {
     kn_lm *lm;
     const kn_read_options *o;
+    kn_record_choice *choose; // NULL: everything is wanted
     kn_record_sink *sink;
     void *context;
     // start token and tokens of the held documents, one after another, with offsets
@@ -75,8 +77,14 @@ static knnlm_status make_room(reader *r, size_t scored) {
     return kn_grow(&r->batch, &r->batch_capacity, r->window_count, sizeof *r->batch);
 }
 
+// With nothing wanted of the model, the records are the tokens alone.
+static bool model_wanted(const reader *r) {
+    return r->o->logprobs || r->o->entropies || r->o->keys;
+}
+
 static knnlm_status run_model(reader *r) {
     size_t scored = 0;
+    if (!model_wanted(r)) return KNNLM_OK;
     for (size_t i = 0; i < r->window_count; i++)
         scored += (size_t)(r->windows[i].length - r->windows[i].first);
     KN_TRY(make_room(r, scored));
@@ -96,15 +104,17 @@ static knnlm_status deliver(reader *r) {
         const held *d = &r->documents[p->document];
         size_t n = (size_t)(p->length - p->first),
                at = p->from + (size_t)p->first; // input before the first target
+        size_t skip = (size_t)p->skip, from = row + skip;
         kn_records records = {.document = d->number,
                               .name = d->name,
-                              .position = at - d->stream,
-                              .count = n,
-                              .tokens = r->stream + at + 1,
-                              .offsets = r->offsets + at + 1,
-                              .logprobs = r->logprobs ? r->logprobs + row : NULL,
-                              .entropies = r->entropies ? r->entropies + row : NULL,
-                              .keys = r->keys ? r->keys + row * width : NULL};
+                              .tokens_in_document = d->tokens,
+                              .position = at + skip - d->stream,
+                              .count = n - skip,
+                              .tokens = r->stream + at + skip + 1,
+                              .offsets = r->offsets + at + skip + 1,
+                              .logprobs = r->logprobs ? r->logprobs + from : NULL,
+                              .entropies = r->entropies ? r->entropies + from : NULL,
+                              .keys = r->keys ? r->keys + from * width : NULL};
         KN_TRY(r->sink(r->context, &records));
         row += n;
     }
@@ -157,15 +167,18 @@ static knnlm_status report(const reached *at, size_t done, size_t tokens) {
     return kn_fail(KNNLM_ESTOPPED, "stopped while reading");
 }
 
-// Cuts the document held last into windows, running the model whenever enough have gathered.
-static knnlm_status cut_windows(reader *r, const reached *at) {
+// Cuts the document held last into windows, running the model whenever enough have gathered. The windows are
+// the same whatever is skipped: those of which nothing is wanted are left out.
+static knnlm_status cut_windows(reader *r, uint64_t skip, const reached *at) {
     size_t score = (size_t)r->o->score, context = (size_t)r->o->context, document = r->document_count - 1;
     held d = r->documents[document];
-    for (size_t done = 0; done < d.tokens; done += score) {
-        size_t before = kn_least(done, context), n = kn_least(d.tokens - done, score);
+    for (size_t done = 0, n; done < d.tokens; done += n) {
+        size_t before = kn_least(done, context);
+        n = kn_least(d.tokens - done, done || !r->o->long_start ? score : score + context);
+        if (done + n <= skip) continue;
         KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
-        r->windows[r->window_count++] =
-            (pending){document, d.stream + done - before, (int32_t)(before + n), (int32_t)before};
+        r->windows[r->window_count++] = (pending){document, d.stream + done - before, (int32_t)(before + n),
+                                                  (int32_t)before, skip > done ? (int32_t)(skip - done) : 0};
         r->window_tokens += before + n;
         if (r->window_tokens < GATHER) continue;
         KN_TRY(flush(r));
@@ -192,11 +205,18 @@ static knnlm_status read_documents(reader *r, kn_documents *source, const kn_pro
     for (;;) {
         kn_document d;
         bool found;
+        uint64_t skip = 0;
         reached at = {
             .progress = progress, .from = kn_documents_done(source), .total = kn_documents_total(source)};
         KN_TRY(kn_documents_next(source, &d, &found));
         if (!found) return flush(r);
         at.to = kn_documents_done(source);
+        if (r->choose) KN_TRY(r->choose(r->context, &d, r->next_document, &skip));
+        if (skip == UINT64_MAX) {
+            r->next_document++;
+            KN_TRY(report(&at, 1, 1));
+            continue;
+        }
         tokens->count = 0;
         KN_TRY(kn_tokenizer_encode(kn_lm_tokenizer(r->lm), d.text, d.size, tokens));
         totals->documents++;
@@ -204,13 +224,13 @@ static knnlm_status read_documents(reader *r, kn_documents *source, const kn_pro
         totals->bytes += d.size;
         count_words(d.text, d.size, totals);
         KN_TRY(hold_document(r, d.name, tokens->ids, tokens->offsets, tokens->count));
-        KN_TRY(cut_windows(r, &at));
+        KN_TRY(cut_windows(r, skip, &at));
     }
 }
 
 knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
-                           const kn_progress *progress, kn_record_sink *sink, void *context,
-                           kn_read_totals *totals) {
+                           const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
+                           void *context, kn_read_totals *totals) {
     kn_read_options o = *options;
     kn_documents *source;
     kn_tokens tokens = {.with_offsets = true};
@@ -218,7 +238,7 @@ knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, co
     *totals = (kn_read_totals){0};
     KN_TRY(kn_read_resolve(lm, &o));
     KN_TRY(kn_documents_open(paths, count, o.split, &source));
-    reader r = {.lm = lm, .o = &o, .sink = sink, .context = context};
+    reader r = {.lm = lm, .o = &o, .choose = choose, .sink = sink, .context = context};
     knnlm_status status = read_documents(&r, source, progress, &tokens, totals);
     reader_free(&r);
     kn_tokens_free(&tokens);
@@ -233,7 +253,7 @@ knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, cons
     KN_TRY(kn_read_resolve(lm, &o));
     reader r = {.lm = lm, .o = &o, .sink = sink, .context = context};
     knnlm_status status = hold_document(&r, "", tokens, NULL, count);
-    if (status == KNNLM_OK) status = cut_windows(&r, &(reached){0});
+    if (status == KNNLM_OK) status = cut_windows(&r, 0, &(reached){0});
     if (status == KNNLM_OK) status = flush(&r);
     reader_free(&r);
     return status;

@@ -17,18 +17,28 @@ typedef struct kn_read_options {
     kn_split split;
     kn_tap tap;
     bool logprobs, entropies, keys; // what is wanted
+    // The first window of a document takes as many targets as fit: no room is needed for what is before them.
+    // Fewer windows, and every target still has at least `context` tokens before it where there are any. The
+    // paper's evaluation does not do it.
+    bool long_start;
 } kn_read_options;
 
 // Consecutive tokens of one document; arrays are valid during the call. Unwanted ones are NULL.
 typedef struct kn_records {
-    size_t document;   // 0, 1, … in reading order
-    const char *name;  // of the document
+    size_t document;  // 0, 1, … in reading order
+    const char *name; // of the document
+    uint64_t tokens_in_document;
     uint64_t position; // of the first token in its document
     size_t count;
     const int32_t *tokens;
     const uint64_t *offsets; // byte at which each token begins in its document
     const float *logprobs, *entropies, *keys;
 } kn_records;
+
+// Asked for each document before it is read: *skip of its first tokens are not wanted (UINT64_MAX: none of
+// it is, and it is not counted). Documents are numbered with those that were skipped.
+typedef knnlm_status kn_record_choice(void *context, const kn_document *document, size_t number,
+                                      uint64_t *skip);
 
 // What was read in all.
 typedef struct kn_read_totals {
@@ -42,9 +52,10 @@ typedef knnlm_status kn_record_sink(void *context, const kn_records *records);
 // Fills in defaults and checks them against the model.
 knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *options);
 
+// `choose` may be NULL: everything is read.
 knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
-                           const kn_progress *progress, kn_record_sink *sink, void *context,
-                           kn_read_totals *totals);
+                           const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
+                           void *context, kn_read_totals *totals);
 // The same for one text in memory.
 knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
                             kn_record_sink *sink, void *context);

@@ -150,11 +150,18 @@ static void release(kn_tokenizer *t) {
     pthread_mutex_destroy(&b->lock);
 }
 
+static const void *rules(const kn_tokenizer *t, size_t *size) {
+    const kn_bpe *bpe = (const kn_bpe *)t;
+    *size = bpe->merge_count * sizeof *bpe->merges;
+    return bpe->merges;
+}
+
 static const kn_tokenizer_class bpe_class = {
     .kind = KN_TOKENIZER_BPE,
     .encode = kn_bpe_encode,
     .decode = decode_token,
     .save = kn_bpe_save,
+    .rules = rules,
     .release = release,
 };
 

@@ -3,8 +3,11 @@
 #include "base/file.h"
 #include "text/tokenizer_kinds.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 // ---- lists of tokens
 
@@ -59,6 +62,10 @@ void kn_tokenizer_free(kn_tokenizer *t) {
 kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t) {
     return t->class->kind;
 }
+const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind) {
+    static const char *const names[] = {"word", "byte-level BPE", "WordPiece"};
+    return names[kind];
+}
 int32_t kn_tokenizer_size(const kn_tokenizer *t) {
     return kn_vocab_count(&t->vocab);
 }
@@ -95,6 +102,18 @@ knnlm_status kn_tokenizer_decode(const kn_tokenizer *t, const int32_t *ids, size
     *text = out.data;
     *size = out.size - 1;
     return KNNLM_OK;
+}
+
+void kn_tokenizer_fingerprint(const kn_tokenizer *t, char out[KN_FINGERPRINT]) {
+    const kn_strings *s = &t->vocab.strings;
+    int32_t shape[3] = {(int32_t)t->class->kind, kn_tokenizer_size(t), t->start};
+    size_t rules = 0;
+    const void *extra = t->class->rules ? t->class->rules(t, &rules) : NULL;
+    // A hash of hashes: each piece of it is one array.
+    XXH128_hash_t parts[3] = {XXH3_128bits(shape, sizeof shape), XXH3_128bits(s->bytes, s->used),
+                              XXH3_128bits(extra, rules)};
+    XXH128_hash_t hash = XXH3_128bits(parts, sizeof parts);
+    snprintf(out, KN_FINGERPRINT, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
 }
 
 // ---- where tokenizers come from

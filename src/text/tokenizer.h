@@ -39,12 +39,17 @@ knnlm_status kn_tokenizer_decode(const kn_tokenizer *t, const int32_t *ids, size
                                  size_t *size);
 
 kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t);
+const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind); // "word", "byte-level BPE", "WordPiece"
 int32_t kn_tokenizer_size(const kn_tokenizer *t);
 // The token that stands before every document (<|endoftext|>, <eos>, [CLS]); never -1.
 int32_t kn_tokenizer_start(const kn_tokenizer *t);
 // A token as it is stored in the vocabulary (byte-level BPE: in GPT-2's printable alphabet), owned by the
 // tokenizer; NULL when there is none of this id.
 const char *kn_tokenizer_piece(const kn_tokenizer *t, int32_t id);
+
+// 128 bits in hexadecimal of all that decides how text becomes tokens.
+enum { KN_FINGERPRINT = 33 };
+void kn_tokenizer_fingerprint(const kn_tokenizer *t, char out[KN_FINGERPRINT]);
 
 // Training from a text given whole; the result depends on the text alone, never on the threads.
 // bpe: `size` tokens in all (256 bytes, merges, <|endoftext|> last), fewer when no further pair occurs twice.

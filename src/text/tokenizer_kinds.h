@@ -19,6 +19,8 @@ typedef struct kn_tokenizer_class {
     // Appends what token number `index` of `ids` adds to the text; ids are in range.
     knnlm_status (*decode)(const kn_tokenizer *t, const int32_t *ids, size_t index, kn_buffer *out);
     knnlm_status (*save)(const kn_tokenizer *t, kn_gguf_writer *file);
+    // What decides on tokens beside kind, vocabulary and start, as bytes; NULL: nothing.
+    const void *(*rules)(const kn_tokenizer *t, size_t *size);
     void (*release)(kn_tokenizer *t); // what the kind holds beside `vocab`
 } kn_tokenizer_class;
 
