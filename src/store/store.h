@@ -173,9 +173,11 @@ knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document);
 void kn_store_writer_tune(kn_store_writer *w, const kn_store_tuned *tuned);
 // Takes the file `name`, already in the store's directory, as part of the store.
 knnlm_status kn_store_writer_attach(kn_store_writer *w, const char *name);
-// Everything so far is on disk and visible to who opens the store next. KNNLM_EINVAL in the middle of a
-// document.
+// Everything so far is on disk and visible to who opens the store next, and the run is complete: a document
+// that the base left unfinished is removed. KNNLM_EINVAL in the middle of a document.
 knnlm_status kn_store_writer_commit(kn_store_writer *w);
+// The same for a change beside a run (removal, tuning): an interrupted one stays so, and can be resumed.
+knnlm_status kn_store_writer_amend(kn_store_writer *w);
 uint64_t kn_store_writer_entries(const kn_store_writer *w); // those not committed yet included
 
 // ---------------------------------------------------------------- upkeep

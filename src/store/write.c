@@ -345,14 +345,24 @@ knnlm_status kn_store_writer_attach(kn_store_writer *w, const char *name) {
     return keep(w, status);
 }
 
-knnlm_status kn_store_writer_commit(kn_store_writer *w) {
-    KN_TRY(check_usable(w));
+static knnlm_status commit(kn_store_writer *w, bool complete) {
     if (w->document_done < w->document_tokens)
         return kn_fail(KNNLM_EINVAL, "%s: a commit after %" PRIu64 " of %" PRIu64 " tokens of a document",
                        w->path, w->document_done, w->document_tokens);
     if (!w->changed) return keep(w, kn_spool_drain(w->spool));
-    KN_TRY(keep(w, kn_writer_queue_commit(w, true)));
+    KN_TRY(keep(w, kn_writer_queue_commit(w, complete)));
     KN_TRY(keep(w, kn_spool_drain(w->spool)));
     w->changed = false;
     return KNNLM_OK;
+}
+
+knnlm_status kn_store_writer_commit(kn_store_writer *w) {
+    KN_TRY(check_usable(w));
+    if (w->unfinished) KN_TRY(keep(w, kn_store_writer_remove(w, w->base->manifest.documents - 1)));
+    return commit(w, true);
+}
+
+knnlm_status kn_store_writer_amend(kn_store_writer *w) {
+    KN_TRY(check_usable(w));
+    return commit(w, w->base && w->base->manifest.complete);
 }
