@@ -15,35 +15,13 @@ typedef struct scoring {
     kn_writer *rows; // NULL: not wanted
 } scoring;
 
-// A text with tabs, line ends and backslashes written as \t, \n, \r, \\, and control bytes and parts of
-// characters (a token may end inside one) as \xNN: the rows are UTF-8 whatever the tokens.
-static void escape(const char *text, size_t size, char *out, size_t capacity) {
-    size_t n = 0, step;
-    for (size_t i = 0; i < size && n + 5 < capacity; i += step) {
-        unsigned char c = (unsigned char)text[i];
-        uint32_t codepoint;
-        size_t whole = kn_utf8_decode(text + i, size - i, &codepoint);
-        step = whole ? whole : 1;
-        if (c == '\t' || c == '\n' || c == '\r' || c == '\\') {
-            out[n++] = '\\';
-            out[n++] = c == '\t' ? 't' : c == '\n' ? 'n' : c == '\r' ? 'r' : '\\';
-        } else if (!whole || c < 0x20 || c == 0x7f) {
-            n += (size_t)snprintf(out + n, capacity - n, "\\x%02x", c);
-        } else {
-            memcpy(out + n, text + i, whole);
-            n += whole;
-        }
-    }
-    out[n] = 0;
-}
-
 static knnlm_status write_row(scoring *s, const kn_records *r, size_t i) {
     char line[2048], name[1024], text[512], *piece;
     size_t size;
     KN_TRY(kn_tokenizer_decode(kn_lm_tokenizer(s->lm), &r->tokens[i], 1, &piece, &size));
-    escape(piece, size, text, sizeof text);
+    kn_utf8_escape(piece, size, text, sizeof text);
     free(piece);
-    escape(r->name, strlen(r->name), name, sizeof name);
+    kn_utf8_escape(r->name, strlen(r->name), name, sizeof name);
     int n = snprintf(line, sizeof line, "%s\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s\t%.7g\n", name, r->position + i,
                      r->offsets[i], r->tokens[i], text, (double)r->logprobs[i]);
     return kn_writer_put(s->rows, line, (size_t)n);

@@ -1,6 +1,6 @@
 #include "text/utf8.h"
 
-#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 static size_t ascii_run(const uint8_t *text, size_t size) {
@@ -70,4 +70,55 @@ size_t kn_utf8_encode(uint32_t c, char *out) {
     for (size_t i = n - 1; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 0x3F));
     out[0] = (char)((0xF00u >> n & 0xFF) | c);
     return n;
+}
+
+void kn_utf8_escape(const char *text, size_t size, char *out, size_t capacity) {
+    size_t n = 0, step;
+    for (size_t i = 0; i < size && n + 5 < capacity; i += step) {
+        unsigned char c = (unsigned char)text[i];
+        uint32_t codepoint;
+        size_t whole = kn_utf8_decode(text + i, size - i, &codepoint);
+        step = whole ? whole : 1;
+        if (c == '\t' || c == '\n' || c == '\r' || c == '\\') {
+            out[n++] = '\\';
+            out[n++] = c == '\t' ? 't' : c == '\n' ? 'n' : c == '\r' ? 'r' : '\\';
+        } else if (!whole || c < 0x20 || c == 0x7f) {
+            n += (size_t)snprintf(out + n, capacity - n, "\\x%02x", c);
+        } else {
+            memcpy(out + n, text + i, whole);
+            n += whole;
+        }
+    }
+    out[n] = 0;
+}
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+// The byte that the escape at `text` stands for; returns the bytes of the escape, 0 when it is none.
+static size_t unescape_one(const char *text, size_t size, char *out) {
+    static const char letters[] = "tnr\\", bytes[] = "\t\n\r\\";
+    if (size < 2) return 0;
+    const char *letter = text[1] ? strchr(letters, text[1]) : NULL;
+    if (letter) {
+        *out = bytes[letter - letters];
+        return 2;
+    }
+    if (text[1] != 'x' || size < 4) return 0;
+    int high = hex_digit(text[2]), low = hex_digit(text[3]);
+    *out = (char)((unsigned)high << 4 | (unsigned)low);
+    return high >= 0 && low >= 0 ? 4 : 0;
+}
+
+bool kn_utf8_unescape(const char *text, size_t size, char *out, size_t *out_size) {
+    size_t n = 0, step = 1;
+    for (size_t i = 0; i < size; i += step) {
+        char c = text[i];
+        step = c == '\\' ? unescape_one(text + i, size - i, &c) : 1;
+        if (!step) return false;
+        out[n++] = c;
+    }
+    *out_size = n;
+    return true;
 }

@@ -1,7 +1,8 @@
-// UTF-8: validation, and single code points.
+// UTF-8: validation, single code points, and any bytes as a field of a row.
 #ifndef KN_TEXT_UTF8_H
 #define KN_TEXT_UTF8_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,5 +13,14 @@ size_t kn_utf8_valid(const char *text, size_t size);
 size_t kn_utf8_decode(const char *text, size_t size, uint32_t *codepoint);
 // Writes at most 4 bytes; returns how many.
 size_t kn_utf8_encode(uint32_t codepoint, char *out);
+
+// A text with tabs, line ends and backslashes written as \t, \n, \r, \\, and control bytes and parts of
+// characters (a token may end inside one) as \xNN: UTF-8 whatever the text. What does not fit is left out,
+// and a NUL is added; KN_UTF8_ESCAPED(size) bytes always suffice.
+#define KN_UTF8_ESCAPED(size) (4 * (size) + 6)
+void kn_utf8_escape(const char *text, size_t size, char *out, size_t capacity);
+// The bytes that were escaped, into room for `size`, which may be `text` itself; false when it is no such
+// text.
+bool kn_utf8_unescape(const char *text, size_t size, char *out, size_t *out_size);
 
 #endif
