@@ -50,8 +50,8 @@ static void check_product(const kn_kernels *k, size_t rows, size_t columns, size
     assert_int_equal(kn_rhs_init(k, &rhs, columns, depth), KNNLM_OK);
     kn_lhs_pack(k, lhs, a, lhs_t ? rows : depth, rows, depth, lhs_t);
     kn_rhs_pack(k, &rhs, b, rhs_t ? columns : depth, rhs_t);
-    kn_store_matrix out = {k, c, columns, bias};
-    kn_multiply(k, lhs, rows, &rhs, kn_store_add, &out);
+    kn_emit_matrix out = {k, c, columns, bias};
+    kn_multiply(k, lhs, rows, &rhs, kn_emit_add, &out);
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < columns; j++) {
             double sum = (double)before[i * columns + j] + (double)bias[j];
@@ -97,14 +97,14 @@ static void products_repeat(void **state) {
         kn_rhs rhs;
         assert_int_equal(kn_rhs_init(k, &rhs, columns, depth), KNNLM_OK);
         kn_rhs_pack(k, &rhs, b, depth, false);
-        kn_store_matrix out = {k, whole, columns, NULL}, single = {k, one, columns, NULL};
+        kn_emit_matrix out = {k, whole, columns, NULL}, single = {k, one, columns, NULL};
         kn_lhs_pack(k, lhs, a, depth, rows, depth, false);
         assert_int_equal(kn_threads_set(3), KNNLM_OK);
-        kn_multiply(k, lhs, rows, &rhs, kn_store_set, &out);
+        kn_multiply(k, lhs, rows, &rhs, kn_emit_set, &out);
         assert_int_equal(kn_threads_set(1), KNNLM_OK);
         for (size_t r = 0; r < rows; r++) {
             kn_lhs_pack(k, lhs, a + r * depth, depth, 1, depth, false);
-            kn_multiply(k, lhs, 1, &rhs, kn_store_set, &single);
+            kn_multiply(k, lhs, 1, &rhs, kn_emit_set, &single);
             assert_memory_equal(one, whole + r * columns, columns * sizeof *one);
         }
         kn_rhs_free(&rhs);

@@ -16,13 +16,20 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
 // ---------------------------------------------------------------- options
 
-typedef enum cli_kind { CLI_FLAG, CLI_STRING, CLI_INTEGER, CLI_NUMBER, CLI_CHOICE } cli_kind;
+typedef enum cli_kind {
+    CLI_FLAG,
+    CLI_STRING,
+    CLI_INTEGER,
+    CLI_NUMBER,
+    CLI_CHOICE,
+    CLI_BYTES, // "2G", "500M", "1.5GB": powers of 1000
+} cli_kind;
 
 typedef struct cli_option {
     char letter; // 0: none
     const char *name;
     cli_kind kind;
-    void *value;          // bool *, const char **, int64_t *, double *, int * (index in choices)
+    void *value; // bool *, const char **, int64_t *, double *, int * (index in choices), uint64_t * (bytes)
     const char *argument; // its name in the help; NULL for flags
     const char *help;
     double low, high;           // allowed range of integers and numbers; both 0: any
@@ -90,6 +97,7 @@ const char *cli_duration(double seconds, char buffer[32]);
 // "12.3K", "4.56M"
 const char *cli_count(double n, char buffer[32]);
 
-extern const cli_command cli_train, cli_eval, cli_info;
+extern const cli_command cli_train, cli_eval, cli_info, cli_build, cli_add, cli_remove, cli_compact,
+    cli_verify;
 
 #endif

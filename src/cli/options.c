@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/threads.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
@@ -80,6 +81,20 @@ static int parse_choice(const cli_command *command, const cli_option *o, const c
     return bad_value(command, o, text, wanted);
 }
 
+static int parse_bytes(const cli_command *command, const cli_option *o, const char *text) {
+    static const char units[] = "KMGT";
+    char *end;
+    double number = strtod(text, &end);
+    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    for (const char *u = units; unit && u <= unit; u++) number *= 1000;
+    if (unit) end++;
+    if (*end == 'B') end++;
+    if (end == text || *end || !(number >= 1 && number < 1e18))
+        return bad_value(command, o, text, "not a size, such as 500M or 2G");
+    *(uint64_t *)o->value = (uint64_t)number;
+    return -1;
+}
+
 static int take_value(const cli_command *command, const cli_option *o, const char *text) {
     switch (o->kind) {
     case CLI_FLAG:
@@ -90,6 +105,8 @@ static int take_value(const cli_command *command, const cli_option *o, const cha
         return -1;
     case CLI_CHOICE:
         return parse_choice(command, o, text);
+    case CLI_BYTES:
+        return parse_bytes(command, o, text);
     case CLI_INTEGER:
     case CLI_NUMBER:
         return parse_number(command, o, text);

@@ -2,6 +2,7 @@
 
 #include "lm/engine.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,12 @@ static knnlm_status resolve_tap(const kn_lm *lm, kn_tap *tap) {
     if (tap->layer < 0) tap->layer += lm->info.layers;
     if (tap->layer < 0 || tap->layer >= lm->info.layers)
         return kn_fail(KNNLM_EINVAL, "tap at layer %d: the model has %d layers", given, lm->info.layers);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_tap_print(const kn_lm *lm, kn_tap tap, char out[KN_TAP_TEXT]) {
+    KN_TRY(resolve_tap(lm, &tap));
+    snprintf(out, KN_TAP_TEXT, "%s@%d", kn_tap_name(tap.point), tap.layer);
     return KNNLM_OK;
 }
 

@@ -52,6 +52,10 @@ typedef struct kn_tap {
 // "ffn", "output-norm", …, with an optional "@LAYER" ("ffn@3", "output@-2").
 knnlm_status kn_tap_parse(const char *text, kn_tap *out);
 const char *kn_tap_name(kn_tap_point point);
+// The tap of this model with its layer counted from the start: one text for one place. KNNLM_EINVAL: no such
+// layer.
+enum { KN_TAP_TEXT = 32 };
+knnlm_status kn_tap_print(const kn_lm *lm, kn_tap tap, char out[KN_TAP_TEXT]);
 
 // ---------------------------------------------------------------- windows
 

@@ -124,22 +124,22 @@ void kn_lhs_pack(const kn_kernels *k, void *out, const float *src, size_t ld, si
 
 // Receives a finished block: rows [row, row+rows) by columns [column, column+columns) of the product, stride
 // KN_CELL. Blocks come from many threads, each block once.
-typedef void kn_store(void *context, const float *block, size_t row, size_t column, size_t rows,
-                      size_t columns);
+typedef void kn_emit(void *context, const float *block, size_t row, size_t column, size_t rows,
+                     size_t columns);
 
 // product (rows, rhs columns) = lhs . rhs, handed to `store` block by block.
-void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store,
+void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_emit *store,
                  void *context);
 
 // Ready-made stores, with their context.
-typedef struct kn_store_matrix {
+typedef struct kn_emit_matrix {
     const kn_kernels *k;
     float *out; // (rows, columns), stride ld
     size_t ld;
     const float *bias; // one a column, or NULL
-} kn_store_matrix;
-kn_store kn_store_set; // out = product + bias
-kn_store kn_store_add; // out += product + bias
+} kn_emit_matrix;
+kn_emit kn_emit_set; // out = product + bias
+kn_emit kn_emit_add; // out += product + bias
 
 // ---------------------------------------------------------------- helpers over rows
 

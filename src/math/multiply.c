@@ -61,7 +61,7 @@ typedef struct product {
     const char *lhs;
     const kn_rhs *rhs;
     size_t rows, row_groups;
-    kn_store *store;
+    kn_emit *store;
     void *context;
 } product;
 
@@ -93,21 +93,21 @@ static void multiply_task(void *context, size_t task, int worker) {
                      kn_least(KN_CELL, p->rhs->columns - c * KN_CELL));
 }
 
-void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_store *store,
+void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_emit *store,
                  void *context) {
     product p = {k, lhs, rhs, rows, (kn_cells(rows) + TASK_ROWS - 1) / TASK_ROWS, store, context};
     kn_parallel(p.row_groups * ((kn_cells(rhs->columns) + TASK_COLUMNS - 1) / TASK_COLUMNS), multiply_task,
                 &p);
 }
 
-void kn_store_set(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
-    const kn_store_matrix *m = context;
+void kn_emit_set(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+    const kn_emit_matrix *m = context;
     m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns,
                 false);
 }
 
-void kn_store_add(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
-    const kn_store_matrix *m = context;
+void kn_emit_add(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
+    const kn_emit_matrix *m = context;
     m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns,
                 true);
 }

@@ -136,6 +136,8 @@ typedef struct kn_store_segment {
     const uint32_t *offsets;
     const void *keys;    // NULL without keys
     const float *scales; // of int8 keys, else NULL
+    uint64_t file;       // NNNNNN of its parts
+    uint64_t text_seal, keys_seal, bytes;
 } kn_store_segment;
 kn_store_segment kn_store_segment_at(const kn_store *store, size_t number);
 

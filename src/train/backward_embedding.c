@@ -58,8 +58,8 @@ static knnlm_status backward_band(kn_gradient *g, int32_t band) {
         places[n++] = i;
     }
     if (status == KNNLM_OK && n) {
-        kn_store_matrix projection = {g->k, g->grads + g->layout->projection[band], width, NULL};
-        kn_weight_gradient(g, slopes, d, vectors, width, n, kn_store_add, &projection);
+        kn_emit_matrix projection = {g->k, g->grads + g->layout->projection[band], width, NULL};
+        kn_weight_gradient(g, slopes, d, vectors, width, n, kn_emit_add, &projection);
         kn_pack_rows(&g->s, slopes, d, n, d);
         kn_apply(&g->s, n, &g->project_t[band], NULL, vectors, false);
         add_rows(g, vectors, places, n, width, band, 1.0f);

@@ -72,12 +72,12 @@ static void store_classes(void *context, const float *block, size_t row, size_t 
 static void run_chunk(chunk *at) {
     const cluster *c = at->c;
     kn_gradient *g = c->g;
-    kn_store_matrix logits = {g->k, g->logits, c->classes, NULL};
-    kn_store_matrix dh = {g->k, c->dh + at->first * c->width, c->width, NULL};
+    kn_emit_matrix logits = {g->k, g->logits, c->classes, NULL};
+    kn_emit_matrix dh = {g->k, c->dh + at->first * c->width, c->width, NULL};
     kn_lhs_pack(g->k, g->left, c->h + at->first * c->width, c->width, at->rows, c->width, false);
-    kn_multiply(g->k, g->left, at->rows, &g->w.classes[c->band], kn_store_set, &logits);
+    kn_multiply(g->k, g->left, at->rows, &g->w.classes[c->band], kn_emit_set, &logits);
     kn_parallel(kn_cells(at->rows), softmax_panel, at);
-    if (g->grads) kn_multiply(g->k, g->left, at->rows, &g->classes_t[c->band], kn_store_set, &dh);
+    if (g->grads) kn_multiply(g->k, g->left, at->rows, &g->classes_t[c->band], kn_emit_set, &dh);
 }
 
 static void run_group(const cluster *c, size_t group, size_t rows) {
@@ -165,8 +165,8 @@ static void run_further(kn_gradient *g, int32_t band, further *f) {
     run_cluster(&tail);
     for (size_t i = 0; i < n; i++) g->losses[f->places[i]] += f->losses[i];
     if (!g->grads) return;
-    kn_store_matrix projection = {g->k, g->grads + g->layout->projection[band], width, NULL};
-    kn_weight_gradient(g, f->h, d, f->dreduced, width, n, kn_store_add, &projection);
+    kn_emit_matrix projection = {g->k, g->grads + g->layout->projection[band], width, NULL};
+    kn_weight_gradient(g, f->h, d, f->dreduced, width, n, kn_emit_add, &projection);
     kn_pack_rows(&g->s, f->dreduced, width, n, width);
     kn_apply(&g->s, n, &g->w.project[band], NULL, f->dh, false);
     for (size_t i = 0; i < n; i++) g->k->axpy(g->dx + f->places[i] * d, 1.0f, f->dh + i * d, d);

@@ -16,7 +16,7 @@ void kn_store_turned(void *context, const float *block, size_t row, size_t colum
 // The left operand has to be transposed element by element, the right one only interleaved: the narrower goes
 // left.
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
-                        kn_store *store, void *context) {
+                        kn_emit *store, void *context) {
     kn_turned t = {g->k, store, context};
     bool turn = n > k;
     const float *left = turn ? x : dy, *right = turn ? dy : x;
@@ -30,8 +30,8 @@ void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *
 
 void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k,
                            size_t offset) {
-    kn_store_matrix store = {g->k, g->grads + offset, k, NULL};
-    kn_weight_gradient(g, dy, n, x, k, g->batch.rows, kn_store_add, &store);
+    kn_emit_matrix store = {g->k, g->grads + offset, k, NULL};
+    kn_weight_gradient(g, dy, n, x, k, g->batch.rows, kn_emit_add, &store);
 }
 
 // ---------------------------------------------------------------- norms

@@ -57,12 +57,12 @@ static size_t lay_out(const kn_kernels *k, size_t small, size_t large, char *bas
 // `turned`.
 static void product(const kn_kernels *k, scratch *s, float *out, const float *a, size_t rows, size_t depth,
                     const float *b, size_t columns, bool turned, bool add) {
-    kn_store_matrix store = {k, out, columns, NULL};
+    kn_emit_matrix store = {k, out, columns, NULL};
     s->right.columns = columns;
     s->right.depth = depth;
     kn_lhs_pack(k, s->left, a, depth, rows, depth, false);
     kn_rhs_pack(k, &s->right, b, turned ? columns : depth, turned);
-    kn_multiply(k, s->left, rows, &s->right, add ? kn_store_add : kn_store_set, &store);
+    kn_multiply(k, s->left, rows, &s->right, add ? kn_emit_add : kn_emit_set, &store);
 }
 
 // x (n, m), n <= m, becomes nearly orthogonal: its singular values move to about 1.

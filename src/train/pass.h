@@ -62,10 +62,10 @@ size_t kn_head_group(const kn_kernels *k, size_t classes, size_t capacity);
 // A store that hands blocks of a transposed product on as blocks of the product.
 typedef struct kn_turned {
     const kn_kernels *k;
-    kn_store *store;
+    kn_emit *store;
     void *context;
 } kn_turned;
-kn_store kn_store_turned;
+kn_emit kn_store_turned;
 
 // Keys of the places where units are dropped.
 typedef enum kn_drop_site {
@@ -83,7 +83,7 @@ void kn_drop_rows(const kn_gradient *g, float *out, const float *base, const flo
 
 // grad (columns of dy, columns of x) += dyT . x, over the rows. `add_to` receives the blocks.
 void kn_weight_gradient(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k, size_t rows,
-                        kn_store *store, void *context);
+                        kn_emit *store, void *context);
 // The same into the flat gradient at `offset`.
 void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const float *x, size_t k,
                            size_t offset);

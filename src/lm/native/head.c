@@ -89,10 +89,10 @@ static knnlm_status reduce_rows(const kn_weights *w, const float *h, const size_
     *lhs = kn_alloc_aligned(1, kn_lhs_bytes(w->k, n, width));
     knnlm_status status = gathered && reduced && packed && *lhs ? KNNLM_OK : KNNLM_ENOMEM;
     if (status == KNNLM_OK) {
-        kn_store_matrix store = {w->k, reduced, width, NULL};
+        kn_emit_matrix store = {w->k, reduced, width, NULL};
         for (size_t i = 0; i < n; i++) memcpy(gathered + i * d, h + places[i] * d, d * sizeof *gathered);
         kn_lhs_pack(w->k, packed, gathered, d, n, d, false);
-        kn_multiply(w->k, packed, n, &w->reduce[band], kn_store_set, &store);
+        kn_multiply(w->k, packed, n, &w->reduce[band], kn_emit_set, &store);
         kn_lhs_pack(w->k, *lhs, reduced, width, n, width, false);
     } else {
         kn_free_aligned(*lhs);

@@ -143,8 +143,8 @@ void kn_norm_pack(const kn_weights *w, kn_scratch *s, const float *x, size_t row
 }
 
 void kn_apply(kn_scratch *s, size_t rows, const kn_rhs *m, const float *bias, float *out, bool add) {
-    kn_store_matrix store = {s->k, out, m->columns, bias};
-    kn_multiply(s->k, s->lhs, rows, m, add ? kn_store_add : kn_store_set, &store);
+    kn_emit_matrix store = {s->k, out, m->columns, bias};
+    kn_multiply(s->k, s->lhs, rows, m, add ? kn_emit_add : kn_emit_set, &store);
 }
 
 void kn_pack_rows(kn_scratch *s, const float *x, size_t ld, size_t rows, size_t depth) {

@@ -1,0 +1,294 @@
+#include "build/build.h"
+
+#include "base/file.h"
+#include "build/known.h"
+#include "build/plan.h"
+#include "build/projection.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+// A document that is being read, from the choice until its first record.
+typedef struct coming {
+    size_t number;
+    kn_store_document about; // name and path are below
+    char *name, *path;
+    bool continues;
+} coming;
+
+typedef struct building {
+    const kn_plan *plan;
+    kn_store_writer *w;
+    kn_known known;
+    kn_pca pca;
+    float *projected;
+    size_t projected_capacity;
+    coming *queue; // [first, count): documents not begun yet
+    size_t first, count, capacity;
+    size_t begun; // number of the document whose entries are coming
+    bool any_begun;
+    const kn_progress *progress;
+    kn_build_result *out;
+} building;
+
+kn_build_options kn_build_options_default(void) {
+    return (kn_build_options){.tap = KN_TAP_DEFAULT, .min_context = -1};
+}
+
+// ---------------------------------------------------------------- documents
+
+static void coming_free(coming *c) {
+    free(c->name);
+    free(c->path);
+}
+
+static knnlm_status expect(building *b, const kn_document *d, size_t number, const uint64_t hash[2],
+                           bool continues) {
+    if (b->first == b->count) b->first = b->count = 0;
+    KN_TRY(kn_grow(&b->queue, &b->capacity, b->count + 1, sizeof *b->queue));
+    coming c = {
+        .number = number, .name = kn_strdup(d->name), .path = kn_strdup(d->path), .continues = continues};
+    if (!c.name || !c.path) {
+        coming_free(&c);
+        return KNNLM_ENOMEM;
+    }
+    c.about = (kn_store_document){.name = c.name,
+                                  .path = c.path,
+                                  .name_size = strlen(c.name),
+                                  .path_size = strlen(c.path),
+                                  .source_offset = d->offset,
+                                  .bytes = d->size,
+                                  .hash = {hash[0], hash[1]},
+                                  .has_offsets = true};
+    b->queue[b->count++] = c;
+    return KNNLM_OK;
+}
+
+static knnlm_status check_memory(const building *b, const kn_document *d) {
+    uint64_t needed = kn_plan_document_memory(d->size);
+    if (!b->plan->memory || b->plan->force || kn_memory_resident() + needed <= b->plan->memory + d->size)
+        return KNNLM_OK;
+    return kn_fail(KNNLM_ENOMEM,
+                   "%s: a document of %.0f MB does not fit --memory: split it, or see --documents (--force "
+                   "tries anyway)",
+                   d->name, (double)d->size / 1e6);
+}
+
+// Known documents are left alone; of one that an interrupted run began, the rest is wanted, provided that
+// nothing was begun after it.
+static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
+    building *b = context;
+    XXH128_hash_t digest = XXH3_128bits(d->text, d->size);
+    uint64_t hash[2] = {digest.low64, digest.high64};
+    KN_TRY(kn_known_give(&b->known, d->name));
+    kn_known_document *known = kn_known_match(&b->known, hash);
+    *skip = UINT64_MAX;
+    if (known && known->whole) {
+        b->out->documents_unchanged++;
+        return KNNLM_OK;
+    }
+    *skip = 0;
+    bool last = known && known->number + 1 == kn_store_describe(b->known.store)->documents;
+    bool continues = last && !b->any_begun && b->first == b->count;
+    if (continues)
+        KN_TRY(kn_store_writer_continue(b->w, skip));
+    else if (known)
+        known->matched = false; // the half that is there goes, and is read again
+    KN_TRY(check_memory(b, d));
+    b->out->bytes_added += d->size;
+    return expect(b, d, number, hash, continues);
+}
+
+static knnlm_status begin_next(building *b, uint64_t tokens) {
+    coming *c = &b->queue[b->first++];
+    c->about.tokens = tokens;
+    knnlm_status status = c->continues ? KNNLM_OK : kn_store_writer_document(b->w, &c->about);
+    b->begun = c->number;
+    b->any_begun = true;
+    b->out->documents_added++;
+    coming_free(c);
+    return status;
+}
+
+// ---------------------------------------------------------------- entries
+
+static knnlm_status project(building *b, const kn_records *r, const float **keys) {
+    *keys = r->keys;
+    if (!b->pca.in || !r->keys) return KNNLM_OK;
+    KN_TRY(kn_grow(&b->projected, &b->projected_capacity, r->count * b->pca.out, sizeof *b->projected));
+    kn_pca_apply(&b->pca, r->keys, r->count, b->projected);
+    *keys = b->projected;
+    return KNNLM_OK;
+}
+
+static knnlm_status take(void *context, const kn_records *r) {
+    building *b = context;
+    const float *keys;
+    // Documents without a token have no records: those before this one are such.
+    while (b->first < b->count && b->queue[b->first].number < r->document) KN_TRY(begin_next(b, 0));
+    if (!b->any_begun || b->begun != r->document) KN_TRY(begin_next(b, r->tokens_in_document));
+    KN_TRY(project(b, r, &keys));
+    b->out->entries_added += r->count;
+    return kn_store_writer_append(b->w, r->tokens, r->offsets, keys, r->count);
+}
+
+// The reader counts bytes; who waits wants tokens a second.
+static bool report_tokens(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
+    building *b = context;
+    uint64_t tokens = b->out->entries_added;
+    double all = done && total ? (double)tokens * (double)total / (double)done : 0;
+    (void)what;
+    (void)unit;
+    return kn_progress_report(b->progress, "building", tokens, (uint64_t)all, "tok");
+}
+
+// ---------------------------------------------------------------- the run
+
+static knnlm_status attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t, const char *file) {
+    kn_gguf_writer *g;
+    KN_TRY(kn_gguf_writer_open(file, &g));
+    knnlm_status status = kn_gguf_put_string(g, "general.type", "knnlm tokenizer");
+    if (status == KNNLM_OK) status = kn_tokenizer_save_gguf(t, g);
+    if (status != KNNLM_OK) {
+        kn_gguf_writer_abort(g);
+        return status;
+    }
+    KN_TRY(kn_gguf_writer_commit(g));
+    return kn_store_writer_attach(w, "tokenizer.gguf");
+}
+
+static knnlm_status attach_projection(building *b, const char *const *texts, size_t count, const char *file) {
+    KN_TRY(kn_plan_learn(b->plan, texts, count, b->progress, &b->pca));
+    KN_TRY(kn_projection_save(file, &b->pca));
+    return kn_store_writer_attach(b->w, "projection.gguf");
+}
+
+static knnlm_status join(const char *directory, const char *name, char **path) {
+    size_t size = strlen(directory) + strlen(name) + 2;
+    *path = kn_alloc(size, 1);
+    if (*path) snprintf(*path, size, "%s/%s", directory, name);
+    return *path ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+static knnlm_status equip(building *b, const char *const *texts, size_t count) {
+    char *tokenizer, *projection;
+    KN_TRY(join(kn_store_writer_path(b->w), "tokenizer.gguf", &tokenizer));
+    knnlm_status status = attach_tokenizer(b->w, kn_lm_tokenizer(b->plan->lm), tokenizer);
+    free(tokenizer);
+    if (status != KNNLM_OK || !b->plan->project) return status;
+    KN_TRY(join(kn_store_writer_path(b->w), "projection.gguf", &projection));
+    status = attach_projection(b, texts, count, projection);
+    free(projection);
+    return status;
+}
+
+static knnlm_status load_projection(building *b) {
+    char *path;
+    if (!b->plan->project) return KNNLM_OK;
+    KN_TRY(kn_store_attachment(kn_store_writer_base(b->w), "projection.gguf", &path));
+    if (!path)
+        return kn_fail(KNNLM_EDATA, "%s: keys are projected, but the projection is missing",
+                       kn_store_writer_path(b->w));
+    knnlm_status status = kn_projection_open(path, &b->pca);
+    const kn_store_settings *s = kn_store_writer_settings(b->w);
+    if (status == KNNLM_OK && (b->pca.in != (size_t)s->model_dimension || b->pca.out != (size_t)s->dimension))
+        status = kn_fail(KNNLM_EDATA, "%s: projects %zu to %zu dimensions, the store %d to %d", path,
+                         b->pca.in, b->pca.out, s->model_dimension, s->dimension);
+    free(path);
+    return status;
+}
+
+static knnlm_status read_all(building *b, const char *const *texts, size_t count) {
+    kn_progress progress = {report_tokens, b};
+    kn_read_totals totals;
+    KN_TRY(kn_read_texts(b->plan->lm, texts, count, &b->plan->read, &progress, choose, take, b, &totals));
+    while (b->first < b->count) KN_TRY(begin_next(b, 0));
+    KN_TRY(kn_known_retire(&b->known, b->w, &b->out->documents_replaced));
+    return kn_store_writer_commit(b->w);
+}
+
+static void building_free(building *b) {
+    for (; b->first < b->count; b->first++) coming_free(&b->queue[b->first]);
+    free(b->queue);
+    free(b->projected);
+    kn_known_free(&b->known);
+    kn_pca_free(&b->pca);
+}
+
+static knnlm_status explain_stop(const building *b, knnlm_status status) {
+    if (status != KNNLM_ESTOPPED || !kn_store_exists(kn_store_writer_path(b->w))) return status;
+    return kn_fail(status, "stopped: %s stands at its last commit; the same command goes on",
+                   kn_store_writer_path(b->w));
+}
+
+static knnlm_status run(building *b, const char *const *texts, size_t count) {
+    const kn_store *base = kn_store_writer_base(b->w);
+    knnlm_status status = kn_known_load(&b->known, base);
+    if (status == KNNLM_OK) status = base ? load_projection(b) : equip(b, texts, count);
+    if (status == KNNLM_OK) status = read_all(b, texts, count);
+    status = explain_stop(b, status);
+    building_free(b);
+    return status;
+}
+
+static knnlm_status summarise(const char *path, double seconds, kn_build_result *out) {
+    kn_store *store;
+    KN_TRY(kn_store_open(path, &store));
+    const kn_store_info *info = kn_store_describe(store);
+    out->entries = info->entries - info->removed_entries;
+    out->documents = info->documents - info->removed_documents;
+    out->store_bytes = info->bytes;
+    out->seconds = seconds;
+    out->tokens_per_second = seconds > 0 ? (double)out->entries_added / seconds : 0;
+    kn_store_close(store);
+    return KNNLM_OK;
+}
+
+// Estimates, opens or creates, reads, closes.
+static knnlm_status work(const kn_plan *plan, const char *path, const kn_store *store,
+                         const char *const *texts, size_t count, const kn_build_options *o,
+                         const kn_progress *progress, kn_build_result *out) {
+    kn_build_estimate estimate;
+    const kn_store_info *info = store ? kn_store_describe(store) : NULL;
+    uint64_t present = info && !info->complete ? info->entries : 0;
+    out->resumed = info && !info->complete;
+    KN_TRY(kn_plan_estimate(plan, path, texts, count, present, &estimate));
+    if (o->planned) o->planned(o->planned_context, &estimate);
+    KN_TRY(kn_plan_afford(plan, path, &estimate));
+    building b = {.plan = plan, .progress = progress, .out = out};
+    double start = kn_seconds();
+    KN_TRY(store ? kn_store_write(path, &b.w) : kn_store_create(path, &plan->settings, &b.w));
+    knnlm_status status = run(&b, texts, count);
+    kn_store_writer_close(b.w);
+    return status == KNNLM_OK ? summarise(path, kn_seconds() - start, out) : status;
+}
+
+knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                      const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
+    kn_plan plan;
+    kn_store *store = NULL;
+    *out = (kn_build_result){0};
+    knnlm_status status = kn_plan_build(lm, o, &plan);
+    if (status == KNNLM_OK && kn_store_exists(path)) status = kn_store_open(path, &store);
+    if (status == KNNLM_OK && store) status = kn_plan_check(&plan, store, o->segment != 0);
+    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, progress, out);
+    kn_store_close(store);
+    kn_plan_free(&plan);
+    return status;
+}
+
+knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                          const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
+    kn_plan plan;
+    kn_store *store;
+    *out = (kn_build_result){0};
+    KN_TRY(kn_store_open(path, &store));
+    knnlm_status status = kn_plan_add(lm, store, o, &plan);
+    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, progress, out);
+    kn_store_close(store);
+    kn_plan_free(&plan);
+    return status;
+}

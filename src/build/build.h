@@ -1,0 +1,61 @@
+// Texts to a datastore: the model reads them once, the store remembers every context.
+//
+// Building and adding are one thing: documents whose content is in the store already are left alone, the
+// others are read and stored, and names that came with new content lose the old. So the command that was
+// interrupted, run again, goes on where the last commit left it.
+#ifndef KN_BUILD_H
+#define KN_BUILD_H
+
+#include "read/read.h"
+#include "store/store.h"
+
+// What the work will cost, from a sample of the texts. 0: not known.
+typedef struct kn_build_estimate {
+    uint64_t text_bytes, entries; // of all the texts
+    uint64_t present;             // entries already there
+    uint64_t disk, disk_free;     // bytes
+    uint64_t memory;
+    double seconds, tokens_per_second;
+} kn_build_estimate;
+
+typedef struct kn_build_options {
+    kn_split split;
+    kn_tap tap;
+    int32_t
+        min_context; // tokens before every target, where there are any; negative: half the model's context
+    kn_key_type keys;
+    kn_distance distance;
+    int32_t project;  // dimensions kept by PCA; 0: all
+    uint32_t segment; // entries a commit; 0: by the size of the model
+    uint64_t memory;  // bytes that may be resident; 0: any
+    bool force;       // goes on although disk or memory seem too small
+    // Told what the work will cost, before it begins; may be NULL.
+    void (*planned)(void *context, const kn_build_estimate *estimate);
+    void *planned_context;
+} kn_build_options;
+
+typedef struct kn_build_result {
+    uint64_t documents_added, documents_unchanged, documents_replaced;
+    uint64_t entries_added, bytes_added; // bytes: of text
+    uint64_t entries, documents;         // of the store, removed ones not counted
+    uint64_t store_bytes;
+    bool resumed; // an interrupted run was continued
+    double seconds, tokens_per_second;
+} kn_build_result;
+
+kn_build_options kn_build_options_default(void);
+
+// A new store at `path`, or more of one that the same settings began. KNNLM_EINVAL: a store of other settings
+// or of another model is there; KNNLM_EIO: the disk or a file; KNNLM_ESTOPPED: interrupted, the last commit
+// stands.
+knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                      const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
+// The same into an existing store, by its settings: of the options only split, memory, force and planned
+// count.
+knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                          const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
+
+// Whether `lm` made the store.
+knnlm_status kn_build_check_model(const kn_store *store, const kn_lm *lm);
+
+#endif

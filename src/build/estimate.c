@@ -1,0 +1,103 @@
+#include "build/plan.h"
+
+#include "base/file.h"
+#include "build/sample.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    PIECES = 16,
+    PIECE = 1 << 15,       // bytes
+    SEEN_MOST = 64 << 20,  // bytes of text looked at
+    WINDOWS = 4,           // lengths of the context that the model reads of a piece
+    QUEUE_BYTES = 24 << 20 // blocks on their way to the disk
+};
+#define SECONDS 1.0 // that the model may take
+
+typedef struct estimating {
+    const kn_plan *plan;
+    kn_tokens tokens;
+    uint64_t bytes, count;
+    uint64_t run;   // tokens that the model read
+    double seconds; // that it took
+    bool warm;
+} estimating;
+
+static knnlm_status ignore(void *context, const kn_records *records) {
+    (void)context;
+    (void)records;
+    return KNNLM_OK;
+}
+
+static knnlm_status time_model(estimating *e) {
+    size_t n = kn_least(e->tokens.count, (size_t)WINDOWS * (size_t)kn_lm_describe(e->plan->lm)->context);
+    double start = kn_seconds();
+    KN_TRY(kn_read_tokens(e->plan->lm, e->tokens.ids, n, &e->plan->read, ignore, NULL));
+    double took = kn_seconds() - start;
+    // The first run meets memory that was never touched; it counts only when there is no time for another.
+    if (e->warm || took > SECONDS) {
+        e->run += n;
+        e->seconds += took;
+    }
+    e->warm = true;
+    return KNNLM_OK;
+}
+
+static knnlm_status take(void *context, const char *text, size_t size) {
+    estimating *e = context;
+    e->tokens.count = 0;
+    KN_TRY(kn_tokenizer_encode(kn_lm_tokenizer(e->plan->lm), text, size, &e->tokens));
+    e->bytes += size;
+    e->count += e->tokens.count;
+    if (!e->plan->read.keys || e->seconds > SECONDS || !e->tokens.count) return KNNLM_OK;
+    return time_model(e);
+}
+
+uint64_t kn_plan_document_memory(uint64_t bytes) {
+    return 12 * bytes; // text, tokens and byte offsets, the last two twice, with room to grow
+}
+
+static void add_up(const estimating *e, const kn_sample_totals *t, uint64_t present, kn_build_estimate *out) {
+    const kn_store_settings *s = &e->plan->settings;
+    double seen = t->disk_total && t->disk_read ? (double)t->disk_total / (double)t->disk_read : 0;
+    out->text_bytes = (uint64_t)((double)t->bytes * seen);
+    out->entries = e->bytes ? (uint64_t)((double)out->text_bytes * (double)e->count / (double)e->bytes) : 0;
+    out->present = present;
+    uint64_t more = out->entries > present ? out->entries - present : 0;
+    uint64_t documents = (uint64_t)((double)t->documents * seen);
+    out->disk = more * (kn_key_bytes(s->key_type, (size_t)s->dimension) + 8) + documents * 160;
+    out->tokens_per_second = e->seconds > 0 ? (double)e->run / e->seconds : 0;
+    out->seconds = out->tokens_per_second > 0 ? (double)more / out->tokens_per_second : 0;
+    out->memory =
+        kn_memory_resident() + QUEUE_BYTES + 16 * (uint64_t)s->segment + kn_plan_document_memory(t->largest);
+}
+
+knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const char *const *texts, size_t count,
+                              uint64_t present, kn_build_estimate *out) {
+    estimating e = {.plan = plan};
+    kn_sample_totals t;
+    *out = (kn_build_estimate){0};
+    KN_TRY(kn_disk_free(path, &out->disk_free));
+    if (kn_sample_has_stdin(texts, count)) {
+        out->memory = kn_memory_resident() + QUEUE_BYTES;
+        return KNNLM_OK;
+    }
+    knnlm_status status =
+        kn_sample_texts(texts, count, plan->read.split, PIECES, PIECE, SEEN_MOST, take, &e, &t);
+    kn_tokens_free(&e.tokens);
+    if (status == KNNLM_OK) add_up(&e, &t, present, out);
+    return status;
+}
+
+knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const kn_build_estimate *e) {
+    if (plan->force) return KNNLM_OK;
+    if (e->disk > e->disk_free)
+        return kn_fail(KNNLM_EIO, "%s: needs about %.1f GB of disk, %.1f GB are free (--force tries anyway)",
+                       path, (double)e->disk / 1e9, (double)e->disk_free / 1e9);
+    if (plan->memory && e->memory > plan->memory)
+        return kn_fail(KNNLM_ENOMEM,
+                       "%s: needs about %.0f MB of memory, --memory allows %.0f (--force tries anyway)", path,
+                       (double)e->memory / 1e6, (double)plan->memory / 1e6);
+    return KNNLM_OK;
+}

@@ -1,0 +1,82 @@
+#include "build/known.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_hash(const void *a, const void *b) {
+    const kn_known_document *x = a, *y = b;
+    for (int i = 0; i < 2; i++)
+        if (x->hash[i] != y->hash[i]) return x->hash[i] < y->hash[i] ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+knnlm_status kn_known_load(kn_known *k, const kn_store *store) {
+    *k = (kn_known){.store = store};
+    if (!store) return KNNLM_OK;
+    uint64_t total = kn_store_describe(store)->documents;
+    k->documents = kn_alloc(total, sizeof *k->documents);
+    if (!k->documents) return KNNLM_ENOMEM;
+    for (uint64_t i = 0; i < total; i++) {
+        kn_store_document d;
+        KN_TRY(kn_store_document_at(store, i, &d));
+        if (d.removed) continue;
+        k->documents[k->count++] =
+            (kn_known_document){.hash = {d.hash[0], d.hash[1]}, .number = i, .whole = d.count == d.tokens};
+    }
+    if (k->count) qsort(k->documents, k->count, sizeof *k->documents, by_hash);
+    return KNNLM_OK;
+}
+
+void kn_known_free(kn_known *k) {
+    free(k->documents);
+    kn_vocab_free(&k->given);
+    *k = (kn_known){0};
+}
+
+kn_known_document *kn_known_match(kn_known *k, const uint64_t hash[2]) {
+    kn_known_document wanted = {.hash = {hash[0], hash[1]}};
+    size_t low = 0, high = k->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (by_hash(&k->documents[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < k->count && memcmp(k->documents[low].hash, hash, sizeof wanted.hash) == 0; low++) {
+        if (k->documents[low].matched) continue;
+        k->documents[low].matched = true;
+        return &k->documents[low];
+    }
+    return NULL;
+}
+
+knnlm_status kn_known_give(kn_known *k, const char *name) {
+    int32_t number;
+    if (strcmp(name, "<stdin>") == 0) return KNNLM_OK; // no name of a thing that could have changed
+    return kn_vocab_intern(&k->given, name, strlen(name), &number);
+}
+
+static bool is_given(const kn_known *k, uint64_t number) {
+    kn_store_document d;
+    return kn_vocab_count(&k->given) && kn_store_document_at(k->store, number, &d) == KNNLM_OK &&
+           kn_vocab_find(&k->given, d.name, d.name_size) >= 0;
+}
+
+static int by_number(const void *a, const void *b) {
+    const kn_known_document *x = a, *y = b;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+knnlm_status kn_known_retire(const kn_known *k, kn_store_writer *w, uint64_t *replaced) {
+    *replaced = 0;
+    if (k->count)
+        qsort(k->documents, k->count, sizeof *k->documents, by_number); // removal likes it ascending
+    for (size_t i = 0; i < k->count; i++) {
+        const kn_known_document *d = &k->documents[i];
+        if (d->matched || (d->whole && !is_given(k, d->number))) continue;
+        KN_TRY(kn_store_writer_remove(w, d->number));
+        *replaced += d->whole;
+    }
+    return KNNLM_OK;
+}

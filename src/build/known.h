@@ -1,0 +1,32 @@
+// What a store holds already, by content and by name. Not a door: only this room includes it.
+#ifndef KN_BUILD_KNOWN_H
+#define KN_BUILD_KNOWN_H
+
+#include "store/store.h"
+#include "text/vocab.h"
+
+typedef struct kn_known_document {
+    uint64_t hash[2];
+    uint64_t number;
+    bool whole, matched;
+} kn_known_document;
+
+typedef struct kn_known {
+    const kn_store *store;        // NULL: a new one
+    kn_known_document *documents; // sorted by hash, then number
+    size_t count;
+    kn_vocab given; // names that came in this run
+} kn_known;
+
+knnlm_status kn_known_load(kn_known *k, const kn_store *store);
+void kn_known_free(kn_known *k);
+// The first document of this content that nothing has matched yet, now matched, or NULL. So two documents of
+// the same content are two, and the same two when they come again.
+kn_known_document *kn_known_match(kn_known *k, const uint64_t hash[2]);
+// Notes that a document of this name came.
+knnlm_status kn_known_give(kn_known *k, const char *name);
+// Removes documents whose name came in this run with other content, and halves that an interrupted run left
+// behind and nobody went on with; *replaced of the first.
+knnlm_status kn_known_retire(const kn_known *k, kn_store_writer *w, uint64_t *replaced);
+
+#endif

@@ -1,0 +1,121 @@
+#include "build/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const kn_split_names[] = {"file", "wiki", NULL};
+
+// Entries a commit by default: about a minute's work at most. Of the model's size alone, so that the same
+// build makes the same store everywhere.
+static uint32_t default_segment(const kn_lm_info *info) {
+    const uint64_t light = 250000000; // parameters
+    uint64_t entries = KN_STORE_SEGMENT_DEFAULT;
+    if (info->parameters > light) entries = entries * light / info->parameters;
+    return entries < 1024 ? 1024 : (uint32_t)(entries / 1024 * 1024);
+}
+
+static knnlm_status resolve_windows(const kn_lm *lm, int32_t min_context, kn_read_options *read) {
+    int32_t context = kn_lm_describe(lm)->context;
+    if (min_context < 0) min_context = context / 2;
+    if (min_context >= context)
+        return kn_fail(KNNLM_EINVAL, "--min-context %d: the model's context is %d", min_context, context);
+    read->context = min_context;
+    read->score = context - min_context;
+    read->long_start = true;
+    return KNNLM_OK;
+}
+
+static knnlm_status plan(kn_lm *lm, kn_plan *p) {
+    const kn_lm_info *info = kn_lm_describe(lm);
+    const kn_tokenizer *t = kn_lm_tokenizer(lm);
+    p->lm = lm;
+    p->model_path = realpath(info->path, NULL);
+    if (!p->model_path) p->model_path = kn_strdup(info->path); // gone meanwhile: only a name
+    if (!p->model_path) return KNNLM_ENOMEM;
+    KN_TRY(kn_tap_print(lm, p->read.tap, p->tap));
+    kn_tokenizer_fingerprint(t, p->tokenizer_fingerprint);
+    p->read.keys = p->settings.key_type != KN_KEYS_NONE;
+    p->settings.model = p->model_path;
+    p->settings.model_fingerprint = info->fingerprint;
+    p->settings.tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(t));
+    p->settings.tokenizer_fingerprint = p->tokenizer_fingerprint;
+    p->settings.vocabulary = info->vocabulary;
+    p->settings.model_dimension = info->key_width;
+    p->settings.tap = p->tap;
+    p->settings.split = kn_split_names[p->read.split];
+    p->settings.window = info->context;
+    p->settings.min_context = p->read.context;
+    return KNNLM_OK;
+}
+
+knnlm_status kn_plan_build(kn_lm *lm, const kn_build_options *o, kn_plan *out) {
+    const kn_lm_info *info = kn_lm_describe(lm);
+    *out = (kn_plan){.read = {.split = o->split, .tap = o->tap},
+                     .project = o->project,
+                     .memory = o->memory,
+                     .force = o->force};
+    if (o->project < 0 || o->project > info->key_width)
+        return kn_fail(KNNLM_EINVAL, "--project pca:%d: the model's states have %d dimensions", o->project,
+                       info->key_width);
+    KN_TRY(resolve_windows(lm, o->min_context, &out->read));
+    out->settings.key_type = o->keys;
+    out->settings.distance = o->distance;
+    out->settings.dimension = o->project ? o->project : info->key_width;
+    out->settings.segment = o->segment ? o->segment : default_segment(info);
+    return plan(lm, out);
+}
+
+knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_options *o, kn_plan *out) {
+    const kn_store_settings *s = &kn_store_describe(store)->settings;
+    *out = (kn_plan){.read = {.split = o->split, .tap = o->tap}, .memory = o->memory, .force = o->force};
+    KN_TRY(kn_build_check_model(store, lm));
+    KN_TRY(kn_tap_parse(s->tap, &out->read.tap));
+    KN_TRY(resolve_windows(lm, s->min_context, &out->read));
+    out->settings.key_type = s->key_type;
+    out->settings.distance = s->distance;
+    out->settings.dimension = s->dimension;
+    out->settings.segment = s->segment;
+    out->project = s->dimension < s->model_dimension ? s->dimension : 0;
+    return plan(lm, out);
+}
+
+void kn_plan_free(kn_plan *p) {
+    free(p->model_path);
+    p->model_path = NULL;
+}
+
+static knnlm_status differs(const kn_store *store, const char *what, const char *had, const char *now) {
+    return kn_fail(KNNLM_EINVAL, "%s: was built with %s %s, not %s: name a new store, or use knnlm add",
+                   kn_store_describe(store)->path, what, had, now);
+}
+
+static knnlm_status differs_number(const kn_store *store, const char *what, int64_t had, int64_t now) {
+    return kn_fail(KNNLM_EINVAL, "%s: was built with %s %lld, not %lld: name a new store, or use knnlm add",
+                   kn_store_describe(store)->path, what, (long long)had, (long long)now);
+}
+
+knnlm_status kn_plan_check(const kn_plan *p, const kn_store *store, bool segment_given) {
+    const kn_store_settings *had = &kn_store_describe(store)->settings, *now = &p->settings;
+    KN_TRY(kn_build_check_model(store, p->lm));
+    if (strcmp(had->tap, now->tap) != 0) return differs(store, "--tap", had->tap, now->tap);
+    if (had->key_type != now->key_type)
+        return differs(store, "--keys", kn_key_type_names[had->key_type], kn_key_type_names[now->key_type]);
+    if (had->distance != now->distance)
+        return differs(store, "--distance", kn_distance_names[had->distance],
+                       kn_distance_names[now->distance]);
+    if (strcmp(had->split, now->split) != 0) return differs(store, "--documents", had->split, now->split);
+    if (had->min_context != now->min_context)
+        return differs_number(store, "--min-context", had->min_context, now->min_context);
+    if (had->dimension != now->dimension)
+        return differs_number(store, "keys of dimension", had->dimension, now->dimension);
+    if (segment_given && had->segment != now->segment)
+        return differs_number(store, "--segment", had->segment, now->segment);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_build_check_model(const kn_store *store, const kn_lm *lm) {
+    const kn_lm_info *info = kn_lm_describe(lm);
+    char tokenizer[KN_FINGERPRINT];
+    kn_tokenizer_fingerprint(kn_lm_tokenizer(lm), tokenizer);
+    return kn_store_check_model(store, info->path, info->fingerprint, tokenizer, info->key_width);
+}

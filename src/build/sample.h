@@ -1,0 +1,22 @@
+// Pieces of the texts, spread evenly over them. Not a door: only this room includes it.
+#ifndef KN_BUILD_SAMPLE_H
+#define KN_BUILD_SAMPLE_H
+
+#include "text/documents.h"
+
+typedef knnlm_status kn_sample_sink(void *context, const char *text, size_t size);
+
+typedef struct kn_sample_totals {
+    uint64_t documents, bytes;      // of text that was seen
+    uint64_t largest;               // document
+    uint64_t disk_read, disk_total; // bytes of the files; disk_total 0: standard input is among them
+} kn_sample_totals;
+
+// Up to `pieces` pieces of up to `size` bytes each. Stops after `most` bytes of text (0: reads all).
+knnlm_status kn_sample_texts(const char *const *paths, size_t count, kn_split split, size_t pieces,
+                             size_t size, uint64_t most, kn_sample_sink *sink, void *context,
+                             kn_sample_totals *out);
+// Whether standard input is among them: it cannot be read twice.
+bool kn_sample_has_stdin(const char *const *paths, size_t count);
+
+#endif

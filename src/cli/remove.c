@@ -1,0 +1,115 @@
+#include "cli/cli.h"
+#include "cli/store.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    cli_common common;
+    const char *store;
+    bool dry_run;
+} said;
+
+// One option a line.
+// clang-format off
+static const cli_option options[] = {
+    {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {'n', "dry-run", CLI_FLAG, &said.dry_run, NULL, "only tell what would be removed", 0, 0, NULL},
+    CLI_COMMON_OPTIONS(said.common),
+};
+// clang-format on
+
+typedef struct removal {
+    kn_store_writer *w;
+    const kn_store *store;
+    json_t *names; // removed ones
+    uint64_t documents, entries;
+} removal;
+
+// A name as it is, or a pattern; "*" goes beyond slashes.
+static bool matches(const char *pattern, const kn_store_document *d) {
+    if (strlen(pattern) == d->name_size && memcmp(pattern, d->name, d->name_size) == 0) return true;
+    char *name = kn_strndup(d->name, d->name_size);
+    bool match = name && fnmatch(pattern, name, 0) == 0;
+    free(name);
+    return match;
+}
+
+static knnlm_status remove_matching(removal *r, const char *pattern) {
+    uint64_t found = 0, total = kn_store_describe(r->store)->documents;
+    for (uint64_t i = 0; i < total; i++) {
+        kn_store_document d;
+        KN_TRY(kn_store_document_at(r->store, i, &d));
+        if (d.removed || !matches(pattern, &d)) continue;
+        found++;
+        r->documents++;
+        r->entries += d.count;
+        if (r->w) KN_TRY(kn_store_writer_remove(r->w, i));
+        if (said.common.json)
+            json_array_append_new(r->names, cli_json_name(d.name, d.name_size));
+        else if (said.common.verbose || said.dry_run)
+            printf("%.*s\n", (int)d.name_size, d.name);
+    }
+    if (found) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "%s: no document is called \"%s\": nothing was removed", said.store,
+                   pattern);
+}
+
+static knnlm_status remove_all(removal *r, char **patterns, size_t count) {
+    for (size_t i = 0; i < count; i++) KN_TRY(remove_matching(r, patterns[i]));
+    return r->w ? kn_store_writer_amend(r->w) : KNNLM_OK;
+}
+
+static void print(const removal *r) {
+    if (said.common.json)
+        cli_print_json(json_pack("{s:o?, s:b, s:I, s:I, s:O}", "store", json_string(said.store), "dry_run",
+                                 said.dry_run, "documents", (json_int_t)r->documents, "entries",
+                                 (json_int_t)r->entries, "names", r->names));
+    else
+        printf("%s          %" PRIu64 " documents, %" PRIu64 " entries%s\n",
+               said.dry_run ? "matching" : "removed ", r->documents, r->entries,
+               said.dry_run ? "" : " (knnlm compact frees their space)");
+}
+
+static knnlm_status work(char **patterns, size_t count) {
+    removal r = {.names = json_array()};
+    kn_store *snapshot = NULL;
+    if (said.dry_run)
+        KN_TRY(kn_store_open(said.store, &snapshot));
+    else
+        KN_TRY(kn_store_write(said.store, &r.w));
+    r.store = snapshot ? snapshot : kn_store_writer_base(r.w);
+    knnlm_status status = remove_all(&r, patterns, count);
+    if (status == KNNLM_OK) print(&r);
+    kn_store_writer_close(r.w);
+    kn_store_close(snapshot);
+    json_decref(r.names);
+    return status;
+}
+
+static int run(int argc, char **argv) {
+    char **patterns;
+    size_t count;
+    int code =
+        cli_parse(&cli_remove, options, sizeof options / sizeof *options, argc, argv, &patterns, &count);
+    if (code >= 0) return code;
+    code = cli_take_store(&cli_remove, &said.store, &patterns, &count);
+    if (code != CLI_DONE) return code;
+    if (count == 0) return cli_usage(&cli_remove, "no document to remove");
+    code = cli_start(&cli_remove, &said.common);
+    if (code != CLI_DONE) return code;
+    return work(patterns, count) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_remove);
+}
+
+const cli_command cli_remove = {
+    .name = "remove",
+    .summary = "remove documents from a store by name or pattern",
+    .usage = "STORE NAME... [options]",
+    .examples = "  knnlm remove notes.store notes/old.txt\n"
+                "  knnlm remove notes.store 'drafts/*' --dry-run\n"
+                "  knnlm remove wiki.store 'wiki.txt#Anarchism'\n",
+    .run = run,
+};

@@ -1,0 +1,85 @@
+#include "cli/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void cli_print_plan(void *context, const kn_build_estimate *e) {
+    const cli_command *command = context;
+    char entries[32], disk[32], left[32], memory[32], seconds[32], rate[32];
+    fprintf(stderr, "knnlm %s: ", command->name);
+    if (e->entries)
+        fprintf(stderr, "about %s entries, ", cli_count((double)e->entries, entries));
+    else
+        fprintf(stderr, "an unknown number of entries, ");
+    if (e->present) fprintf(stderr, "%s of them there, ", cli_count((double)e->present, entries));
+    fprintf(stderr, "%sB on disk (%sB free), ", e->entries ? cli_count((double)e->disk, disk) : "? ",
+            cli_count((double)e->disk_free, left));
+    if (e->seconds > 0)
+        fprintf(stderr, "%s at %s tok/s, ", cli_duration(e->seconds, seconds),
+                cli_count(e->tokens_per_second, rate));
+    fprintf(stderr, "%sB of memory\n", cli_count((double)e->memory, memory));
+}
+
+static void print_json(const kn_build_result *r, const char *store) {
+    cli_print_json(json_pack("{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?}",
+                             "store", json_string(store), "documents", "added",
+                             (json_int_t)r->documents_added, "unchanged", (json_int_t)r->documents_unchanged,
+                             "replaced", (json_int_t)r->documents_replaced, "total", (json_int_t)r->documents,
+                             "entries", "added", (json_int_t)r->entries_added, "total",
+                             (json_int_t)r->entries, "text_bytes", (json_int_t)r->bytes_added, "bytes",
+                             (json_int_t)r->store_bytes, "resumed", r->resumed, "seconds",
+                             json_real(r->seconds), "tokens_per_second", json_real(r->tokens_per_second)));
+}
+
+void cli_print_built(const kn_build_result *r, const char *store, bool json) {
+    char size[32], seconds[32], rate[32];
+    if (json) {
+        print_json(r, store);
+        return;
+    }
+    printf("store            %s%s\n", store, r->resumed ? " (an interrupted run was continued)" : "");
+    printf("documents        %" PRIu64 " added, %" PRIu64 " unchanged, %" PRIu64 " replaced; %" PRIu64
+           " in all\n",
+           r->documents_added, r->documents_unchanged, r->documents_replaced, r->documents);
+    printf("entries          %" PRIu64 " added, %" PRIu64 " in all\n", r->entries_added, r->entries);
+    printf("size             %sB", cli_count((double)r->store_bytes, size));
+    if (r->entries) printf(", %.0f bytes an entry", (double)r->store_bytes / (double)r->entries);
+    printf("\ntime             %s, %s tokens/s\n", cli_duration(r->seconds, seconds),
+           cli_count(r->tokens_per_second, rate));
+}
+
+knnlm_status cli_open_maker(const char *given, const kn_store *store, kn_precision precision, kn_lm **out) {
+    const kn_store_settings *s = &kn_store_describe(store)->settings;
+    const char *path = given ? given : s->model;
+    if (!given && (!*s->model || access(s->model, R_OK) != 0))
+        return kn_fail(KNNLM_EINVAL, "%s: its model (%s) is not there any more: name it with -m",
+                       kn_store_describe(store)->path, *s->model ? s->model : "not known");
+    KN_TRY(kn_lm_open(path, &(kn_lm_options){precision}, out));
+    knnlm_status status = kn_build_check_model(store, *out);
+    if (status != KNNLM_OK) kn_lm_close(*out);
+    return status;
+}
+
+int cli_take_store(const cli_command *command, const char **store, char ***rest, size_t *count) {
+    if (*store) return CLI_DONE;
+    if (*count == 0) return cli_usage(command, "no store given");
+    *store = **rest;
+    ++*rest;
+    --*count;
+    return CLI_DONE;
+}
+
+const char *cli_time(int64_t seconds, char buffer[32]) {
+    time_t t = (time_t)seconds;
+    struct tm parts;
+    if (!gmtime_r(&t, &parts) || !strftime(buffer, 32, "%Y-%m-%d %H:%M:%S UTC", &parts)) strcpy(buffer, "?");
+    return buffer;
+}
+
+json_t *cli_json_name(const char *name, size_t size) {
+    json_t *exact = json_stringn(name, size);
+    return exact ? exact : json_null();
+}

@@ -1,0 +1,121 @@
+#include "cli/cli.h"
+#include "cli/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static struct {
+    cli_common common;
+    const char *store;
+} said;
+
+// One option a line.
+// clang-format off
+static const cli_option options[] = {
+    {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    CLI_COMMON_OPTIONS(said.common),
+};
+// clang-format on
+
+static json_t *problems; // as JSON, when that is wanted
+
+static void found(void *context, const kn_store_problem *p) {
+    (void)context;
+    cli_progress_clear();
+    if (problems) {
+        json_array_append_new(
+            problems, json_pack("{s:s, s:o?, s:I, s:{s:I, s:I}, s:{s:I, s:I}}", "file", p->file, "what",
+                                json_string(p->what), "offset", (json_int_t)p->offset, "entries", "first",
+                                (json_int_t)p->first_entry, "count", (json_int_t)p->entries, "documents",
+                                "first", (json_int_t)p->first_document, "count", (json_int_t)p->documents));
+        return;
+    }
+    printf("damaged          %s: %s", p->file, p->what);
+    if (p->entries)
+        printf(" (entries %" PRIu64 " to %" PRIu64 ")", p->first_entry, p->first_entry + p->entries - 1);
+    if (p->documents)
+        printf(" (documents %" PRIu64 " to %" PRIu64 ")", p->first_document,
+               p->first_document + p->documents - 1);
+    printf("\n");
+}
+
+// The damaged documents by name: those to remove and to add again.
+static json_t *name_damaged(const kn_store *store, const kn_store_verdict *v) {
+    json_t *names = json_array();
+    uint64_t total = kn_store_describe(store)->documents;
+    for (uint64_t i = 0; i < total; i++) {
+        kn_store_document d;
+        if (!v->document_damaged[i] || kn_store_document_removed(store, i)) continue;
+        bool known = kn_store_document_at(store, i, &d) == KNNLM_OK;
+        json_array_append_new(names, known ? cli_json_name(d.name, d.name_size) : json_null());
+        if (problems) continue;
+        if (known)
+            printf("lost             %.*s\n", (int)d.name_size, d.name);
+        else
+            printf("lost             document %" PRIu64 ", its name too\n", i);
+    }
+    return names;
+}
+
+static void print(const kn_store *store, const kn_store_verdict *v, double seconds) {
+    char bytes[32], rate[32];
+    json_t *names = name_damaged(store, v);
+    if (problems) {
+        cli_print_json(json_pack("{s:o?, s:b, s:I, s:I, s:I, s:I, s:I, s:O, s:o, s:o?}", "store",
+                                 json_string(said.store), "intact", v->problems == 0, "bytes",
+                                 (json_int_t)v->bytes, "entries", (json_int_t)v->entries, "documents",
+                                 (json_int_t)v->documents, "damaged_entries", (json_int_t)v->damaged_entries,
+                                 "damaged_documents", (json_int_t)v->damaged_documents, "problems", problems,
+                                 "lost", names, "seconds", json_real(seconds)));
+        return;
+    }
+    json_decref(names);
+    printf("read             %sB, %sB/s\n", cli_count((double)v->bytes, bytes),
+           cli_count(seconds > 0 ? (double)v->bytes / seconds : 0, rate));
+    printf("intact           %" PRIu64 " of %" PRIu64 " documents, %" PRIu64 " of %" PRIu64 " entries\n",
+           v->documents - v->damaged_documents, v->documents, v->entries - v->damaged_entries, v->entries);
+}
+
+static knnlm_status verify(const kn_store *store) {
+    kn_store_verdict v;
+    double start = kn_seconds();
+    KN_TRY(kn_store_verify(store, &cli_progress, found, NULL, &v));
+    cli_progress_clear();
+    print(store, &v, kn_seconds() - start);
+    free(v.document_damaged);
+    if (!v.problems) return KNNLM_OK;
+    return kn_fail(KNNLM_EDATA, "%s: %zu problems%s", said.store, v.problems,
+                   v.damaged_documents ? ": remove the lost documents (knnlm remove), then add them again"
+                                       : "");
+}
+
+static int run(int argc, char **argv) {
+    char **rest;
+    size_t count;
+    kn_store *store;
+    int code = cli_parse(&cli_verify, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
+    if (code >= 0) return code;
+    code = cli_take_store(&cli_verify, &said.store, &rest, &count);
+    if (code != CLI_DONE) return code;
+    if (count) return cli_usage(&cli_verify, "one store at a time");
+    code = cli_start(&cli_verify, &said.common);
+    if (code != CLI_DONE) return code;
+    cli_catch_interrupts();
+    if (said.common.json) problems = json_array();
+    knnlm_status status = kn_store_open(said.store, &store);
+    if (status == KNNLM_OK) {
+        status = verify(store);
+        kn_store_close(store);
+    }
+    json_decref(problems);
+    return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_verify);
+}
+
+const cli_command cli_verify = {
+    .name = "verify",
+    .summary = "check every byte of a store, and tell what is damaged and what is not",
+    .usage = "STORE [options]",
+    .examples = "  knnlm verify notes.store\n  knnlm verify --json notes.store\n",
+    .run = run,
+};
