@@ -99,6 +99,156 @@ knnlm_score_options knnlm_score_options_default(void);
 knnlm_status knnlm_model_score(knnlm_model *model, const int32_t *tokens, size_t count,
                                const knnlm_score_options *options, float *logprobs);
 
+// ---------------------------------------------------------------- building
+
+typedef enum knnlm_keys { KNNLM_KEYS_F16, KNNLM_KEYS_F32, KNNLM_KEYS_INT8, KNNLM_KEYS_NONE } knnlm_keys;
+typedef enum knnlm_distance { KNNLM_DISTANCE_L2, KNNLM_DISTANCE_IP, KNNLM_DISTANCE_COSINE } knnlm_distance;
+
+typedef struct knnlm_build_options {
+    const char *tap; // where in the model keys are taken: "ffn", "output@3", ...; NULL: "ffn"
+    int32_t
+        min_context; // tokens before every target, where there are any; negative: half the model's context
+    knnlm_keys keys;
+    knnlm_distance distance;
+    int32_t project;  // dimensions kept by PCA; 0: all
+    uint32_t segment; // entries a commit; 0: by the size of the model
+    uint64_t memory;  // bytes that may be resident; 0: any
+    bool wiki;        // each "= Title =" section of a file is a document
+    bool force;       // goes on although disk or memory seem too small
+    // Called now and then from the calling thread; returning false stops the work (KNNLM_ESTOPPED, the last
+    // commit stands). NULL: never.
+    bool (*progress)(void *context, uint64_t tokens, uint64_t tokens_in_all);
+    void *context;
+} knnlm_build_options;
+
+typedef struct knnlm_build_result {
+    uint64_t documents_added, documents_unchanged, documents_replaced, entries_added;
+    uint64_t documents, entries, bytes; // of the store afterwards
+    double seconds;
+} knnlm_build_result;
+
+knnlm_build_options knnlm_build_options_default(void);
+
+// Reads texts (files, directories, "-") with the model and remembers every context in the store at `path`: a
+// new one, or one that the same settings began; what is in it already is left alone. `options` and `result`
+// may be NULL. Uses the model: one thread at a time.
+// KNNLM_EINVAL: options, or a store of other settings or another model; KNNLM_EIO: a file, the disk, or
+// another writer; KNNLM_EDATA: a text is not UTF-8, or the store is damaged; KNNLM_ENOMEM; KNNLM_ENOTSUP: a
+// document above 4 GiB; KNNLM_ESTOPPED.
+knnlm_status knnlm_build(knnlm_model *model, const char *path, const char *const *texts, size_t count,
+                         const knnlm_build_options *options, knnlm_build_result *result);
+// The same into an existing store, by its own settings; of the options wiki, memory, force and progress
+// count.
+knnlm_status knnlm_build_add(knnlm_model *model, const char *path, const char *const *texts, size_t count,
+                             const knnlm_build_options *options, knnlm_build_result *result);
+
+// ---------------------------------------------------------------- store: reading
+
+// One state of a store, as the last commit before it was opened left it. It never changes: any number of
+// threads may read through it while writers, here or in other processes, go on. Pointers that its functions
+// give are the store's, valid until it is closed. Numbers of entries and documents belong to a state:
+// compaction renumbers.
+typedef struct knnlm_store knnlm_store;
+
+typedef struct knnlm_store_info {
+    const char *path, *model, *model_fingerprint, *tokenizer_fingerprint, *tap;
+    uint64_t entries, documents; // removed ones included
+    uint64_t removed_entries, removed_documents;
+    uint64_t bytes, commits;
+    int32_t dimension, model_dimension, vocabulary, window, min_context;
+    knnlm_keys keys;
+    knnlm_distance distance;
+    bool complete; // false: a build was interrupted
+    bool tuned;    // whether the following three are known
+    double lambda, temperature;
+    int64_t k;
+} knnlm_store_info;
+
+typedef struct knnlm_document {
+    const char *name, *path; // not NUL-terminated; path: the file it came from
+    size_t name_size, path_size;
+    uint64_t source_offset; // of its first byte in that file
+    uint64_t bytes, tokens;
+    uint64_t hash[2];        // XXH3-128 of its text: low, high
+    int64_t added;           // seconds since 1970
+    uint64_t first, entries; // its entries; fewer than `tokens` when an addition was interrupted
+    bool has_offsets, removed;
+} knnlm_document;
+
+typedef struct knnlm_entry {
+    uint64_t id;
+    int32_t token;     // the value: what followed the context
+    uint32_t document; // the origin
+    uint64_t position; // of the token in its document
+    uint64_t offset;   // byte of the document at which it begins, when the document has offsets
+    bool removed;
+} knnlm_entry;
+
+// KNNLM_EIO: cannot be read; KNNLM_EDATA: no store, or a damaged one; KNNLM_ENOTSUP: a newer format;
+// KNNLM_ENOMEM.
+knnlm_status knnlm_store_open(const char *path, knnlm_store **out);
+// NULL is allowed. Not while another thread reads through it.
+void knnlm_store_close(knnlm_store *store);
+// Any thread.
+void knnlm_store_describe(const knnlm_store *store, knnlm_store_info *out);
+// Whether no commit has been made since it was opened; if one was, open the store again to see it. Any
+// thread.
+bool knnlm_store_is_current(const knnlm_store *store);
+// KNNLM_EINVAL, naming both, when another model or tokenizer made the store. Any thread.
+knnlm_status knnlm_store_check_model(const knnlm_store *store, const knnlm_model *model);
+// One document, one entry. Any thread. KNNLM_EINVAL: no such number; KNNLM_EDATA: damaged there.
+knnlm_status knnlm_store_document(const knnlm_store *store, uint64_t number, knnlm_document *out);
+knnlm_status knnlm_store_entry(const knnlm_store *store, uint64_t id, knnlm_entry *out);
+// Iterates: the first entry from `id` on that is not removed. *found false at the end. Any thread.
+// KNNLM_EDATA: damaged there.
+knnlm_status knnlm_store_next(const knnlm_store *store, uint64_t id, knnlm_entry *out, bool *found);
+// Tokens, or keys as f32 (count, dimension), of entries [first, first + count), into the caller's room. Any
+// thread. KNNLM_EINVAL: not that many entries; KNNLM_ENOTSUP: the store keeps no keys.
+knnlm_status knnlm_store_tokens(const knnlm_store *store, uint64_t first, size_t count, int32_t *out);
+knnlm_status knnlm_store_keys(const knnlm_store *store, uint64_t first, size_t count, float *out);
+// The text of these entries, with a NUL added; *text is the caller's, released with knnlm_free. Any thread.
+// KNNLM_EINVAL: not that many entries; KNNLM_ENOTSUP: the store keeps no tokenizer; KNNLM_EDATA;
+// KNNLM_ENOMEM.
+knnlm_status knnlm_store_text(const knnlm_store *store, uint64_t first, size_t count, char **text,
+                              size_t *size);
+
+// ---------------------------------------------------------------- store: writing
+
+// The one writer of a store: who comes second, in any process, is refused. One thread at a time. After a
+// failure other than KNNLM_EINVAL every further call fails, and the store stands at its last commit.
+typedef struct knnlm_writer knnlm_writer;
+
+typedef struct knnlm_store_settings {
+    const knnlm_model *model; // that made the keys, or NULL: not known
+    int32_t dimension;        // of the keys; 0: the model's
+    int32_t vocabulary;       // tokens are below it; 0: the model's, or any
+    knnlm_keys keys;
+    knnlm_distance distance;
+    uint32_t segment; // entries a commit; 0: 65536
+} knnlm_store_settings;
+
+// A new store in a new or empty directory; it exists from its first commit on.
+// KNNLM_EINVAL: settings; KNNLM_EIO: cannot be created, or is there; KNNLM_ENOMEM.
+knnlm_status knnlm_writer_create(const char *path, const knnlm_store_settings *settings, knnlm_writer **out);
+// An existing one. KNNLM_EIO: another writer is at work; else as knnlm_store_open.
+knnlm_status knnlm_writer_open(const char *path, knnlm_writer **out);
+// What was not committed is gone. NULL is allowed.
+void knnlm_writer_close(knnlm_writer *writer);
+// Begins a document of d->tokens entries; of *d name, path, sizes, source_offset, bytes, tokens, hash, added
+// (0: now) and has_offsets count. KNNLM_EINVAL: the one before is not whole; KNNLM_ENOTSUP: too large.
+knnlm_status knnlm_writer_begin(knnlm_writer *writer, const knnlm_document *d);
+// Its next entries. `offsets` may be NULL without has_offsets, `keys` (count, dimension) in a store without
+// keys. KNNLM_EINVAL: too many, no keys, or a token beyond the vocabulary; KNNLM_EDATA: a key is not finite
+// or does not fit; KNNLM_EIO.
+knnlm_status knnlm_writer_append(knnlm_writer *writer, const int32_t *tokens, const uint64_t *offsets,
+                                 const float *keys, size_t count);
+// Removes, with the next commit, the committed documents whose name is `pattern` or matches it ("*" and "?"
+// as in a shell, across slashes); *removed of them. KNNLM_EDATA: damaged; KNNLM_ENOMEM.
+knnlm_status knnlm_writer_remove(knnlm_writer *writer, const char *pattern, uint64_t *removed);
+// Makes everything so far durable, and visible to who opens the store next. KNNLM_EINVAL: in the middle of a
+// document; KNNLM_EIO.
+knnlm_status knnlm_writer_commit(knnlm_writer *writer);
+
 #ifdef __cplusplus
 }
 #endif

@@ -147,25 +147,6 @@ static bool report_tokens(void *context, const char *what, uint64_t done, uint64
 
 // ---------------------------------------------------------------- the run
 
-static knnlm_status attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t, const char *file) {
-    kn_gguf_writer *g;
-    KN_TRY(kn_gguf_writer_open(file, &g));
-    knnlm_status status = kn_gguf_put_string(g, "general.type", "knnlm tokenizer");
-    if (status == KNNLM_OK) status = kn_tokenizer_save_gguf(t, g);
-    if (status != KNNLM_OK) {
-        kn_gguf_writer_abort(g);
-        return status;
-    }
-    KN_TRY(kn_gguf_writer_commit(g));
-    return kn_store_writer_attach(w, "tokenizer.gguf");
-}
-
-static knnlm_status attach_projection(building *b, const char *const *texts, size_t count, const char *file) {
-    KN_TRY(kn_plan_learn(b->plan, texts, count, b->progress, &b->pca));
-    KN_TRY(kn_projection_save(file, &b->pca));
-    return kn_store_writer_attach(b->w, "projection.gguf");
-}
-
 static knnlm_status join(const char *directory, const char *name, char **path) {
     size_t size = strlen(directory) + strlen(name) + 2;
     *path = kn_alloc(size, 1);
@@ -173,16 +154,47 @@ static knnlm_status join(const char *directory, const char *name, char **path) {
     return *path ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
-static knnlm_status equip(building *b, const char *const *texts, size_t count) {
-    char *tokenizer, *projection;
-    KN_TRY(join(kn_store_writer_path(b->w), "tokenizer.gguf", &tokenizer));
-    knnlm_status status = attach_tokenizer(b->w, kn_lm_tokenizer(b->plan->lm), tokenizer);
-    free(tokenizer);
-    if (status != KNNLM_OK || !b->plan->project) return status;
-    KN_TRY(join(kn_store_writer_path(b->w), "projection.gguf", &projection));
-    status = attach_projection(b, texts, count, projection);
-    free(projection);
+static knnlm_status save_tokenizer(const kn_tokenizer *t, const char *file) {
+    kn_gguf_writer *g;
+    KN_TRY(kn_gguf_writer_open(file, &g));
+    knnlm_status status = kn_gguf_put_string(g, "general.type", "knnlm tokenizer");
+    if (status == KNNLM_OK) status = kn_tokenizer_save_gguf(t, g);
+    if (status == KNNLM_OK) return kn_gguf_writer_commit(g);
+    kn_gguf_writer_abort(g);
     return status;
+}
+
+knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t) {
+    char *file;
+    KN_TRY(join(kn_store_writer_path(w), "tokenizer.gguf", &file));
+    knnlm_status status = save_tokenizer(t, file);
+    free(file);
+    return status == KNNLM_OK ? kn_store_writer_attach(w, "tokenizer.gguf") : status;
+}
+
+knnlm_status kn_build_open_tokenizer(const kn_store *store, kn_tokenizer **out) {
+    char *path;
+    KN_TRY(kn_store_attachment(store, "tokenizer.gguf", &path));
+    if (!path)
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no tokenizer: its tokens have no text",
+                       kn_store_describe(store)->path);
+    knnlm_status status = kn_tokenizer_open(path, out);
+    free(path);
+    return status;
+}
+
+static knnlm_status attach_projection(building *b, const char *const *texts, size_t count) {
+    char *file;
+    KN_TRY(kn_plan_learn(b->plan, texts, count, b->progress, &b->pca));
+    KN_TRY(join(kn_store_writer_path(b->w), "projection.gguf", &file));
+    knnlm_status status = kn_projection_save(file, &b->pca);
+    free(file);
+    return status == KNNLM_OK ? kn_store_writer_attach(b->w, "projection.gguf") : status;
+}
+
+static knnlm_status equip(building *b, const char *const *texts, size_t count) {
+    KN_TRY(kn_build_attach_tokenizer(b->w, kn_lm_tokenizer(b->plan->lm)));
+    return b->plan->project ? attach_projection(b, texts, count) : KNNLM_OK;
 }
 
 static knnlm_status load_projection(building *b) {

@@ -55,6 +55,10 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
 knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                           const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
 
+// Keeps the tokenizer in a new store, so that its tokens have a text without the model.
+knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t);
+// That tokenizer; KNNLM_ENOTSUP when the store has none.
+knnlm_status kn_build_open_tokenizer(const kn_store *store, kn_tokenizer **out);
 // Whether `lm` made the store.
 knnlm_status kn_build_check_model(const kn_store *store, const kn_lm *lm);
 

@@ -1,11 +1,24 @@
 #include "cli/cli.h"
+#include "cli/info_store.h"
 #include "lm/lm.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 
-static struct { cli_common common; } said;
+static struct {
+    cli_common common;
+    cli_info_wish store;
+} said = {.store = {.entry = -1, .around = 16}};
 
-static const cli_option options[] = {CLI_COMMON_OPTIONS(said.common)};
+// One option a line.
+// clang-format off
+static const cli_option options[] = {
+    {0, "documents", CLI_FLAG, &said.store.documents, NULL, "of a store: list every document", 0, 0, NULL},
+    {0, "entry", CLI_INTEGER, &said.store.entry, "ID", "of a store: show this entry, its origin and the text around it", 0, 4294967295.0, NULL},
+    {0, "around", CLI_INTEGER, &said.store.around, "N", "tokens before and after it (default: 16)", 0, 1 << 20, NULL},
+    CLI_COMMON_OPTIONS(said.common),
+};
+// clang-format on
 
 static void print_json(const kn_lm_info *i, const char *tokenizer) {
     json_t *j =
@@ -30,30 +43,42 @@ static void print_text(const kn_lm_info *i, const char *tokenizer) {
     printf("fingerprint      %s\n", i->fingerprint);
 }
 
-static int run(int argc, char **argv) {
-    char **paths;
-    size_t count;
-    kn_lm *lm;
-    int code = cli_parse(&cli_info, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
-    if (code >= 0) return code;
-    if (count != 1) return cli_usage(&cli_info, "one model file to describe");
-    code = cli_start(&cli_info, &said.common);
-    if (code != CLI_DONE) return code;
+static knnlm_status info_model(const char *path) {
     kn_lm_options lm_options = {(kn_precision)said.common.precision};
-    if (kn_lm_open(paths[0], &lm_options, &lm) != KNNLM_OK) return cli_fail(&cli_info);
+    kn_lm *lm;
+    KN_TRY(kn_lm_open(path, &lm_options, &lm));
     const char *tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(kn_lm_tokenizer(lm)));
     if (said.common.json)
         print_json(kn_lm_describe(lm), tokenizer);
     else
         print_text(kn_lm_describe(lm), tokenizer);
     kn_lm_close(lm);
-    return CLI_DONE;
+    return KNNLM_OK;
+}
+
+static int run(int argc, char **argv) {
+    char **paths;
+    size_t count;
+    struct stat st;
+    int code = cli_parse(&cli_info, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
+    if (code >= 0) return code;
+    if (count != 1) return cli_usage(&cli_info, "one model file or store to describe");
+    code = cli_start(&cli_info, &said.common);
+    if (code != CLI_DONE) return code;
+    said.store.json = said.common.json;
+    bool directory = stat(paths[0], &st) == 0 && S_ISDIR(st.st_mode);
+    if (!directory && (said.store.documents || said.store.entry >= 0))
+        return cli_usage(&cli_info, "--documents and --entry are for stores");
+    knnlm_status status = directory ? cli_info_store(paths[0], &said.store) : info_model(paths[0]);
+    return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_info);
 }
 
 const cli_command cli_info = {
     .name = "info",
-    .summary = "describe a model file",
-    .usage = "MODEL [options]",
-    .examples = "  knnlm info models/small.gguf\n  knnlm info --json my.gguf\n",
+    .summary = "describe a model file, a store, or an entry of a store",
+    .usage = "MODEL|STORE [options]",
+    .examples = "  knnlm info models/small.gguf\n"
+                "  knnlm info --json my.store\n"
+                "  knnlm info my.store --entry 123456 --around 40\n",
     .run = run,
 };

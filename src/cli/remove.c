@@ -1,11 +1,8 @@
 #include "cli/cli.h"
 #include "cli/store.h"
 
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct {
     cli_common common;
@@ -29,21 +26,12 @@ typedef struct removal {
     uint64_t documents, entries;
 } removal;
 
-// A name as it is, or a pattern; "*" goes beyond slashes.
-static bool matches(const char *pattern, const kn_store_document *d) {
-    if (strlen(pattern) == d->name_size && memcmp(pattern, d->name, d->name_size) == 0) return true;
-    char *name = kn_strndup(d->name, d->name_size);
-    bool match = name && fnmatch(pattern, name, 0) == 0;
-    free(name);
-    return match;
-}
-
 static knnlm_status remove_matching(removal *r, const char *pattern) {
     uint64_t found = 0, total = kn_store_describe(r->store)->documents;
     for (uint64_t i = 0; i < total; i++) {
         kn_store_document d;
         KN_TRY(kn_store_document_at(r->store, i, &d));
-        if (d.removed || !matches(pattern, &d)) continue;
+        if (d.removed || !kn_store_document_matches(&d, pattern)) continue;
         found++;
         r->documents++;
         r->entries += d.count;

@@ -2,7 +2,9 @@
 
 #include "base/convert.h"
 
+#include <fnmatch.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---------------------------------------------------------------- finding
@@ -48,8 +50,7 @@ static const uint32_t *offsets_of(const kn_segment *g) {
 
 kn_store_segment kn_store_segment_at(const kn_store *s, size_t number) {
     const kn_segment *g = &s->segments[number];
-    bool keys = g->layout.keys_payload != 0;
-    const uint8_t *scales = g->keys.data + g->layout.scales;
+    bool keys = g->layout.keys_payload != 0, scaled = s->manifest.settings.key_type == KN_KEYS_INT8;
     return (kn_store_segment){
         .first = g->entry.first_entry,
         .count = g->entry.entries,
@@ -62,7 +63,7 @@ kn_store_segment kn_store_segment_at(const kn_store *s, size_t number) {
         .tokens = tokens_of(g),
         .offsets = offsets_of(g),
         .keys = keys ? g->keys.data + g->layout.keys : NULL,
-        .scales = s->manifest.settings.key_type == KN_KEYS_INT8 ? (const float *)(const void *)scales : NULL};
+        .scales = scaled ? (const float *)(const void *)(g->keys.data + g->layout.scales) : NULL};
 }
 
 // ---------------------------------------------------------------- documents
@@ -108,8 +109,17 @@ knnlm_status kn_store_document_at(const kn_store *s, uint64_t number, kn_store_d
     return out->count <= out->tokens ? KNNLM_OK : damaged_record(s, number);
 }
 
+bool kn_store_document_matches(const kn_store_document *d, const char *pattern) {
+    if (strlen(pattern) == d->name_size && memcmp(pattern, d->name, d->name_size) == 0) return true;
+    char *name = kn_strndup(d->name, d->name_size);
+    bool match = name && fnmatch(pattern, name, 0) == 0;
+    free(name);
+    return match;
+}
+
 bool kn_store_document_removed(const kn_store *s, uint64_t number) {
-    return s->removed_bits && (s->removed_bits[number / 64] >> number % 64 & 1);
+    return s->removed_bits && number < s->manifest.documents &&
+           (s->removed_bits[number / 64] >> number % 64 & 1);
 }
 
 // ---------------------------------------------------------------- entries

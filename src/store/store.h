@@ -119,6 +119,8 @@ typedef struct kn_store_entry {
 // KNNLM_EINVAL: no such number; KNNLM_EDATA: the file is damaged there.
 knnlm_status kn_store_document_at(const kn_store *store, uint64_t number, kn_store_document *out);
 knnlm_status kn_store_entry_at(const kn_store *store, uint64_t id, kn_store_entry *out);
+// Whether a document is called `pattern`, or its name matches it as a shell's would ("*" goes beyond slashes).
+bool kn_store_document_matches(const kn_store_document *d, const char *pattern);
 // Whether entry `id` belongs to a removed document; true for what cannot be read.
 bool kn_store_entry_removed(const kn_store *store, uint64_t id);
 bool kn_store_document_removed(const kn_store *store, uint64_t number);

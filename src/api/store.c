@@ -1,0 +1,239 @@
+// The public functions about stores.
+#include "build/build.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---------------------------------------------------------------- reading
+
+struct knnlm_store {
+    kn_store *store;
+    pthread_mutex_t mutex; // of the tokenizer, which is loaded when first asked for
+    kn_tokenizer *tokenizer;
+};
+
+knnlm_status knnlm_store_open(const char *path, knnlm_store **out) {
+    knnlm_store *s = kn_alloc(1, sizeof *s);
+    *out = NULL;
+    if (!s) return KNNLM_ENOMEM;
+    knnlm_status status = kn_store_open(path, &s->store);
+    if (status != KNNLM_OK) {
+        free(s);
+        return status;
+    }
+    pthread_mutex_init(&s->mutex, NULL);
+    *out = s;
+    return KNNLM_OK;
+}
+
+void knnlm_store_close(knnlm_store *s) {
+    if (!s) return;
+    kn_tokenizer_free(s->tokenizer);
+    kn_store_close(s->store);
+    pthread_mutex_destroy(&s->mutex);
+    free(s);
+}
+
+void knnlm_store_describe(const knnlm_store *s, knnlm_store_info *out) {
+    const kn_store_info *i = kn_store_describe(s->store);
+    const kn_store_settings *set = &i->settings;
+    *out = (knnlm_store_info){.path = i->path,
+                              .model = set->model,
+                              .model_fingerprint = set->model_fingerprint,
+                              .tokenizer_fingerprint = set->tokenizer_fingerprint,
+                              .tap = set->tap,
+                              .entries = i->entries,
+                              .documents = i->documents,
+                              .removed_entries = i->removed_entries,
+                              .removed_documents = i->removed_documents,
+                              .bytes = i->bytes,
+                              .commits = i->generation,
+                              .dimension = set->dimension,
+                              .model_dimension = set->model_dimension,
+                              .vocabulary = set->vocabulary,
+                              .window = set->window,
+                              .min_context = set->min_context,
+                              .keys = (knnlm_keys)set->key_type,
+                              .distance = (knnlm_distance)set->distance,
+                              .complete = i->complete,
+                              .tuned = i->tuned.known,
+                              .lambda = i->tuned.lambda,
+                              .temperature = i->tuned.temperature,
+                              .k = i->tuned.k};
+}
+
+bool knnlm_store_is_current(const knnlm_store *s) {
+    return kn_store_is_current(s->store);
+}
+
+knnlm_status knnlm_store_check_model(const knnlm_store *s, const knnlm_model *model) {
+    return kn_build_check_model(s->store, (const kn_lm *)model);
+}
+
+knnlm_status knnlm_store_document(const knnlm_store *s, uint64_t number, knnlm_document *out) {
+    kn_store_document d;
+    KN_TRY(kn_store_document_at(s->store, number, &d));
+    *out = (knnlm_document){.name = d.name,
+                            .path = d.path,
+                            .name_size = d.name_size,
+                            .path_size = d.path_size,
+                            .source_offset = d.source_offset,
+                            .bytes = d.bytes,
+                            .tokens = d.tokens,
+                            .hash = {d.hash[0], d.hash[1]},
+                            .added = d.added,
+                            .first = d.first,
+                            .entries = d.count,
+                            .has_offsets = d.has_offsets,
+                            .removed = d.removed};
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_store_entry(const knnlm_store *s, uint64_t id, knnlm_entry *out) {
+    kn_store_entry e;
+    KN_TRY(kn_store_entry_at(s->store, id, &e));
+    *out = (knnlm_entry){.id = e.id,
+                         .token = e.token,
+                         .document = e.document,
+                         .position = e.position,
+                         .offset = e.offset,
+                         .removed = e.removed};
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_store_next(const knnlm_store *s, uint64_t id, knnlm_entry *out, bool *found) {
+    uint64_t total = kn_store_describe(s->store)->entries;
+    *found = false;
+    while (id < total) {
+        kn_store_document d;
+        KN_TRY(knnlm_store_entry(s, id, out));
+        if (!out->removed) {
+            *found = true;
+            return KNNLM_OK;
+        }
+        KN_TRY(kn_store_document_at(s->store, out->document, &d));
+        id = d.first + d.count; // beyond the removed document
+    }
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_store_tokens(const knnlm_store *s, uint64_t first, size_t count, int32_t *out) {
+    return kn_store_tokens(s->store, first, count, out);
+}
+
+knnlm_status knnlm_store_keys(const knnlm_store *s, uint64_t first, size_t count, float *out) {
+    return kn_store_keys(s->store, first, count, out);
+}
+
+// The store is const to its readers; this is the one thing it learns while it is open.
+static knnlm_status tokenizer_of(const knnlm_store *constant, const kn_tokenizer **out) {
+    knnlm_store *s = (knnlm_store *)(uintptr_t)constant;
+    knnlm_status status = KNNLM_OK;
+    pthread_mutex_lock(&s->mutex);
+    if (!s->tokenizer) status = kn_build_open_tokenizer(s->store, &s->tokenizer);
+    *out = s->tokenizer;
+    pthread_mutex_unlock(&s->mutex);
+    return status;
+}
+
+knnlm_status knnlm_store_text(const knnlm_store *s, uint64_t first, size_t count, char **text, size_t *size) {
+    const kn_tokenizer *t;
+    KN_TRY(tokenizer_of(s, &t));
+    int32_t *tokens = kn_alloc(count, sizeof *tokens);
+    if (!tokens) return KNNLM_ENOMEM;
+    knnlm_status status = kn_store_tokens(s->store, first, count, tokens);
+    if (status == KNNLM_OK) status = kn_tokenizer_decode(t, tokens, count, text, size);
+    free(tokens);
+    return status;
+}
+
+// ---------------------------------------------------------------- writing
+
+// A public writer is a kn_store_writer under another name.
+static kn_store_writer *writer_of(knnlm_writer *writer) {
+    return (kn_store_writer *)writer;
+}
+
+static knnlm_status attach_tokenizer(kn_store_writer *w, const knnlm_model *model) {
+    return model ? kn_build_attach_tokenizer(w, kn_lm_tokenizer((const kn_lm *)model)) : KNNLM_OK;
+}
+
+knnlm_status knnlm_writer_create(const char *path, const knnlm_store_settings *given, knnlm_writer **out) {
+    char fingerprint[KN_FINGERPRINT] = "";
+    const kn_lm *lm = (const kn_lm *)given->model;
+    kn_store_settings s = {.vocabulary = given->vocabulary,
+                           .key_type = (kn_key_type)given->keys,
+                           .dimension = given->dimension,
+                           .model_dimension = given->dimension,
+                           .distance = (kn_distance)given->distance,
+                           .segment = given->segment ? given->segment : KN_STORE_SEGMENT_DEFAULT};
+    *out = NULL;
+    if (lm) {
+        const kn_lm_info *info = kn_lm_describe(lm);
+        kn_tokenizer_fingerprint(kn_lm_tokenizer(lm), fingerprint);
+        s.model = info->path;
+        s.model_fingerprint = info->fingerprint;
+        s.tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(kn_lm_tokenizer(lm)));
+        s.tokenizer_fingerprint = fingerprint;
+        s.model_dimension = info->key_width;
+        if (!s.dimension) s.dimension = info->key_width;
+        if (!s.vocabulary) s.vocabulary = info->vocabulary;
+    }
+    kn_store_writer *w;
+    KN_TRY(kn_store_create(path, &s, &w));
+    knnlm_status status = attach_tokenizer(w, given->model);
+    if (status != KNNLM_OK)
+        kn_store_writer_close(w);
+    else
+        *out = (knnlm_writer *)w;
+    return status;
+}
+
+knnlm_status knnlm_writer_open(const char *path, knnlm_writer **out) {
+    kn_store_writer *w;
+    *out = NULL;
+    KN_TRY(kn_store_write(path, &w));
+    *out = (knnlm_writer *)w;
+    return KNNLM_OK;
+}
+
+void knnlm_writer_close(knnlm_writer *writer) {
+    kn_store_writer_close(writer_of(writer));
+}
+
+knnlm_status knnlm_writer_begin(knnlm_writer *writer, const knnlm_document *d) {
+    return kn_store_writer_document(writer_of(writer), &(kn_store_document){.name = d->name,
+                                                                            .path = d->path,
+                                                                            .name_size = d->name_size,
+                                                                            .path_size = d->path_size,
+                                                                            .source_offset = d->source_offset,
+                                                                            .bytes = d->bytes,
+                                                                            .tokens = d->tokens,
+                                                                            .hash = {d->hash[0], d->hash[1]},
+                                                                            .added = d->added,
+                                                                            .has_offsets = d->has_offsets});
+}
+
+knnlm_status knnlm_writer_append(knnlm_writer *writer, const int32_t *tokens, const uint64_t *offsets,
+                                 const float *keys, size_t count) {
+    return kn_store_writer_append(writer_of(writer), tokens, offsets, keys, count);
+}
+
+knnlm_status knnlm_writer_remove(knnlm_writer *writer, const char *pattern, uint64_t *removed) {
+    const kn_store *base = kn_store_writer_base(writer_of(writer));
+    uint64_t total = base ? kn_store_describe(base)->documents : 0;
+    *removed = 0;
+    for (uint64_t i = 0; i < total; i++) {
+        kn_store_document d;
+        KN_TRY(kn_store_document_at(base, i, &d));
+        if (d.removed || !kn_store_document_matches(&d, pattern)) continue;
+        KN_TRY(kn_store_writer_remove(writer_of(writer), i));
+        ++*removed;
+    }
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_writer_commit(knnlm_writer *writer) {
+    return kn_store_writer_commit(writer_of(writer));
+}

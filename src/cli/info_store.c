@@ -1,0 +1,215 @@
+#include "cli/info_store.h"
+
+#include "cli/store.h"
+#include "text/utf8.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DOCUMENTS_SHOWN = 10 };
+
+// ---------------------------------------------------------------- JSON
+
+static json_t *json_segments(const kn_store *store) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < kn_store_describe(store)->segments; i++) {
+        kn_store_segment g = kn_store_segment_at(store, i);
+        json_array_append_new(
+            list,
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "file", (json_int_t)g.file, "first",
+                      (json_int_t)g.first, "entries", (json_int_t)g.count, "first_document",
+                      (json_int_t)g.first_document, "documents", (json_int_t)g.document_count, "bytes",
+                      (json_int_t)g.bytes, "text_checksum", json_sprintf("%016" PRIx64, g.text_seal),
+                      "keys_checksum", g.keys ? json_sprintf("%016" PRIx64, g.keys_seal) : json_null()));
+    }
+    return list;
+}
+
+static json_t *json_document(const kn_store_document *d, uint64_t number) {
+    return json_pack("{s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:b}", "number", (json_int_t)number,
+                     "name", cli_json_name(d->name, d->name_size), "path",
+                     cli_json_name(d->path, d->path_size), "source_offset", (json_int_t)d->source_offset,
+                     "bytes", (json_int_t)d->bytes, "tokens", (json_int_t)d->tokens, "first",
+                     (json_int_t)d->first, "entries", (json_int_t)d->count, "hash",
+                     json_sprintf("%016" PRIx64 "%016" PRIx64, d->hash[1], d->hash[0]), "added",
+                     (json_int_t)d->added, "removed", d->removed);
+}
+
+static knnlm_status json_documents(const kn_store *store, json_t **out) {
+    uint64_t total = kn_store_describe(store)->documents;
+    *out = json_array();
+    for (uint64_t i = 0; i < total; i++) {
+        kn_store_document d;
+        knnlm_status status = kn_store_document_at(store, i, &d);
+        if (status != KNNLM_OK) {
+            json_decref(*out);
+            return status;
+        }
+        json_array_append_new(*out, json_document(&d, i));
+    }
+    return KNNLM_OK;
+}
+
+static json_t *json_tuned(const kn_store_tuned *t) {
+    if (!t->known) return json_null();
+    return json_pack("{s:f, s:f, s:I}", "lambda", t->lambda, "temperature", t->temperature, "k",
+                     (json_int_t)t->k);
+}
+
+static knnlm_status print_json(const kn_store *store) {
+    const kn_store_info *i = kn_store_describe(store);
+    const kn_store_settings *s = &i->settings;
+    json_t *documents;
+    KN_TRY(json_documents(store, &documents));
+    cli_print_json(json_pack(
+        "{s:o?, s:i, s:b, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:I, s:{s:o?, s:s, s:i}, s:{s:s, s:s, s:i, s:b}, "
+        "s:{s:s, s:i, s:s, s:s, s:b}, s:{s:i, s:i, s:s}, s:I, s:o, s:o, s:o}",
+        "store", json_string(i->path), "version", KN_STORE_VERSION, "complete", i->complete, "generation",
+        (json_int_t)i->generation, "created", (json_int_t)i->created, "entries", (json_int_t)i->entries,
+        "document_count", (json_int_t)i->documents, "removed", "entries", (json_int_t)i->removed_entries,
+        "documents", (json_int_t)i->removed_documents, "bytes", (json_int_t)i->bytes, "model", "path",
+        json_string(s->model), "fingerprint", s->model_fingerprint, "dimension", s->model_dimension,
+        "tokenizer", "kind", s->tokenizer, "fingerprint", s->tokenizer_fingerprint, "vocabulary",
+        s->vocabulary, "kept", i->has_tokenizer, "keys", "type", kn_key_type_names[s->key_type], "dimension",
+        s->dimension, "tap", s->tap, "distance", kn_distance_names[s->distance], "projected",
+        i->has_projection, "windows", "length", s->window, "min_context", s->min_context, "documents",
+        s->split, "segment", (json_int_t)s->segment, "tuned", json_tuned(&i->tuned), "segments",
+        json_segments(store), "documents", documents));
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- text
+
+static void print_settings(const kn_store_settings *s, bool projected) {
+    printf("model            %s (%.12s...)\n", *s->model ? s->model : "not known", s->model_fingerprint);
+    printf("tokenizer        %s, %d tokens (%.12s...)\n", *s->tokenizer ? s->tokenizer : "not known",
+           s->vocabulary, s->tokenizer_fingerprint);
+    printf("keys             %s, %d dimensions", kn_key_type_names[s->key_type], s->dimension);
+    if (projected) printf(" (PCA of %d)", s->model_dimension);
+    printf(", tap %s, distance %s%s\n", *s->tap ? s->tap : "not known", kn_distance_names[s->distance],
+           s->distance == KN_DISTANCE_L2 ? " (squared)" : "");
+    if (s->window)
+        printf("windows          %d tokens, at least %d before a target; documents by %s\n", s->window,
+               s->min_context, s->split);
+}
+
+static void print_counts(const kn_store_info *i) {
+    char size[32], time[32];
+    uint64_t live = i->entries - i->removed_entries;
+    printf("entries          %" PRIu64, live);
+    if (i->removed_entries) printf(" (and %" PRIu64 " removed: knnlm compact)", i->removed_entries);
+    printf("\ndocuments        %" PRIu64, i->documents - i->removed_documents);
+    if (i->removed_documents) printf(" (and %" PRIu64 " removed)", i->removed_documents);
+    printf("\nsize             %sB in %zu segments", cli_count((double)i->bytes, size), i->segments);
+    if (i->entries) printf(", %.1f bytes an entry", (double)i->bytes / (double)i->entries);
+    printf("\ncreated          %s, %" PRIu64 " commits, format %d\n", cli_time(i->created, time),
+           i->generation, KN_STORE_VERSION);
+    if (i->tuned.known)
+        printf("tuned            lambda %g, temperature %g, k %" PRId64 "\n", i->tuned.lambda,
+               i->tuned.temperature, i->tuned.k);
+    else
+        printf("tuned            not yet\n");
+}
+
+static knnlm_status print_documents(const kn_store *store, bool all) {
+    uint64_t total = kn_store_describe(store)->documents, shown = 0, left = 0;
+    for (uint64_t i = 0; i < total; i++) {
+        kn_store_document d;
+        char time[32], bytes[32];
+        KN_TRY(kn_store_document_at(store, i, &d));
+        if (d.removed) continue;
+        if (!all && shown == DOCUMENTS_SHOWN) {
+            left = total - kn_store_describe(store)->removed_documents - shown;
+            break;
+        }
+        shown++;
+        printf("  %-8" PRIu64 " %9" PRIu64 " tokens %8sB  %s  %.*s%s\n", i, d.count,
+               cli_count((double)d.bytes, bytes), cli_time(d.added, time), (int)d.name_size, d.name,
+               d.count < d.tokens ? "  (not whole)" : "");
+    }
+    if (left) printf("  and %" PRIu64 " more (--documents lists all)\n", left);
+    return KNNLM_OK;
+}
+
+static knnlm_status print_text(const kn_store *store, bool all) {
+    const kn_store_info *i = kn_store_describe(store);
+    printf("store            %s%s\n", i->path,
+           i->complete ? "" : "  (not complete: the command that was building it goes on with it)");
+    print_settings(&i->settings, i->has_projection);
+    print_counts(i);
+    return print_documents(store, all);
+}
+
+// ---------------------------------------------------------------- one entry
+
+// Text of `count` tokens from entry `first` on, by the tokenizer that the store keeps; on one line.
+static knnlm_status decode(const kn_store *store, const kn_tokenizer *t, uint64_t first, size_t count,
+                           char **out) {
+    int32_t *tokens = kn_alloc(count, sizeof *tokens);
+    char *text;
+    size_t size;
+    if (!tokens) return KNNLM_ENOMEM;
+    knnlm_status status = kn_store_tokens(store, first, count, tokens);
+    if (status == KNNLM_OK) status = kn_tokenizer_decode(t, tokens, count, &text, &size);
+    free(tokens);
+    if (status != KNNLM_OK) return status;
+    *out = kn_alloc(KN_UTF8_ESCAPED(size), 1);
+    if (*out) kn_utf8_escape(text, size, *out, KN_UTF8_ESCAPED(size));
+    free(text);
+    return *out ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+static void print_entry(const kn_store_entry *e, const kn_store_document *d, const char *before,
+                        const char *token, const char *after, bool json) {
+    if (json) {
+        cli_print_json(json_pack(
+            "{s:I, s:i, s:o?, s:{s:I, s:o, s:o, s:I}, s:I, s:o, s:b, s:o?, s:o?}", "entry", (json_int_t)e->id,
+            "token", e->token, "text", json_string(token), "document", "number", (json_int_t)e->document,
+            "name", cli_json_name(d->name, d->name_size), "path", cli_json_name(d->path, d->path_size),
+            "source_offset", (json_int_t)d->source_offset, "position", (json_int_t)e->position, "offset",
+            d->has_offsets ? json_integer((json_int_t)e->offset) : json_null(), "removed", e->removed,
+            "before", json_string(before), "after", json_string(after)));
+        return;
+    }
+    printf("entry            %" PRIu64 "%s\n", e->id, e->removed ? " (removed)" : "");
+    printf("value            token %d \"%s\"\n", e->token, token);
+    printf("document         %.*s\n", (int)d->name_size, d->name);
+    printf("position         token %" PRIu64 " of %" PRIu64, e->position, d->tokens);
+    if (d->has_offsets) printf(", byte %" PRIu64 " of %" PRIu64, e->offset, d->bytes);
+    printf("\ncontext          %s [%s] %s\n", before, token, after);
+}
+
+static knnlm_status show_entry(const kn_store *store, const kn_tokenizer *t, const cli_info_wish *wish) {
+    kn_store_entry e;
+    kn_store_document d;
+    char *texts[3] = {NULL, NULL, NULL};
+    KN_TRY(kn_store_entry_at(store, (uint64_t)wish->entry, &e));
+    KN_TRY(kn_store_document_at(store, e.document, &d));
+    size_t before = kn_least((size_t)e.position, (size_t)wish->around);
+    size_t after = kn_least((size_t)(d.count - e.position - 1), (size_t)wish->around);
+    knnlm_status status = decode(store, t, e.id - before, before, &texts[0]);
+    if (status == KNNLM_OK) status = decode(store, t, e.id, 1, &texts[1]);
+    if (status == KNNLM_OK) status = decode(store, t, e.id + 1, after, &texts[2]);
+    if (status == KNNLM_OK) print_entry(&e, &d, texts[0], texts[1], texts[2], wish->json);
+    for (int i = 0; i < 3; i++) free(texts[i]);
+    return status;
+}
+
+static knnlm_status describe(const kn_store *store, const cli_info_wish *wish) {
+    kn_tokenizer *t;
+    if (wish->entry < 0) return wish->json ? print_json(store) : print_text(store, wish->documents);
+    KN_TRY(kn_build_open_tokenizer(store, &t));
+    knnlm_status status = show_entry(store, t, wish);
+    kn_tokenizer_free(t);
+    return status;
+}
+
+knnlm_status cli_info_store(const char *path, const cli_info_wish *wish) {
+    kn_store *store;
+    KN_TRY(kn_store_open(path, &store));
+    knnlm_status status = describe(store, wish);
+    kn_store_close(store);
+    return status;
+}
