@@ -16,6 +16,9 @@ _knnlm_values() {
     --schedule) echo cosine linear constant plateau restarts ;;
     --positions) echo sinusoidal learned ;;
     --activation) echo relu gelu ;;
+    --keys) echo f16 f32 int8 none ;;
+    --distance) echo l2 ip cosine ;;
+    --tap) echo ffn ffn-raw attention attention-raw output-norm output ;;
     *) echo - ;;
     esac
 }
