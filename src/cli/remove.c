@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static struct {
     cli_common common;
@@ -26,29 +27,47 @@ typedef struct removal {
     uint64_t documents, entries;
 } removal;
 
-static knnlm_status remove_matching(removal *r, const char *pattern) {
-    uint64_t found = 0, total = kn_store_describe(r->store)->documents;
+// Marks the documents that a pattern means.
+static knnlm_status mark_matching(const kn_store *store, const char *pattern, bool *marked) {
+    uint64_t found = 0, total = kn_store_describe(store)->documents;
     for (uint64_t i = 0; i < total; i++) {
         kn_store_document d;
-        KN_TRY(kn_store_document_at(r->store, i, &d));
+        KN_TRY(kn_store_document_at(store, i, &d));
         if (d.removed || !kn_store_document_matches(&d, pattern)) continue;
+        marked[i] = true;
         found++;
-        r->documents++;
-        r->entries += d.count;
-        if (r->w) KN_TRY(kn_store_writer_remove(r->w, i));
-        if (said.common.json)
-            json_array_append_new(r->names, cli_json_name(d.name, d.name_size));
-        else if (said.common.verbose || said.dry_run)
-            printf("%.*s\n", (int)d.name_size, d.name);
     }
     if (found) return KNNLM_OK;
     return kn_fail(KNNLM_EINVAL, "%s: no document is called \"%s\": nothing was removed", said.store,
                    pattern);
 }
 
+static knnlm_status remove_one(removal *r, uint64_t number) {
+    kn_store_document d;
+    KN_TRY(kn_store_document_at(r->store, number, &d));
+    if (r->w) KN_TRY(kn_store_writer_remove(r->w, number));
+    r->documents++;
+    r->entries += d.count;
+    if (said.common.json)
+        json_array_append_new(r->names, cli_json_name(d.name, d.name_size));
+    else if (said.common.verbose || said.dry_run)
+        printf("%.*s\n", (int)d.name_size, d.name);
+    return KNNLM_OK;
+}
+
+// All patterns are looked at first: one that means nothing removes nothing, and a document meant by two goes
+// once.
 static knnlm_status remove_all(removal *r, char **patterns, size_t count) {
-    for (size_t i = 0; i < count; i++) KN_TRY(remove_matching(r, patterns[i]));
-    return r->w ? kn_store_writer_amend(r->w) : KNNLM_OK;
+    uint64_t total = kn_store_describe(r->store)->documents;
+    bool *marked = kn_alloc(total, sizeof *marked);
+    knnlm_status status = marked ? KNNLM_OK : KNNLM_ENOMEM;
+    for (size_t i = 0; i < count && status == KNNLM_OK; i++)
+        status = mark_matching(r->store, patterns[i], marked);
+    for (uint64_t i = 0; i < total && status == KNNLM_OK; i++)
+        if (marked[i]) status = remove_one(r, i);
+    free(marked);
+    if (status != KNNLM_OK || !r->w) return status;
+    return kn_store_writer_amend(r->w);
 }
 
 static void print(const removal *r) {
