@@ -84,7 +84,7 @@ static knnlm_status choose(void *context, const kn_document *d, size_t number, u
     XXH128_hash_t digest = XXH3_128bits(d->text, d->size);
     uint64_t hash[2] = {digest.low64, digest.high64};
     KN_TRY(kn_known_give(&b->known, d->name));
-    kn_known_document *known = kn_known_match(&b->known, hash);
+    kn_known_document *known = kn_known_match(&b->known, d->name, hash);
     *skip = UINT64_MAX;
     if (known && known->whole) {
         b->out->documents_unchanged++;
@@ -286,6 +286,7 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
     knnlm_status status = kn_plan_build(lm, o, &plan);
     if (status == KNNLM_OK && kn_store_exists(path)) status = kn_store_open(path, &store);
     if (status == KNNLM_OK && store) status = kn_plan_check(&plan, store, o->segment != 0);
+    if (status == KNNLM_OK && !store) status = kn_plan_check_texts(&plan, texts, count);
     if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, progress, out);
     kn_store_close(store);
     kn_plan_free(&plan);

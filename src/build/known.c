@@ -33,8 +33,14 @@ void kn_known_free(kn_known *k) {
     *k = (kn_known){0};
 }
 
-kn_known_document *kn_known_match(kn_known *k, const uint64_t hash[2]) {
-    kn_known_document wanted = {.hash = {hash[0], hash[1]}};
+static bool is_called(const kn_known *k, uint64_t number, const char *name) {
+    kn_store_document d;
+    return kn_store_document_at(k->store, number, &d) == KNNLM_OK && strlen(name) == d.name_size &&
+           memcmp(name, d.name, d.name_size) == 0;
+}
+
+kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t hash[2]) {
+    kn_known_document wanted = {.hash = {hash[0], hash[1]}}, *found = NULL;
     size_t low = 0, high = k->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -44,11 +50,14 @@ kn_known_document *kn_known_match(kn_known *k, const uint64_t hash[2]) {
             high = middle;
     }
     for (; low < k->count && memcmp(k->documents[low].hash, hash, sizeof wanted.hash) == 0; low++) {
-        if (k->documents[low].matched) continue;
-        k->documents[low].matched = true;
-        return &k->documents[low];
+        kn_known_document *d = &k->documents[low];
+        if (d->matched) continue;
+        bool called = is_called(k, d->number, name);
+        if (!found || called) found = d;
+        if (called) break;
     }
-    return NULL;
+    if (found) found->matched = true;
+    return found;
 }
 
 knnlm_status kn_known_give(kn_known *k, const char *name) {

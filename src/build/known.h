@@ -20,9 +20,10 @@ typedef struct kn_known {
 
 knnlm_status kn_known_load(kn_known *k, const kn_store *store);
 void kn_known_free(kn_known *k);
-// The first document of this content that nothing has matched yet, now matched, or NULL. So two documents of
-// the same content are two, and the same two when they come again.
-kn_known_document *kn_known_match(kn_known *k, const uint64_t hash[2]);
+// A document of this content that nothing has matched yet, now matched, or NULL: the first of this name, else
+// the first. So two documents of the same content are two, the same two when they come again, and when one of
+// them comes alone the other stays.
+kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t hash[2]);
 // Notes that a document of this name came.
 knnlm_status kn_known_give(kn_known *k, const char *name);
 // Removes documents whose name came in this run with other content, and halves that an interrupted run left

@@ -35,14 +35,17 @@ static knnlm_status take(void *context, const char *text, size_t size) {
     return kn_fail(KNNLM_ESTOPPED, "stopped while learning the projection");
 }
 
+knnlm_status kn_plan_check_texts(const kn_plan *plan, const char *const *texts, size_t count) {
+    if (!plan->project || !kn_sample_has_stdin(texts, count)) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "--project reads the texts twice: they cannot come from standard input");
+}
+
 knnlm_status kn_plan_learn(const kn_plan *plan, const char *const *texts, size_t count,
                            const kn_progress *progress, kn_pca *out) {
     kn_plan keyed = *plan; // a store without keys still learns from them
     keyed.read.keys = true;
     learning l = {.plan = &keyed, .progress = progress, .width = (size_t)plan->settings.model_dimension};
     kn_sample_totals t;
-    if (kn_sample_has_stdin(texts, count))
-        return kn_fail(KNNLM_EINVAL, "--project reads the texts twice: they cannot come from standard input");
     l.most = kn_most(KEYS_LEAST, KEYS_A_DIMENSION * l.width);
     l.share = (l.most + PIECES - 1) / PIECES;
     l.keys = kn_alloc_aligned(l.most, l.width * sizeof *l.keys);

@@ -1,5 +1,6 @@
 #include "build/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +67,8 @@ knnlm_status kn_plan_build(kn_lm *lm, const kn_build_options *o, kn_plan *out) {
 }
 
 knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_options *o, kn_plan *out) {
-    const kn_store_settings *s = &kn_store_describe(store)->settings;
+    const kn_store_info *about = kn_store_describe(store);
+    const kn_store_settings *s = &about->settings;
     *out = (kn_plan){.read = {.split = o->split, .tap = o->tap}, .memory = o->memory, .force = o->force};
     KN_TRY(kn_build_check_model(store, lm));
     KN_TRY(kn_tap_parse(s->tap, &out->read.tap));
@@ -75,7 +77,8 @@ knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_option
     out->settings.distance = s->distance;
     out->settings.dimension = s->dimension;
     out->settings.segment = s->segment;
-    out->project = s->dimension < s->model_dimension ? s->dimension : 0;
+    // A projection may keep all dimensions.
+    out->project = about->has_projection || s->dimension < s->model_dimension ? s->dimension : 0;
     return plan(lm, out);
 }
 
@@ -94,6 +97,16 @@ static knnlm_status differs_number(const kn_store *store, const char *what, int6
                    kn_store_describe(store)->path, what, (long long)had, (long long)now);
 }
 
+static knnlm_status check_projection(const kn_plan *p, const kn_store *store) {
+    const kn_store_info *about = kn_store_describe(store);
+    int32_t had = about->has_projection ? about->settings.dimension : 0;
+    char texts[2][32] = {"none", "none"};
+    if (had == p->project) return KNNLM_OK;
+    if (had) snprintf(texts[0], sizeof texts[0], "pca:%d", had);
+    if (p->project) snprintf(texts[1], sizeof texts[1], "pca:%d", p->project);
+    return differs(store, "--project", texts[0], texts[1]);
+}
+
 knnlm_status kn_plan_check(const kn_plan *p, const kn_store *store, bool segment_given) {
     const kn_store_settings *had = &kn_store_describe(store)->settings, *now = &p->settings;
     KN_TRY(kn_build_check_model(store, p->lm));
@@ -106,6 +119,7 @@ knnlm_status kn_plan_check(const kn_plan *p, const kn_store *store, bool segment
     if (strcmp(had->split, now->split) != 0) return differs(store, "--documents", had->split, now->split);
     if (had->min_context != now->min_context)
         return differs_number(store, "--min-context", had->min_context, now->min_context);
+    KN_TRY(check_projection(p, store));
     if (had->dimension != now->dimension)
         return differs_number(store, "keys of dimension", had->dimension, now->dimension);
     if (segment_given && had->segment != now->segment)

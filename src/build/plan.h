@@ -34,6 +34,8 @@ knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const kn_buil
 // Bytes of memory that a document of `bytes` takes while it is read.
 uint64_t kn_plan_document_memory(uint64_t bytes);
 
+// KNNLM_EINVAL when the plan's projection cannot be learnt from these texts: before anything is written.
+knnlm_status kn_plan_check_texts(const kn_plan *plan, const char *const *texts, size_t count);
 // Principal components of the keys of a sample.
 knnlm_status kn_plan_learn(const kn_plan *plan, const char *const *texts, size_t count,
                            const kn_progress *progress, kn_pca *out);

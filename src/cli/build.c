@@ -39,7 +39,7 @@ static int parse_project(int32_t *dimensions) {
     *dimensions = 0;
     if (!said.project) return CLI_DONE;
     long n = strncmp(said.project, "pca:", 4) == 0 ? strtol(said.project + 4, &end, 10) : 0;
-    if (n < 1 || n > KN_STORE_DIMENSION_MAX || *end)
+    if (n < 1 || n > INT32_MAX || *end) // the model tells how many are too many
         return cli_usage(&cli_build, "--project %s: not pca:N with N above 0", said.project);
     *dimensions = (int32_t)n;
     return CLI_DONE;
