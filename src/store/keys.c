@@ -37,6 +37,7 @@ static float narrow_int8(int8_t *out, const float *key, size_t d) {
     float largest = 0;
     for (size_t i = 0; i < d; i++) largest = fmaxf(largest, fabsf(key[i]));
     float scale = largest / 127;
+    if (isinf(127 * scale)) scale = nextafterf(scale, 0); // the quotient of the largest f32 was rounded up
     for (size_t i = 0; i < d; i++) {
         float q = scale > 0 ? nearbyintf(key[i] / scale) : 0;
         out[i] = (int8_t)(q > 127 ? 127 : q < -127 ? -127 : q);
