@@ -65,6 +65,8 @@ knnlm_status kn_spool_open(size_t depth, kn_spool **out) {
     pthread_cond_init(&s->changed, NULL);
     int error = pthread_create(&s->thread, NULL, work, s);
     if (error) {
+        pthread_cond_destroy(&s->changed);
+        pthread_mutex_destroy(&s->mutex);
         free(ring);
         free(s);
         return kn_fail_errno(KNNLM_ENOMEM, error, "cannot start a thread for writing");

@@ -19,7 +19,7 @@ struct kn_part_writer {
     // Of the spool's thread alone, once blocks are queued:
     uint64_t *table;
     size_t blocks, capacity;
-    bool sealed;
+    bool created, sealed;
 };
 
 // A full block on its way to the file.
@@ -86,6 +86,7 @@ knnlm_status kn_part_create(const char *path, kn_part_kind kind, kn_spool *spool
     if (status == KNNLM_OK) {
         p->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
         if (p->fd < 0) status = kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create", path);
+        p->created = p->fd >= 0;
     }
     if (status == KNNLM_OK) status = kn_part_put(p, &header, sizeof header);
     if (status != KNNLM_OK)
@@ -147,7 +148,7 @@ knnlm_status kn_part_seal(kn_part_writer *p, uint64_t count, uint64_t *seal) {
 void kn_part_free(kn_part_writer *p) {
     if (!p) return;
     if (p->fd >= 0) close(p->fd);
-    if (!p->sealed && p->path) unlink(p->path);
+    if (p->created && !p->sealed) unlink(p->path);
     free(p->path);
     free(p->block);
     free(p->table);
