@@ -25,16 +25,23 @@ typedef struct verification {
 
 // ---------------------------------------------------------------- reporting
 
+static bool is_marked(const verification *v, uint64_t id) {
+    return v->entry_bits[id / 64] >> id % 64 & 1;
+}
+
 static void mark_entries(verification *v, uint64_t first, uint64_t count) {
-    kn_store_entry e;
     for (uint64_t id = first; id < first + count; id++) v->entry_bits[id / 64] |= (uint64_t)1 << id % 64;
-    // Documents of the range: entry by entry would be slow, so from document to document.
+    // Documents of the range: entry by entry would be slow, so from document to document. An entry whose
+    // document cannot be told is passed over: the record is reported by itself.
     for (uint64_t id = first; id < first + count;) {
+        kn_store_entry e;
         kn_store_document d;
-        if (kn_store_entry_at(v->s, id, &e) != KNNLM_OK) break;
-        v->documents[e.document] = true;
-        if (kn_store_document_at(v->s, e.document, &d) != KNNLM_OK || d.first + d.count <= id) break;
-        id = d.first + d.count;
+        uint64_t next = id + 1;
+        if (kn_store_entry_at(v->s, id, &e) == KNNLM_OK) {
+            v->documents[e.document] = true;
+            if (kn_store_document_at(v->s, e.document, &d) == KNNLM_OK) next = d.first + d.count;
+        }
+        id = next;
     }
 }
 
@@ -104,7 +111,7 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
             report(v, p, "bytes %" PRIu64 " to %" PRIu64 " are damaged", from, to < payload ? to : payload);
         }
         kn_map_release(part, at * KN_PART_BLOCK, n * KN_PART_BLOCK);
-        v->out->bytes += n * KN_PART_BLOCK;
+        v->out->bytes += kn_least(n * KN_PART_BLOCK, (size_t)(payload - at * KN_PART_BLOCK));
         if (!kn_progress_report(v->progress, "verifying", v->out->bytes, v->total, "B"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while verifying");
     }
@@ -189,8 +196,8 @@ static void check_document(verification *v, const char *file, uint64_t number, u
 static void check_tokens(verification *v, const char *file, size_t segment) {
     kn_store_segment g = kn_store_segment_at(v->s, segment);
     int32_t vocabulary = v->s->manifest.settings.vocabulary;
-    for (uint64_t i = 0; i < g.count; i++)
-        if (g.tokens[i] < 0 || (vocabulary && g.tokens[i] >= vocabulary))
+    for (uint64_t i = 0; i < g.count; i++) // of a block that is damaged anyway one line is enough
+        if ((g.tokens[i] < 0 || (vocabulary && g.tokens[i] >= vocabulary)) && !is_marked(v, g.first + i))
             report(v, (kn_store_problem){.file = file, .first_entry = g.first + i, .entries = 1},
                    "entry %" PRIu64 " has token %d, beyond the vocabulary", g.first + i, g.tokens[i]);
 }
@@ -256,7 +263,7 @@ static void count_damage(verification *v) {
     for (uint64_t id = 0; id < m->entries; id++) {
         if (!v->entry_bits[id / 64])
             id |= 63;
-        else if ((v->entry_bits[id / 64] >> id % 64 & 1) && !kn_store_entry_removed(v->s, id))
+        else if (is_marked(v, id) && !kn_store_entry_removed(v->s, id))
             v->out->damaged_entries++;
     }
 }
