@@ -1,9 +1,6 @@
 // A commit: the segment at hand is sealed, the list of removed documents is written, the manifest replaced.
 #include "store/writer.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -35,7 +35,10 @@ static knnlm_status check_space(const kn_store *s, size_t first, bool force) {
     double left =
         s->manifest.entries ? 1 - (double)s->manifest.removed.entries / (double)s->manifest.entries : 1;
     uint64_t needed = (uint64_t)((double)bytes * left);
-    KN_TRY(kn_disk_free(s->path, &free_bytes));
+    char *inside = kn_store_file(s->path, KN_STORE_MANIFEST); // the store may be a file system of its own
+    knnlm_status status = inside ? kn_disk_free(inside, &free_bytes) : KNNLM_ENOMEM;
+    free(inside);
+    KN_TRY(status);
     if (force || needed <= free_bytes) return KNNLM_OK;
     return kn_fail(KNNLM_EIO,
                    "%s: the copy takes up to %" PRIu64 " bytes, %" PRIu64 " are free (--force tries anyway)",
@@ -72,10 +75,18 @@ static knnlm_status check_run(compaction *c, const kn_segment *g, uint64_t from,
                       "keys");
 }
 
-static knnlm_status check_records(compaction *c, const kn_segment *g) {
+// The record of a document (of the next one, too: it tells where this one ends), and its names.
+static knnlm_status check_record(compaction *c, const kn_segment *g, uint64_t index) {
     const kn_segment_layout *l = &g->layout;
-    return check_span(c->base, &g->text, l->text, c->text_ok, l->documents, l->text - l->documents,
-                      g->entry.file, "text");
+    uint64_t at = l->documents + index * sizeof(kn_document_record);
+    uint64_t records = index + 1 < g->entry.documents ? 2 : 1;
+    KN_TRY(check_span(c->base, &g->text, l->text, c->text_ok, at, records * sizeof(kn_document_record),
+                      g->entry.file, "text"));
+    const kn_document_record *r = (const kn_document_record *)(const void *)(g->text.data + at);
+    uint64_t size = (uint64_t)r->name_size + r->path_size;
+    if (r->strings > g->entry.strings || size > g->entry.strings - r->strings) return KNNLM_OK; // told later
+    return check_span(c->base, &g->text, l->text, c->text_ok, l->strings + r->strings, size, g->entry.file,
+                      "text");
 }
 
 // ---------------------------------------------------------------- copying
@@ -113,6 +124,7 @@ static knnlm_status copy_document(compaction *c, size_t segment, uint64_t number
     const kn_segment_entry *e = &c->base->segments[segment].entry;
     kn_store_document d;
     if (kn_store_document_removed(c->base, number)) return KNNLM_OK;
+    KN_TRY(check_record(c, &c->base->segments[segment], number - e->first_document));
     KN_TRY(kn_store_document_at(c->base, number, &d));
     KN_TRY(kn_writer_record(c->w, &d));
     c->w->documents++;
@@ -133,7 +145,6 @@ static knnlm_status copy_segment(compaction *c, size_t i) {
     const kn_segment *g = &c->base->segments[i];
     const kn_segment_entry *e = &g->entry;
     KN_TRY(forget_blocks(c, g));
-    KN_TRY(check_records(c, g));
     if (e->continued && !kn_store_document_removed(c->base, e->first_document - 1))
         KN_TRY(copy_run(c, i, 0, e->continued));
     for (uint64_t d = 0; d < e->documents; d++) KN_TRY(copy_document(c, i, e->first_document + d));
@@ -205,6 +216,7 @@ static void measure(const char *path, kn_store_compacted *out) {
 knnlm_status kn_store_compact(const char *path, bool force, const kn_progress *progress,
                               kn_store_compacted *out) {
     kn_store_writer *w;
+    *out = (kn_store_compacted){0};
     KN_TRY(kn_store_write(path, &w));
     knnlm_status status = compact(w, force, progress, out);
     char *message = status == KNNLM_OK ? NULL : strdup(knnlm_message());

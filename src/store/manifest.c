@@ -27,6 +27,10 @@ const char *kn_settings_check(const kn_store_settings *s) {
     if (s->vocabulary < 0) return "an impossible vocabulary";
     if (s->window < 0 || s->min_context < 0) return "impossible windows";
     if (s->segment < 1 || s->segment > KN_STORE_SEGMENT_MAX) return "impossible segments";
+    const char *const strings[] = {
+        s->model, s->model_fingerprint, s->tokenizer, s->tokenizer_fingerprint, s->tap, s->split};
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)
+        if (strings[i] && strlen(strings[i]) > STRING_MAX) return "too long a name";
     return NULL;
 }
 
@@ -76,7 +80,22 @@ knnlm_status kn_manifest_add_segment(kn_manifest *m, const kn_segment_entry *s) 
     return KNNLM_OK;
 }
 
+// A name of a file in the store's own directory that JSON can hold.
+bool kn_attachment_name(const char *name) {
+    json_t *text =
+        *name && *name != '.' && !strchr(name, '/') && strlen(name) < 256 ? json_string(name) : NULL;
+    json_decref(text);
+    return text != NULL;
+}
+
 knnlm_status kn_manifest_attach(kn_manifest *m, const char *name, uint64_t bytes, uint64_t hash) {
+    for (size_t i = 0; i < m->attachment_count; i++) {
+        kn_attachment *a = &m->attachments[i];
+        if (strcmp(a->name, name) != 0) continue;
+        a->bytes = bytes;
+        a->hash = hash;
+        return KNNLM_OK;
+    }
     KN_TRY(
         kn_grow(&m->attachments, &m->attachment_capacity, m->attachment_count + 1, sizeof *m->attachments));
     char *copy = kn_strdup(name);
@@ -151,7 +170,9 @@ static json_t *print_segments(const kn_manifest *m) {
         if (m->settings.key_type != KN_KEYS_NONE) json_object_set_new(one, "keys", hex(s->keys_seal));
         json_array_append_new(list, one);
     }
-    return list;
+    if (json_array_size(list) == m->segment_count) return list;
+    json_decref(list);
+    return NULL;
 }
 
 static json_t *print_attachments(const kn_manifest *m) {
@@ -161,17 +182,35 @@ static json_t *print_attachments(const kn_manifest *m) {
         json_object_set_new(object, a->name,
                             json_pack("{s:o, s:o}", "bytes", integer(a->bytes), "hash", hex(a->hash)));
     }
-    return object;
+    if (json_object_size(object) == m->attachment_count) return object;
+    json_decref(object);
+    return NULL;
 }
 
 static json_t *print_settings(const kn_store_settings *s) {
     return json_pack(
-        "{s:{s:o?, s:s, s:i}, s:{s:s, s:s, s:i}, s:{s:s, s:i, s:s, s:s}, s:{s:i, s:i, s:s}, s:I}", "model",
-        "path", text(s->model), "fingerprint", s->model_fingerprint, "dimension", s->model_dimension,
-        "tokenizer", "kind", s->tokenizer, "fingerprint", s->tokenizer_fingerprint, "vocabulary",
+        "{s:{s:o, s:o, s:i}, s:{s:o, s:o, s:i}, s:{s:s, s:i, s:o, s:s}, s:{s:i, s:i, s:o}, s:I}", "model",
+        "path", text(s->model), "fingerprint", text(s->model_fingerprint), "dimension", s->model_dimension,
+        "tokenizer", "kind", text(s->tokenizer), "fingerprint", text(s->tokenizer_fingerprint), "vocabulary",
         s->vocabulary, "keys", "type", kn_key_type_names[s->key_type], "dimension", s->dimension, "tap",
-        s->tap, "distance", kn_distance_names[s->distance], "windows", "length", s->window, "min_context",
-        s->min_context, "documents", s->split, "segment", (json_int_t)s->segment);
+        text(s->tap), "distance", kn_distance_names[s->distance], "windows", "length", s->window,
+        "min_context", s->min_context, "documents", text(s->split), "segment", (json_int_t)s->segment);
+}
+
+// Takes `value`. A value that could not be made must not be left out in silence: the manifest is all there
+// is.
+static bool put(json_t *root, const char *key, json_t *value) {
+    return json_object_set_new(root, key, value) == 0;
+}
+
+static json_t *print_tuned(const kn_store_tuned *t) {
+    return json_pack("{s:f, s:f, s:I}", "lambda", t->lambda, "temperature", t->temperature, "k",
+                     (json_int_t)t->k);
+}
+
+static json_t *print_removed(const kn_removed_entry *r) {
+    return json_pack("{s:o, s:o, s:o, s:o}", "file", integer(r->file), "documents", integer(r->documents),
+                     "entries", integer(r->entries), "seal", hex(r->seal));
 }
 
 static json_t *print_object(const kn_manifest *m) {
@@ -179,23 +218,13 @@ static json_t *print_object(const kn_manifest *m) {
                              "complete", m->complete, "created", (json_int_t)m->created, "job_time",
                              (json_int_t)m->job_time, "next_file", integer(m->next_file), "entries",
                              integer(m->entries), "documents", integer(m->documents));
-    json_t *settings = print_settings(&m->settings);
-    if (!root || !settings || json_object_set_new(root, "settings", settings) != 0) {
-        json_decref(root);
-        return NULL;
-    }
-    if (m->tuned.known)
-        json_object_set_new(root, "tuned",
-                            json_pack("{s:f, s:f, s:I}", "lambda", m->tuned.lambda, "temperature",
-                                      m->tuned.temperature, "k", (json_int_t)m->tuned.k));
-    if (m->removed.file)
-        json_object_set_new(root, "removed",
-                            json_pack("{s:o, s:o, s:o, s:o}", "file", integer(m->removed.file), "documents",
-                                      integer(m->removed.documents), "entries", integer(m->removed.entries),
-                                      "seal", hex(m->removed.seal)));
-    json_object_set_new(root, "attachments", print_attachments(m));
-    json_object_set_new(root, "segments", print_segments(m));
-    return root;
+    if (root && put(root, "settings", print_settings(&m->settings)) &&
+        (!m->tuned.known || put(root, "tuned", print_tuned(&m->tuned))) &&
+        (!m->removed.file || put(root, "removed", print_removed(&m->removed))) &&
+        put(root, "attachments", print_attachments(m)) && put(root, "segments", print_segments(m)))
+        return root;
+    json_decref(root);
+    return NULL;
 }
 
 knnlm_status kn_manifest_print(const kn_manifest *m, char **data, size_t *size) {
@@ -300,18 +329,13 @@ static knnlm_status parse_segments(parse *p, const json_t *list, kn_manifest *m)
     return KNNLM_OK;
 }
 
-// A name of a file in the store's own directory.
-static bool plain_name(const char *name) {
-    return *name && *name != '.' && !strchr(name, '/') && strlen(name) < 256;
-}
-
 static knnlm_status parse_attachments(parse *p, json_t *object, kn_manifest *m) {
     const char *name;
     json_t *value;
     if (!json_is_object(object)) fault(p, "attachments");
     json_object_foreach(object, name, value) {
         uint64_t bytes = get_integer(p, value, "bytes", INT64_MAX), hash = get_hex(p, value, "hash");
-        if (!plain_name(name)) fault(p, "attachments");
+        if (!kn_attachment_name(name)) fault(p, "attachments");
         if (p->reason) break;
         KN_TRY(kn_manifest_attach(m, name, bytes, hash));
     }

@@ -1,10 +1,12 @@
 #include "store/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -89,6 +91,16 @@ static knnlm_status open_segment(kn_store *s, kn_segment *segment) {
     return open_part(s, segment->entry.file, "keys", segment->layout.keys_payload, &segment->keys);
 }
 
+// Its checksums are compared at once: it is small, and what was removed must not come back unnoticed.
+static knnlm_status check_removed(const kn_store *s, uint64_t payload) {
+    const kn_removed_entry *r = &s->manifest.removed;
+    const char *reason = kn_part_check(&s->removed, KN_PART_REMOVED, r->documents, payload, r->seal);
+    for (size_t i = 0; i < kn_part_blocks(payload) && !reason; i++)
+        if (!kn_part_block_intact(&s->removed, payload, i)) reason = "its checksum is wrong";
+    if (!reason) return KNNLM_OK;
+    return kn_fail(KNNLM_EDATA, "%s/%06" PRIu64 ".removed: damaged: %s", s->path, r->file, reason);
+}
+
 static knnlm_status open_removed(kn_store *s) {
     const kn_removed_entry *r = &s->manifest.removed;
     uint64_t payload = KN_PART_HEADER;
@@ -96,6 +108,7 @@ static knnlm_status open_removed(kn_store *s) {
     if (!kn_part_extend(&payload, r->documents, sizeof(uint32_t)))
         return kn_fail(KNNLM_EDATA, "%s: of an impossible size", s->path);
     KN_TRY(open_part(s, r->file, "removed", payload, &s->removed));
+    KN_TRY(check_removed(s, payload));
     s->removed_bits = kn_alloc(s->manifest.documents / 64 + 1, sizeof *s->removed_bits);
     if (!s->removed_bits) return KNNLM_ENOMEM;
     const uint32_t *numbers = (const uint32_t *)(const void *)(s->removed.data + KN_PART_HEADER);
@@ -125,16 +138,25 @@ static knnlm_status open_parts(kn_store *s) {
 
 // ---------------------------------------------------------------- the state
 
+// The first line of a manifest's bytes.
+static void first_line(const char *data, size_t size, char line[KN_MANIFEST_LINE]) {
+    const char *end = size ? memchr(data, '\n', size) : NULL;
+    size_t length = kn_least(end ? (size_t)(end - data) : size, KN_MANIFEST_LINE - 1);
+    if (length) memcpy(line, data, length);
+    line[length] = 0;
+}
+
 static knnlm_status load_manifest(kn_store *s) {
     char *path = kn_store_file(s->path, KN_STORE_MANIFEST), *data = NULL;
     size_t size;
+    struct stat st;
     if (!path) return KNNLM_ENOMEM;
     knnlm_status status = KNNLM_OK;
-    if (stat(s->path, &s->seen) == 0 && stat(path, &s->seen) != 0 && errno == ENOENT)
+    if (stat(s->path, &st) == 0 && stat(path, &st) != 0 && errno == ENOENT)
         status = kn_fail(KNNLM_EDATA, "%s: not a store: it has no " KN_STORE_MANIFEST, s->path);
-    if (status == KNNLM_OK && stat(path, &s->seen) != 0)
-        status = kn_fail_errno(KNNLM_EIO, errno, "%s", s->path);
+    if (status == KNNLM_OK && stat(path, &st) != 0) status = kn_fail_errno(KNNLM_EIO, errno, "%s", s->path);
     if (status == KNNLM_OK) status = kn_file_read(path, &data, &size);
+    if (status == KNNLM_OK) first_line(data, size, s->seen);
     if (status == KNNLM_OK) status = kn_manifest_parse(path, data, size, &s->manifest);
     s->info.bytes = status == KNNLM_OK ? size : 0;
     free(data);
@@ -209,14 +231,17 @@ const kn_store_info *kn_store_describe(const kn_store *s) {
     return &s->info;
 }
 
+// Inode, size and time would be cheaper, and are not enough: two quick commits can bring all three back.
 bool kn_store_is_current(const kn_store *s) {
-    struct stat now;
+    char data[KN_MANIFEST_LINE], line[KN_MANIFEST_LINE];
     char *path = kn_store_file(s->path, KN_STORE_MANIFEST);
-    bool same = path && stat(path, &now) == 0 && now.st_ino == s->seen.st_ino &&
-                now.st_size == s->seen.st_size && now.st_mtim.tv_sec == s->seen.st_mtim.tv_sec &&
-                now.st_mtim.tv_nsec == s->seen.st_mtim.tv_nsec;
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t size = fd < 0 ? -1 : read(fd, data, sizeof data);
+    if (fd >= 0) close(fd);
     free(path);
-    return same;
+    if (size < 0) return false;
+    first_line(data, (size_t)size, line);
+    return strcmp(line, s->seen) == 0;
 }
 
 knnlm_status kn_store_check_model(const kn_store *s, const char *name, const char *model,

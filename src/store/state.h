@@ -9,6 +9,7 @@
 
 #define KN_STORE_MANIFEST "MANIFEST"
 #define KN_STORE_LOCK "LOCK"
+enum { KN_MANIFEST_LINE = 64 }; // bytes that hold its first line and a NUL
 
 // ---------------------------------------------------------------- the manifest
 
@@ -53,7 +54,10 @@ knnlm_status kn_manifest_print(const kn_manifest *m, char **data, size_t *size);
 knnlm_status kn_manifest_copy(const kn_manifest *m, kn_manifest *out);
 void kn_manifest_free(kn_manifest *m);
 knnlm_status kn_manifest_add_segment(kn_manifest *m, const kn_segment_entry *s);
+// In place of one of the same name.
 knnlm_status kn_manifest_attach(kn_manifest *m, const char *name, uint64_t bytes, uint64_t hash);
+// Whether a file of the store's directory may be attached under this name.
+bool kn_attachment_name(const char *name);
 const kn_attachment *kn_manifest_attachment(const kn_manifest *m, const char *name);
 // Copies strings; *out is released with kn_settings_free. Checks ranges: KNNLM_EINVAL.
 knnlm_status kn_settings_copy(const kn_store_settings *s, kn_store_settings *out);
@@ -99,8 +103,8 @@ struct kn_store {
     kn_store_info info;
     kn_segment *segments;
     kn_map removed;
-    uint64_t *removed_bits; // a bit a document; NULL: none removed
-    struct stat seen;       // of the manifest
+    uint64_t *removed_bits;      // a bit a document; NULL: none removed
+    char seen[KN_MANIFEST_LINE]; // the first line of the manifest: its checksum, which no two states share
 };
 
 // "DIRECTORY/NAME", "DIRECTORY/000012.text"; released with free(). NULL: out of memory.

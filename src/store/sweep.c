@@ -53,7 +53,17 @@ static bool is_ours(const char *name) {
     return is_part(name, &file, &kind) || is_attachment(name) || is_temporary(name);
 }
 
+bool kn_store_owns(const char *name) {
+    uint64_t file;
+    const char *kind;
+    return strcmp(name, KN_STORE_MANIFEST) == 0 || strcmp(name, KN_STORE_LOCK) == 0 ||
+           is_part(name, &file, &kind) || is_temporary(name);
+}
+
+// A commit that failed, or was killed, after the rename may be undone by a power failure: only once its
+// directory is synced are the files of the manifest before it debris.
 void kn_store_sweep(const char *path, const kn_manifest *m) {
+    if (m && kn_directory_sync(path) != 0) return;
     DIR *directory = opendir(path);
     if (!directory) return;
     for (struct dirent *e; (e = readdir(directory));) {
@@ -63,14 +73,16 @@ void kn_store_sweep(const char *path, const kn_manifest *m) {
     closedir(directory);
 }
 
+// Without a lock file even names like ours are somebody else's: a store begins with its lock.
 knnlm_status kn_store_check_empty(const char *path) {
     DIR *directory = opendir(path);
     knnlm_status status = KNNLM_OK;
     if (!directory) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create a store", path);
+    bool begun = faccessat(dirfd(directory), KN_STORE_LOCK, F_OK, 0) == 0;
     for (struct dirent *e; (e = readdir(directory)) && status == KNNLM_OK;) {
         const char *name = e->d_name;
         if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, KN_STORE_LOCK) == 0) continue;
-        if (!is_ours(name))
+        if (!begun || !is_ours(name))
             status = kn_fail(KNNLM_EIO, "%s: holds other files (%s): name a new directory", path, name);
     }
     closedir(directory);

@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libgen.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,6 +70,17 @@ static knnlm_status finish_opening(kn_store_writer *w, knnlm_status status, kn_s
     return status;
 }
 
+// Makes the new directory and its lock durable: a commit must not vanish together with the directory it is
+// in. A parent that may not be read cannot be synced.
+static knnlm_status sync_new(const kn_store_writer *w) {
+    char *copy = kn_strdup(w->path);
+    if (!copy) return KNNLM_ENOMEM;
+    int error = kn_directory_sync(dirname(copy));
+    free(copy);
+    if (!error || error == EACCES) error = kn_directory_sync(w->path);
+    return error ? kn_fail_errno(KNNLM_EIO, error, "%s: cannot create", w->path) : KNNLM_OK;
+}
+
 static knnlm_status create(kn_store_writer *w, const kn_store_settings *settings) {
     KN_TRY(kn_settings_copy(settings, &w->manifest.settings));
     w->settings = w->manifest.settings;
@@ -77,6 +91,7 @@ static knnlm_status create(kn_store_writer *w, const kn_store_settings *settings
     KN_TRY(lock(w));
     if (kn_store_exists(w->path)) return kn_fail(KNNLM_EIO, "%s: is a store already", w->path);
     kn_store_sweep(w->path, NULL);
+    KN_TRY(sync_new(w));
     w->now = w->manifest.created = w->manifest.job_time = time_now();
     w->next_file = w->manifest.next_file = 1;
     w->changed = true;
@@ -100,12 +115,12 @@ static knnlm_status load_removed(kn_store_writer *w) {
     return KNNLM_OK;
 }
 
-static knnlm_status find_unfinished(kn_store_writer *w) {
+// A damaged record is no obstacle: its document can only be removed.
+static void find_unfinished(kn_store_writer *w) {
     kn_store_document last;
-    if (!w->manifest.documents) return KNNLM_OK;
-    KN_TRY(kn_store_document_at(w->base, w->manifest.documents - 1, &last));
-    w->unfinished = last.count < last.tokens && !last.removed;
-    return KNNLM_OK;
+    w->unfinished = w->manifest.documents &&
+                    kn_store_document_at(w->base, w->manifest.documents - 1, &last) == KNNLM_OK &&
+                    last.count < last.tokens && !last.removed;
 }
 
 static knnlm_status open_existing(kn_store_writer *w) {
@@ -123,8 +138,8 @@ static knnlm_status open_existing(kn_store_writer *w) {
     w->entries = w->manifest.entries;
     w->documents = w->manifest.documents;
     w->changed = !w->manifest.complete;
-    KN_TRY(load_removed(w));
-    return find_unfinished(w);
+    find_unfinished(w);
+    return load_removed(w);
 }
 
 knnlm_status kn_store_write(const char *path, kn_store_writer **out) {
@@ -224,6 +239,7 @@ knnlm_status kn_store_writer_document(kn_store_writer *w, const kn_store_documen
     w->document_tokens = d->tokens;
     w->document_done = 0;
     w->document_offsets = d->has_offsets;
+    w->continuing = false;
     w->changed = true;
     return KNNLM_OK;
 }
@@ -236,6 +252,7 @@ knnlm_status kn_store_writer_continue(kn_store_writer *w, uint64_t *present) {
                        w->path);
     KN_TRY(kn_store_document_at(w->base, w->base->manifest.documents - 1, &last));
     w->unfinished = false;
+    w->continuing = true;
     w->document_tokens = last.tokens;
     w->document_done = *present = last.count;
     w->document_offsets = last.has_offsets;
@@ -264,9 +281,19 @@ static knnlm_status put_entries(kn_store_writer *w, const int32_t *tokens, const
     if (f->keys) KN_TRY(kn_writer_put_keys(w, keys, count));
     memcpy(f->tokens + f->entries, tokens, count * sizeof *tokens);
     for (size_t i = 0; i < count; i++)
-        f->offsets[f->entries + i] = offsets && w->document_offsets ? (uint32_t)offsets[i] : 0;
+        f->offsets[f->entries + i] = w->document_offsets ? (uint32_t)offsets[i] : 0;
     w->document_done += count;
     return kn_writer_count(w, count);
+}
+
+static knnlm_status check_offsets(const kn_store_writer *w, const uint64_t *offsets, size_t count) {
+    if (!w->document_offsets || !count) return KNNLM_OK;
+    if (!offsets) return kn_fail(KNNLM_EINVAL, "%s: entries without offsets", w->path);
+    for (size_t i = 0; i < count; i++)
+        if (offsets[i] > KN_STORE_DOCUMENT_BYTES_MAX)
+            return kn_fail(KNNLM_EINVAL, "%s: offset %" PRIu64 " of entry %" PRIu64 " is beyond a document",
+                           w->path, offsets[i], w->entries + i);
+    return KNNLM_OK;
 }
 
 static knnlm_status check_entries(const kn_store_writer *w, const int32_t *tokens, const float *keys,
@@ -288,6 +315,7 @@ knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, c
     size_t d = (size_t)w->settings.dimension;
     KN_TRY(check_usable(w));
     KN_TRY(check_entries(w, tokens, keys, count));
+    KN_TRY(check_offsets(w, offsets, count));
     w->changed |= count > 0;
     for (size_t done = 0; done < count;) {
         size_t room = w->settings.segment - (w->filling ? w->filling->entries : 0);
@@ -311,6 +339,8 @@ knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document) {
     KN_TRY(check_usable(w));
     if (!w->base || document >= w->base->manifest.documents)
         return kn_fail(KNNLM_EINVAL, "%s: no document %" PRIu64 " to remove", w->path, document);
+    if (w->continuing && document + 1 == w->base->manifest.documents)
+        return kn_fail(KNNLM_EINVAL, "%s: document %" PRIu64 " is being continued", w->path, document);
     uint32_t number = (uint32_t)document;
     if (w->removed && bsearch(&number, w->removed, w->removed_count, sizeof number, by_number))
         return KNNLM_OK;
@@ -327,18 +357,33 @@ knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document) {
 }
 
 void kn_store_writer_tune(kn_store_writer *w, const kn_store_tuned *tuned) {
-    if (kn_spool_drain(w->spool) != KNNLM_OK) return; // the next commit tells
+    if (!isfinite(tuned->lambda) || !isfinite(tuned->temperature) || tuned->k < 0) {
+        keep(w, kn_fail(KNNLM_EINVAL, "%s: impossible tuned values", w->path)); // the next commit tells
+        return;
+    }
+    if (kn_spool_drain(w->spool) != KNNLM_OK) return; // likewise
     w->manifest.tuned = *tuned;
     w->changed = true;
+}
+
+// The manifest must not name what a power failure can take away.
+static knnlm_status sync_file(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
+    if (fd >= 0) close(fd);
+    return error ? kn_fail_errno(KNNLM_EIO, error, "%s", path) : KNNLM_OK;
 }
 
 knnlm_status kn_store_writer_attach(kn_store_writer *w, const char *name) {
     uint64_t hash, bytes;
     KN_TRY(check_usable(w));
+    if (!kn_attachment_name(name) || kn_store_owns(name))
+        return kn_fail(KNNLM_EINVAL, "%s: \"%s\" cannot be attached: a name is asked for", w->path, name);
     KN_TRY(keep(w, kn_spool_drain(w->spool)));
     char *path = kn_store_file(w->path, name);
     if (!path) return KNNLM_ENOMEM;
-    knnlm_status status = kn_file_hash(path, &hash, &bytes);
+    knnlm_status status = sync_file(path);
+    if (status == KNNLM_OK) status = kn_file_hash(path, &hash, &bytes);
     free(path);
     if (status == KNNLM_OK) status = kn_manifest_attach(&w->manifest, name, bytes, hash);
     w->changed = true;

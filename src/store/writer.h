@@ -32,8 +32,8 @@ struct kn_store_writer {
     uint64_t next_file, entries, documents;
     int64_t now; // "added" of this run's documents
     uint64_t document_tokens, document_done;
-    bool document_offsets;
-    bool unfinished; // the base's last document is neither continued nor removed yet
+    bool document_offsets, continuing; // continuing: it is the base's last
+    bool unfinished;                   // the base's last document is neither continued nor removed yet
     uint32_t *removed;
     size_t removed_count, removed_capacity;
     uint64_t removed_entries;
@@ -55,8 +55,10 @@ knnlm_status kn_writer_queue_commit(kn_store_writer *w, bool complete);
 // Parts, then the directory, then the manifest.
 knnlm_status kn_manifest_publish(const char *directory, const kn_manifest *m);
 void kn_filling_free(kn_filling *f);
-// Deletes what no manifest names: the debris of crashes. `m` NULL: everything of ours.
+// Deletes what the manifest on disk, `m`, does not name: the debris of crashes. NULL: there is none yet.
 void kn_store_sweep(const char *path, const kn_manifest *m);
+// Whether the name is one that the store gives to its own files; no attachment may have it.
+bool kn_store_owns(const char *name);
 // Whether a new store may be made there: nothing is in it but such debris.
 knnlm_status kn_store_check_empty(const char *path);
 // Keys to bytes of the store's type, in w->scratch, and on to the part.
