@@ -83,9 +83,15 @@ static knnlm_status print_json(const kn_store *store) {
 // ---------------------------------------------------------------- text
 
 static void print_settings(const kn_store_settings *s, bool projected) {
-    printf("model            %s (%.12s...)\n", *s->model ? s->model : "not known", s->model_fingerprint);
-    printf("tokenizer        %s, %d tokens (%.12s...)\n", *s->tokenizer ? s->tokenizer : "not known",
-           s->vocabulary, s->tokenizer_fingerprint);
+    if (*s->model_fingerprint)
+        printf("model            %s (%.12s...)\n", s->model, s->model_fingerprint);
+    else
+        printf("model            not known\n");
+    if (*s->tokenizer_fingerprint)
+        printf("tokenizer        %s, %d tokens (%.12s...)\n", s->tokenizer, s->vocabulary,
+               s->tokenizer_fingerprint);
+    else
+        printf("tokenizer        not known\n");
     printf("keys             %s, %d dimensions", kn_key_type_names[s->key_type], s->dimension);
     if (projected) printf(" (PCA of %d)", s->model_dimension);
     printf(", tap %s, distance %s%s\n", *s->tap ? s->tap : "not known", kn_distance_names[s->distance],
@@ -104,8 +110,8 @@ static void print_counts(const kn_store_info *i) {
     if (i->removed_documents) printf(" (and %" PRIu64 " removed)", i->removed_documents);
     printf("\nsize             %sB in %zu segments", cli_count((double)i->bytes, size), i->segments);
     if (i->entries) printf(", %.1f bytes an entry", (double)i->bytes / (double)i->entries);
-    printf("\ncreated          %s, %" PRIu64 " commits, format %d\n", cli_time(i->created, time),
-           i->generation, KN_STORE_VERSION);
+    printf("\ncreated          %s, %" PRIu64 " commit%s, format %d\n", cli_time(i->created, time),
+           i->generation, i->generation == 1 ? "" : "s", KN_STORE_VERSION);
     if (i->tuned.known)
         printf("tuned            lambda %g, temperature %g, k %" PRId64 "\n", i->tuned.lambda,
                i->tuned.temperature, i->tuned.k);
