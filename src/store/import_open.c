@@ -111,7 +111,7 @@ static bool last_number(const char *text, size_t *size, uint64_t *out) {
 // dstore_TYPE_N_D_keys.npy of knn-transformers.
 static bool parse_name(const char *path, uint64_t *entries, uint64_t *dimension) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    if (strncmp(name, "dstore_", 7) != 0 || !ends_with(name, "_" KEYS_END)) return false;
+    if (strncmp(name, "dstore_", 7) != 0 || !ends_with(name + 7, "_" KEYS_END)) return false;
     name += 7;
     size_t size = strlen(name) - strlen("_" KEYS_END);
     return last_number(name, &size, dimension) && last_number(name, &size, entries) && size > 0;
