@@ -161,7 +161,7 @@ static knnlm_status put_everything(exporting *e) {
 
 // ---------------------------------------------------------------- files
 
-// Makes `path` = DIRECTORY/NAME and opens it by `call`.
+// Makes `path` = DIRECTORY/NAME for `call`.
 #define IN_DIRECTORY(e, name, call)                                                                          \
     do {                                                                                                     \
         char *path = kn_store_file((e)->directory, name);                                                    \
@@ -170,32 +170,72 @@ static knnlm_status put_everything(exporting *e) {
         if (status != KNNLM_OK) return status;                                                               \
     } while (0)
 
+// All are written under other names first: arrays of two exports never stand together.
+enum { FILES = 4 };
+static const char *const names[FILES] = {"keys.npy", "values.npy", "origins.npy", "documents.tsv"};
+static const char *const new_names[FILES] = {"keys.npy.new", "values.npy.new", "origins.npy.new",
+                                             "documents.tsv.new"};
+
+static size_t first_file(const exporting *e) {
+    return e->out->dimension ? 0 : 1;
+}
+
 static knnlm_status open_files(exporting *e) {
     size_t n = (size_t)e->out->entries, d = dimension_of(e->s);
     kn_npy_type type = e->out->key_type;
     if (e->out->dimension) {
-        IN_DIRECTORY(e, "keys.npy", kn_npy_create(path, type, 2, (size_t[]){n, d}, &e->keys));
+        IN_DIRECTORY(e, new_names[0], kn_npy_create(path, type, 2, (size_t[]){n, d}, &e->keys));
         e->row = kn_alloc(e->raw ? 0 : ROWS * d, sizeof *e->row);
         e->half = kn_alloc(e->raw ? 0 : ROWS * d, sizeof *e->half);
         if (!e->row || !e->half) return KNNLM_ENOMEM;
     }
-    IN_DIRECTORY(e, "values.npy", kn_npy_create(path, KN_NPY_I32, 1, &n, &e->values));
-    IN_DIRECTORY(e, "origins.npy", kn_npy_create(path, KN_NPY_I64, 2, (size_t[]){n, ORIGIN}, &e->origins));
-    IN_DIRECTORY(e, "documents.tsv", kn_writer_open(path, &e->documents));
+    IN_DIRECTORY(e, new_names[1], kn_npy_create(path, KN_NPY_I32, 1, &n, &e->values));
+    IN_DIRECTORY(e, new_names[2], kn_npy_create(path, KN_NPY_I64, 2, (size_t[]){n, ORIGIN}, &e->origins));
+    IN_DIRECTORY(e, new_names[3], kn_writer_open(path, &e->documents));
     return KNNLM_OK;
+}
+
+static knnlm_status commit_array(kn_npy_writer **w) {
+    kn_npy_writer *taken = *w;
+    *w = NULL;
+    return taken ? kn_npy_commit(taken) : KNNLM_OK;
 }
 
 static knnlm_status commit_files(exporting *e) {
     kn_writer *documents = e->documents;
-    kn_npy_writer *values = e->values, *origins = e->origins, *keys = e->keys;
     e->documents = NULL;
     KN_TRY(kn_writer_commit(documents));
-    e->origins = NULL;
-    KN_TRY(kn_npy_commit(origins));
-    e->values = NULL;
-    KN_TRY(kn_npy_commit(values));
-    e->keys = NULL;
-    return keys ? kn_npy_commit(keys) : KNNLM_OK;
+    KN_TRY(commit_array(&e->values));
+    KN_TRY(commit_array(&e->origins));
+    return commit_array(&e->keys);
+}
+
+static knnlm_status rename_file(const char *from, const char *to, uint64_t *bytes) {
+    struct stat st;
+    if (stat(from, &st) != 0 || rename(from, to) != 0)
+        return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot replace", to);
+    *bytes += (uint64_t)st.st_size;
+    return KNNLM_OK;
+}
+
+static knnlm_status publish_files(exporting *e) {
+    for (size_t i = first_file(e); i < FILES; i++) {
+        char *from = kn_store_file(e->directory, new_names[i]), *to = kn_store_file(e->directory, names[i]);
+        knnlm_status status = from && to ? rename_file(from, to, &e->out->bytes) : KNNLM_ENOMEM;
+        free(from);
+        free(to);
+        KN_TRY(status);
+    }
+    int error = kn_directory_sync(e->directory);
+    return error ? kn_fail_errno(KNNLM_EIO, error, "%s: cannot write", e->directory) : KNNLM_OK;
+}
+
+static void discard_files(const exporting *e) {
+    for (size_t i = 0; i < FILES; i++) {
+        char *path = kn_store_file(e->directory, new_names[i]);
+        if (path) unlink(path);
+        free(path);
+    }
 }
 
 static void release(exporting *e) {
@@ -221,7 +261,7 @@ static knnlm_status check_room(const exporting *e, bool force) {
     uint64_t free_bytes, row = 4 + 8 * ORIGIN;
     row += e->out->dimension ? kn_npy_type_size(e->out->key_type) * dimension_of(e->s) : 0;
     uint64_t needed = e->out->entries * row + info->documents * ROW_BYTES;
-    IN_DIRECTORY(e, "keys.npy", kn_disk_free(path, &free_bytes));
+    IN_DIRECTORY(e, names[0], kn_disk_free(path, &free_bytes));
     if (force || needed <= free_bytes) return KNNLM_OK;
     return kn_fail(KNNLM_EIO,
                    "%s: the files take %" PRIu64 " bytes, %" PRIu64 " are free (--force tries anyway)",
@@ -240,19 +280,8 @@ static knnlm_status plan(exporting *e, const kn_export_options *o) {
                                  .dimension = set->key_type == KN_KEYS_NONE ? 0 : set->dimension,
                                  .key_type = type == KN_KEYS_F16 ? KN_NPY_F16 : KN_NPY_F32};
     e->raw = type == set->key_type;
-    if (!e->out->dimension) IN_DIRECTORY(e, "keys.npy", refuse_stale_keys(path));
+    if (!e->out->dimension) IN_DIRECTORY(e, names[0], refuse_stale_keys(path));
     return check_room(e, o && o->force);
-}
-
-static knnlm_status add_sizes(exporting *e) {
-    static const char *const names[] = {"keys.npy", "values.npy", "origins.npy", "documents.tsv"};
-    for (size_t i = e->out->dimension ? 0 : 1; i < sizeof names / sizeof *names; i++) {
-        struct stat st = {0};
-        IN_DIRECTORY(e, names[i],
-                     stat(path, &st) == 0 ? KNNLM_OK : kn_fail_errno(KNNLM_EIO, errno, "%s", path));
-        e->out->bytes += (uint64_t)st.st_size;
-    }
-    return KNNLM_OK;
 }
 
 static knnlm_status export_into(exporting *e, const kn_export_options *o) {
@@ -260,7 +289,7 @@ static knnlm_status export_into(exporting *e, const kn_export_options *o) {
     KN_TRY(open_files(e));
     KN_TRY(put_everything(e));
     KN_TRY(commit_files(e));
-    return add_sizes(e);
+    return publish_files(e);
 }
 
 knnlm_status kn_store_export(const kn_store *s, const char *directory, const kn_export_options *o,
@@ -272,6 +301,7 @@ knnlm_status kn_store_export(const kn_store *s, const char *directory, const kn_
     if (!made && errno != EEXIST) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create", directory);
     knnlm_status status = export_into(&e, o);
     release(&e);
+    if (status != KNNLM_OK) discard_files(&e);
     if (status != KNNLM_OK && made) rmdir(directory); // only when nothing is in it
     return status;
 }

@@ -32,10 +32,10 @@ typedef struct kn_export_totals {
     kn_npy_type key_type;
 } kn_export_totals;
 
-// `directory` is created when it is not there; files of an earlier export in it are replaced, each whole or
-// not at all. `o` NULL: defaults. Only what is intact is exported. KNNLM_EIO: cannot be written, or the disk
-// has no room; KNNLM_EDATA: the store is damaged, or a key does not fit float16; KNNLM_EINVAL: the directory
-// is a store; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+// `directory` is created when it is not there; files of an earlier export in it are replaced once all are
+// written. `o` NULL: defaults. Only what is intact is exported. KNNLM_EIO: cannot be written, or the disk has
+// no room; KNNLM_EDATA: the store is damaged, or a key does not fit float16; KNNLM_EINVAL: the directory is a
+// store; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 knnlm_status kn_store_export(const kn_store *s, const char *directory, const kn_export_options *o,
                              const kn_progress *progress, kn_export_totals *out);
 
