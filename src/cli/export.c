@@ -3,8 +3,6 @@
 
 #include <stdio.h>
 
-extern const cli_command cli_export;
-
 static struct {
     cli_common common;
     const char *output;

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-extern const cli_command cli_import;
-
 static struct {
     cli_common common;
     const char *output, *model, *tap;
