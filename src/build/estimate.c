@@ -4,6 +4,7 @@
 #include "build/sample.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -90,11 +91,21 @@ knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const char 
     return status;
 }
 
+static const char *print_bytes(uint64_t bytes, char text[32]) {
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB"};
+    double n = (double)bytes;
+    size_t unit = 0;
+    for (; n >= 1000 && unit < 4; unit++) n /= 1000;
+    snprintf(text, 32, unit ? "%.1f %s" : "%.0f %s", n, units[unit]);
+    return text;
+}
+
 knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const kn_build_estimate *e) {
+    char needed[32], left[32];
     if (plan->force) return KNNLM_OK;
     if (e->disk > e->disk_free)
-        return kn_fail(KNNLM_EIO, "%s: needs about %.1f GB of disk, %.1f GB are free (--force tries anyway)",
-                       path, (double)e->disk / 1e9, (double)e->disk_free / 1e9);
+        return kn_fail(KNNLM_EIO, "%s: needs about %s of disk, %s are free (--force tries anyway)", path,
+                       print_bytes(e->disk, needed), print_bytes(e->disk_free, left));
     if (plan->memory && e->memory > plan->memory)
         return kn_fail(KNNLM_ENOMEM,
                        "%s: needs about %.0f MB of memory, --memory allows %.0f (--force tries anyway)", path,
