@@ -587,14 +587,14 @@ intact live.store '1 of 1'
 mkdir disk
 if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=64k none disk 2>/dev/null; then
     mounted=$work/disk
-    build_complains 1 'disk/new.store: needs about [0-9.]* MB of disk, [0-9.]* [kbytesB]* are free (--force tries anyway)' disk/new.store long.txt
+    build_complains 1 'disk/new.store: needs about [0-9.]* kB of disk, [0-9.]* kB are free (--force tries anyway)' disk/new.store long.txt
     check test ! -e disk/new.store
     build_complains 1 'No space left' disk/new.store --segment 100 --force long.txt
     run 0 verify disk/new.store
     rm -rf disk/new.store
     build 0 disk/small.store texts/a.txt texts/c.txt
     run 0 remove disk/small.store texts/a.txt
-    head -c 60000 long.txt >disk/filler 2>/dev/null
+    head -c 60000 many.txt >disk/filler 2>/dev/null
     complains 1 'bytes, .* are free (--force tries anyway)' compact disk/small.store
     rm disk/filler
     run 0 compact disk/small.store
