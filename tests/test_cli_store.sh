@@ -534,7 +534,7 @@ check grep -q note whole.store/NOTES
 # ---- one writer, many readers
 
 # Trying for the lock would take it away from the writer.
-holds_lock() { find "/proc/$child/fd" -lname '*/busy.store/LOCK' 2>/dev/null | grep -q LOCK; }
+holds_lock() { find "/proc/$child/fd" -lname '*/busy.store/LOCK' 2>/dev/null | grep -q .; }
 mkfifo pipe
 build 0 busy.store texts/a.txt
 cp -R busy.store busy.kept
