@@ -17,6 +17,8 @@ _knnlm_values() {
     --positions) echo sinusoidal learned ;;
     --activation) echo relu gelu ;;
     --keys) echo f16 f32 int8 none ;;
+    --key-type) echo f16 f32 ;;
+    --value-type) echo int64 int32 int16 uint16 ;;
     --distance) echo l2 ip cosine ;;
     --tap) echo ffn ffn-raw attention attention-raw output-norm output ;;
     *) echo - ;;

@@ -94,7 +94,8 @@ static void writer_free(kn_writer *writer) {
 static knnlm_status check_replaceable(const char *path) {
     struct stat st;
     if (!*path) return kn_fail(KNNLM_EINVAL, "an empty file name to write to");
-    bool system = strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+    bool system = (strncmp(path, "/dev/", 5) == 0 && strncmp(path, "/dev/shm/", 9) != 0) ||
+                  strncmp(path, "/proc/", 6) == 0;
     if (stat(path, &st) != 0 || (S_ISREG(st.st_mode) && !system))
         return KNNLM_OK; // open tells what else is wrong
     if (S_ISDIR(st.st_mode)) return kn_fail_errno(KNNLM_EIO, EISDIR, "%s: cannot create", path);

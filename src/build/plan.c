@@ -71,6 +71,10 @@ knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_option
     const kn_store_settings *s = &about->settings;
     *out = (kn_plan){.read = {.split = o->split, .tap = o->tap}, .memory = o->memory, .force = o->force};
     KN_TRY(kn_build_check_model(store, lm));
+    if (!*s->tap)
+        return kn_fail(KNNLM_EINVAL,
+                       "%s: where in the model its keys were taken is not known (knnlm import --tap tells)",
+                       kn_store_describe(store)->path);
     KN_TRY(kn_tap_parse(s->tap, &out->read.tap));
     KN_TRY(resolve_windows(lm, s->min_context, &out->read));
     out->settings.key_type = s->key_type;

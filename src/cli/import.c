@@ -1,3 +1,4 @@
+#include "build/build.h"
 #include "cli/cli.h"
 #include "lm/lm.h"
 #include "store/interop.h"
@@ -113,10 +114,21 @@ static knnlm_status find_files(job *j, char **paths, size_t count) {
     return KNNLM_OK;
 }
 
+// With its tokenizer the store can show text.
+static knnlm_status keep_tokenizer(const kn_lm *lm) {
+    kn_store_writer *w;
+    KN_TRY(kn_store_write(said.output, &w));
+    knnlm_status status = kn_build_attach_tokenizer(w, kn_lm_tokenizer(lm));
+    if (status == KNNLM_OK) status = kn_store_writer_amend(w);
+    kn_store_writer_close(w);
+    return status;
+}
+
 static knnlm_status work(job *j, const kn_lm *lm, kn_tap tap) {
     double start = kn_seconds();
     if (lm) KN_TRY(ask_model(lm, tap, j));
     knnlm_status status = kn_store_import(&j->o, said.output, &cli_progress, &j->totals);
+    if (status == KNNLM_OK && lm) status = keep_tokenizer(lm);
     j->seconds = kn_seconds() - start;
     cli_progress_clear();
     if (status == KNNLM_OK && said.common.json)
