@@ -89,6 +89,31 @@ same_parts() {
     [ ! -s differing ]
 }
 
+# The same again by what a reader gets: the arrays of store $1 are those of OLD and then those that NEW adds to them, as
+# far as they go; or those of NEW, when that was reached.
+payload() { tail -c +129 "$1" 2>/dev/null; }
+same_arrays() { # STORE OLD NEW
+    rm -rf exported
+    run 0 export "$1" -o exported
+    more=$(($(number entries "$3/MANIFEST") - $(entries_of "$2")))
+    for array in values keys; do
+        all=$3.arrays/$array.npy
+        [ -f "$all" ] || continue
+        row=$(($(payload "$all" | wc -c) / ($(payload "$3.arrays/values.npy" | wc -c) / 4)))
+        payload "exported/$array.npy" >got.array
+        if cmp -s "$1/MANIFEST" "$3/MANIFEST"; then
+            payload "$all" >want.array
+        else
+            {
+                payload "$2.arrays/$array.npy"
+                payload "$all" | tail -c $((more * row))
+            } | head -c "$(($(number entries "$1/MANIFEST") * row))" >want.array
+        fi
+        cmp -s got.array want.array || return 1
+    done
+}
+entries_of() { if [ -f "$1/MANIFEST" ]; then number entries "$1/MANIFEST"; else echo 0; fi; }
+
 same_store() { diff -r -x LOCK "$1" "$2" >diff.out 2>&1; }
 
 # ---- what a store must be after a kill
@@ -117,6 +142,7 @@ check_growing() { # STORE OLD NEW: OLD may not exist
     constants "$3/MANIFEST" >right
     cmp -s left right || failed "settings are not those of $3"
     same_parts "$1" "$3" || { wrong=$((wrong + 1)) && failed "differing: $(tr '\n' ' ' <differing)"; }
+    same_arrays "$1" "$2" "$3" || { wrong=$((wrong + 1)) && failed "exports other $array"; }
     for had in before "$2/MANIFEST"; do
         [ -f "$had" ] || continue
         segments "$had" >had.segments
@@ -132,6 +158,7 @@ check_either() { # STORE OLD NEW
     cmp -s "$1/MANIFEST" "$2/MANIFEST" || state=$3
     cmp -s "$1/MANIFEST" "$state/MANIFEST" || { wrong=$((wrong + 1)) && failed "neither $2 nor $3"; }
     same_parts "$1" "$state" || { wrong=$((wrong + 1)) && failed "differing: $(tr '\n' ' ' <differing)"; }
+    same_arrays "$1" "$state" "$state" || { wrong=$((wrong + 1)) && failed "exports other $array"; }
     [ ! -f before ] || [ "$(generation before)" -le "$(generation "$1/MANIFEST")" ] ||
         { lost=$((lost + 1)) && failed "went back to $2"; }
 }
@@ -231,7 +258,10 @@ make_references() {
     timed remove "$type.removed" 'texts/[ce]*' texts/g-long.txt
     cp -R "$type.removed" "$type.compacted"
     timed compact "$type.compacted"
-    for store in built added removed compacted; do run 0 verify "$type.$store"; done
+    for store in built added removed compacted; do
+        run 0 verify "$type.$store"
+        run 0 export "$type.$store" -o "$type.$store.arrays"
+    done
 }
 
 # ---- the torture
@@ -274,6 +304,7 @@ cp -R long.added long.removed
 run 0 remove long.removed texts/c-short.txt
 cp -R long.removed long.compacted
 run 0 compact long.compacted
+for store in built whole added removed compacted; do run 0 export long.$store -o long.$store.arrays; done
 
 # signalled SIGNAL FILE ARGUMENT...: runs knnlm and sends the signal as soon as FILE is there
 signalled() {
