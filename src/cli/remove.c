@@ -82,12 +82,13 @@ static void print(const removal *r) {
 }
 
 static knnlm_status work(char **patterns, size_t count) {
-    removal r = {.names = json_array()};
+    removal r = {0};
     kn_store *snapshot = NULL;
     if (said.dry_run)
         KN_TRY(kn_store_open(said.store, &snapshot));
     else
         KN_TRY(kn_store_write(said.store, &r.w));
+    r.names = json_array();
     r.store = snapshot ? snapshot : kn_store_writer_base(r.w);
     knnlm_status status = remove_all(&r, patterns, count);
     if (status == KNNLM_OK) print(&r);
