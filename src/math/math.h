@@ -29,6 +29,9 @@ typedef struct kn_nesterov {
     float scale, rate, momentum, rate_ratio, decay;
 } kn_nesterov;
 
+// How the numbers of a stored row lie: f16, f32, or int8 with a scale a row.
+typedef enum kn_row_type { KN_ROWS_F16, KN_ROWS_F32, KN_ROWS_INT8 } kn_row_type;
+
 // What the kernels of one instruction set provide. All are safe to call from many threads.
 typedef struct kn_kernels {
     const char *name;
@@ -87,6 +90,17 @@ typedef struct kn_kernels {
     void (*dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first);
     void (*adam)(float *w, float *m, float *v, const float *g, size_t n, const kn_adam *p);
     void (*nesterov)(float *w, float *m, const float *g, size_t n, const kn_nesterov *p);
+
+    // A right panel (f32 layout) of n <= 32 stored rows (n, d) less the centre (d), and their squared norms.
+    void (*load_columns)(float *panel, float *norms, const void *rows, kn_row_type type, const float *scales,
+                         const float *centre, size_t n, size_t d);
+    // block (queries, 32) of products becomes distances: row_terms[r] + query_terms[q] + factor * product.
+    // masks[q]: which of the first `rows` are at most limits[q].
+    void (*near)(float *block, const float *row_terms, const float *query_terms, float factor,
+                 const float *limits, size_t queries, size_t rows, uint32_t *masks);
+    // out[r] = squared distance of q (d) to row r, or their inner product; `scales` for int8 alone.
+    void (*row_distances)(float *out, const float *q, const void *rows, kn_row_type type, const float *scales,
+                          size_t n, size_t d, bool product);
 } kn_kernels;
 
 typedef enum kn_precision { KN_PRECISION_AUTO, KN_PRECISION_F32, KN_PRECISION_BF16 } kn_precision;

@@ -58,5 +58,11 @@ void kn_isa(gelu_backward)(float *dx, const float *x, size_t n);
 void kn_isa(dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first);
 void kn_isa(adam)(float *w, float *m, float *v, const float *g, size_t n, const kn_adam *p);
 void kn_isa(nesterov)(float *w, float *m, const float *g, size_t n, const kn_nesterov *p);
+void kn_isa(load_columns)(float *panel, float *norms, const void *rows, kn_row_type type, const float *scales,
+                          const float *centre, size_t n, size_t d);
+void kn_isa(near)(float *block, const float *row_terms, const float *query_terms, float factor,
+                  const float *limits, size_t queries, size_t rows, uint32_t *masks);
+void kn_isa(row_distances)(float *out, const float *q, const void *rows, kn_row_type type,
+                           const float *scales, size_t n, size_t d, bool product);
 
 #endif

@@ -39,4 +39,7 @@ const kn_kernels kn_isa(kernels) = {
     .dropout = kn_isa(dropout),
     .adam = kn_isa(adam),
     .nesterov = kn_isa(nesterov),
+    .load_columns = kn_isa(load_columns),
+    .near = kn_isa(near),
+    .row_distances = kn_isa(row_distances),
 };
