@@ -159,30 +159,40 @@ static json_t *text(const char *string) {
     return replaced;
 }
 
+// Takes `value`. A value that could not be made must not be left out in silence: the manifest is all there
+// is.
+static bool put(json_t *root, const char *key, json_t *value) {
+    return json_object_set_new(root, key, value) == 0;
+}
+
+static json_t *print_segment(const kn_segment_entry *s, bool keys) {
+    json_t *one = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "file", integer(s->file), "entries",
+                            integer(s->entries), "documents", integer(s->documents), "continued",
+                            integer(s->continued), "strings", integer(s->strings), "text", hex(s->text_seal));
+    if (!one || !keys || put(one, "keys", hex(s->keys_seal))) return one;
+    json_decref(one);
+    return NULL;
+}
+
 static json_t *print_segments(const kn_manifest *m) {
     json_t *list = json_array();
-    for (size_t i = 0; i < m->segment_count; i++) {
-        const kn_segment_entry *s = &m->segments[i];
-        json_t *one =
-            json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "file", integer(s->file), "entries",
-                      integer(s->entries), "documents", integer(s->documents), "continued",
-                      integer(s->continued), "strings", integer(s->strings), "text", hex(s->text_seal));
-        if (m->settings.key_type != KN_KEYS_NONE) json_object_set_new(one, "keys", hex(s->keys_seal));
-        json_array_append_new(list, one);
-    }
-    if (json_array_size(list) == m->segment_count) return list;
+    bool whole = list, keys = m->settings.key_type != KN_KEYS_NONE;
+    for (size_t i = 0; i < m->segment_count && whole; i++)
+        whole = json_array_append_new(list, print_segment(&m->segments[i], keys)) == 0;
+    if (whole) return list;
     json_decref(list);
     return NULL;
 }
 
 static json_t *print_attachments(const kn_manifest *m) {
     json_t *object = json_object();
-    for (size_t i = 0; i < m->attachment_count; i++) {
+    bool whole = object;
+    for (size_t i = 0; i < m->attachment_count && whole; i++) {
         const kn_attachment *a = &m->attachments[i];
-        json_object_set_new(object, a->name,
-                            json_pack("{s:o, s:o}", "bytes", integer(a->bytes), "hash", hex(a->hash)));
+        whole =
+            put(object, a->name, json_pack("{s:o, s:o}", "bytes", integer(a->bytes), "hash", hex(a->hash)));
     }
-    if (json_object_size(object) == m->attachment_count) return object;
+    if (whole) return object;
     json_decref(object);
     return NULL;
 }
@@ -195,12 +205,6 @@ static json_t *print_settings(const kn_store_settings *s) {
         s->vocabulary, "keys", "type", kn_key_type_names[s->key_type], "dimension", s->dimension, "tap",
         text(s->tap), "distance", kn_distance_names[s->distance], "windows", "length", s->window,
         "min_context", s->min_context, "documents", text(s->split), "segment", (json_int_t)s->segment);
-}
-
-// Takes `value`. A value that could not be made must not be left out in silence: the manifest is all there
-// is.
-static bool put(json_t *root, const char *key, json_t *value) {
-    return json_object_set_new(root, key, value) == 0;
 }
 
 static json_t *print_tuned(const kn_store_tuned *t) {
@@ -227,18 +231,48 @@ static json_t *print_object(const kn_manifest *m) {
     return NULL;
 }
 
+typedef struct buffer {
+    char *data;
+    size_t size, capacity;
+    bool failed;
+} buffer;
+
+static int append(const char *data, size_t size, void *context) {
+    buffer *b = context;
+    size_t needed;
+    b->failed = b->failed || !kn_add(b->size, size, &needed) ||
+                kn_grow(&b->data, &b->capacity, needed, 1) != KNNLM_OK;
+    if (b->failed) return -1;
+    memcpy(b->data + b->size, data, size);
+    b->size = needed;
+    return 0;
+}
+
+static size_t print_line(char line[KN_MANIFEST_LINE], uint64_t checksum) {
+    return (size_t)snprintf(line, KN_MANIFEST_LINE, "%s %d %016" PRIx64 "\n", KN_STORE_MAGIC,
+                            KN_STORE_VERSION, checksum);
+}
+
+// Not by json_dumps: jansson 2.14 forgets some failures on the way, and goes on with a text that lacks a
+// piece.
 knnlm_status kn_manifest_print(const kn_manifest *m, char **data, size_t *size) {
+    char line[KN_MANIFEST_LINE];
+    buffer b = {0};
+    size_t head = print_line(line, 0);
     json_t *root = print_object(m);
-    char *json = root ? json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    bool done = root && append(line, head, &b) == 0 &&
+                json_dump_callback(root, append, &b, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0 &&
+                !b.failed;
     json_decref(root);
-    if (!json) return kn_fail(KNNLM_ENOMEM, "out of memory for the manifest of a store");
-    size_t length = strlen(json), capacity = length + 128;
-    *data = kn_alloc(capacity, 1);
-    if (*data)
-        *size = (size_t)snprintf(*data, capacity, "%s %d %016" PRIx64 "\n%s", KN_STORE_MAGIC,
-                                 KN_STORE_VERSION, XXH3_64bits(json, length), json);
-    free(json);
-    return *data ? KNNLM_OK : KNNLM_ENOMEM;
+    if (!done) {
+        free(b.data);
+        return kn_fail(KNNLM_ENOMEM, "out of memory for the manifest of a store");
+    }
+    print_line(line, XXH3_64bits(b.data + head, b.size - head));
+    memcpy(b.data, line, head);
+    *data = b.data;
+    *size = b.size;
+    return KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- parsing
@@ -384,7 +418,7 @@ static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
 // The first line; *body is what follows it.
 static knnlm_status parse_line(const char *name, const char *data, size_t size, size_t *body) {
     const char *end = size ? memchr(data, '\n', kn_least(size, 128)) : NULL;
-    char line[128], expected[128];
+    char line[128], expected[KN_MANIFEST_LINE];
     int version;
     if (!end || strncmp(data, KN_STORE_MAGIC " ", sizeof KN_STORE_MAGIC) != 0)
         return kn_fail(KNNLM_EDATA, "%s: not the manifest of a knnlm store", name);
@@ -394,8 +428,7 @@ static knnlm_status parse_line(const char *name, const char *data, size_t size, 
     if (sscanf(line + sizeof KN_STORE_MAGIC, "%d", &version) == 1 && version > KN_STORE_VERSION)
         return kn_fail(KNNLM_ENOTSUP, "%s: a store of version %d: this knnlm knows up to %d", name, version,
                        KN_STORE_VERSION);
-    snprintf(expected, sizeof expected, "%s %d %016" PRIx64, KN_STORE_MAGIC, KN_STORE_VERSION,
-             XXH3_64bits(data + *body, size - *body));
+    expected[print_line(expected, XXH3_64bits(data + *body, size - *body)) - 1] = 0; // without its newline
     if (strcmp(line, expected) == 0) return KNNLM_OK;
     return kn_fail(KNNLM_EDATA, "%s: damaged: its checksum is wrong", name);
 }
