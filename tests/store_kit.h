@@ -35,10 +35,12 @@
 enum { KIT_VOCABULARY = 1000, KIT_DIMENSION_MAX = 512, KIT_PATH = 512 };
 #define KIT_EPOCH "1700000000"
 
+// Not by calloc, nor by a malloc that a compiler makes one of: those are made to fail.
 static inline void *kit_alloc(size_t count, size_t size) {
-    void *memory = calloc(count ? count : 1, size);
+    size_t bytes = (count * size + 64) / 64 * 64;
+    void *memory = aligned_alloc(64, bytes);
     if (!memory) abort();
-    return memory;
+    return memset(memory, 0, bytes);
 }
 
 // ---------------------------------------------------------------- documents
