@@ -43,7 +43,7 @@ run() {
 
 # ---- material: documents without a token, of one, of several segments, twice the same, up to the end of a segment
 
-segment=150
+segment=60
 write_text() { # SEED WORDS
     awk -v seed="$1" -v words="$2" 'BEGIN {
         srand(seed)
@@ -55,7 +55,7 @@ mkdir texts more
 printf 'w1' >texts/b-one.txt
 write_text 1 40 >texts/c-short.txt
 write_text 2 900 >texts/d-long.txt
-write_text 3 135 >texts/e-segment.txt # of exactly 150 tokens, the ends of lines included
+write_text 3 140 >texts/e-segment.txt # its 155 tokens end with the store's 1200th, the ends of lines included
 cp texts/c-short.txt texts/f-again.txt
 write_text 4 500 >texts/g-long.txt
 : >texts/h-empty.txt
@@ -76,16 +76,16 @@ number() { sed -n "s/^ \"$1\": \([0-9]*\).*/\1/p" "$2"; }
 generation() { if [ -f "$1" ]; then number generation "$1"; else echo 0; fi; }
 sum_entries() { segments "$1" | sed 's/.*"entries":\([0-9]*\).*/\1/' | awk '{ n += $1 } END { print n + 0 }'; }
 
-# Every file that the manifest of store $1 names is that of store $2.
+# Every file that the manifest of store $1 names is that of store $2, whose sums are kept.
 same_parts() {
-    segments "$1/MANIFEST" | sed 's/.*"file":\([0-9]*\),.*/\1/' | while read -r file; do
-        for part in "$2/$(printf %06d "$file")".*; do
-            case $part in *.removed) continue ;; esac
-            cmp -s "$part" "$1/${part##*/}" || echo "$part"
-        done
-    done >differing
-    cmp -s "$1/tokenizer.gguf" "$2/tokenizer.gguf" || echo tokenizer.gguf >>differing
-    [ ! -e "$2/projection.gguf" ] || cmp -s "$1/projection.gguf" "$2/projection.gguf" || echo projection.gguf >>differing
+    [ -f "$2.sums" ] || (cd "$2" && sha256sum ./*.*) | sort >"$2.sums"
+    names=$(segments "$1/MANIFEST" | sed 's/.*"file":\([0-9]*\),.*/\1/' | while read -r file; do
+        printf './%06d.text ' "$file"
+        [ "$type" = none ] || printf './%06d.keys ' "$file"
+    done)
+    [ "$type" != pca ] || names="$names ./projection.gguf"
+    # shellcheck disable=SC2086 # a list of names
+    (cd "$1" && sha256sum $names ./tokenizer.gguf 2>&1) | sort | comm -23 - "$2.sums" >differing
     [ ! -s differing ]
 }
 
@@ -193,6 +193,18 @@ killed() {
     attempts=$((attempts + 1))
 }
 
+# Kills that come before every commit, or after the end, tell little: the time is stretched and shrunk, so that both are
+# as frequent.
+for command in build add remove compact; do eval "percent_$command=100"; done
+adapt() { # COMMAND
+    if [ $got -ne 137 ]; then
+        [ "$percent" -le 20 ] || percent=$((percent - 5))
+    elif [ "$ended" -eq "$began" ]; then
+        [ "$percent" -ge 1000 ] || percent=$((percent + 5))
+    fi
+    eval "percent_$1=$percent"
+}
+
 # torture TIMES MILLISECONDS CHECK STORE OLD NEW ARGUMENT...: kills the command that makes NEW of OLD up to TIMES times
 # in a row, lets it end, and compares.
 torture() {
@@ -204,7 +216,8 @@ torture() {
     while [ "$times" -gt 0 ]; do
         times=$((times - 1))
         began=$(generation "$store/MANIFEST")
-        killed "$most" "$store" "$@"
+        eval "percent=\$percent_$1"
+        killed $((most * percent / 100)) "$store" "$@"
         if [ $got -eq 137 ]; then
             kills=$((kills + 1))
             eval "kills_$1=\$((kills_$1 + 1))"
@@ -215,6 +228,7 @@ torture() {
         ended=$(generation "$store/MANIFEST")
         [ "$ended" -ge "$began" ] || failed "generation $ended after $began"
         commits=$((commits + ended - began))
+        adapt "$1"
     done
     if [ "$1" = remove ] && cmp -s "$store/MANIFEST" "$new/MANIFEST"; then
         run 1 "$@"
@@ -292,19 +306,21 @@ done
 
 # ---- signals that can be caught: one line, exit code 1, the last commit
 
-write_text 7 6000 >long.txt
+type=f16
+write_text 7 6000 >long.txt # the model reads on while its first commits are written
 long_args() { echo "build -m $model -o $1 --segment $2 -t 1 long.txt"; }
 # shellcheck disable=SC2046 # a list of arguments
-run 0 $(long_args long.built $segment)
+run 0 $(long_args long.built 150)
 # shellcheck disable=SC2046 # a list of arguments
 run 0 $(long_args long.whole 1000000)
-cp -R f16.built long.added
+run 0 build -m "$model" -o long.base --segment 150 texts
+cp -R long.base long.added
 run 0 add long.added -t 1 long.txt
 cp -R long.added long.removed
 run 0 remove long.removed texts/c-short.txt
 cp -R long.removed long.compacted
 run 0 compact long.compacted
-for store in built whole added removed compacted; do run 0 export long.$store -o long.$store.arrays; done
+for store in built whole base added removed compacted; do run 0 export long.$store -o long.$store.arrays; done
 
 # signalled SIGNAL FILE ARGUMENT...: runs knnlm and sends the signal as soon as FILE is there
 signalled() {
@@ -339,18 +355,43 @@ stops() {
     same_store victim "$new" || failed "not as the uninterrupted one: $(head -n 3 diff.out)"
 }
 
-added=victim/$(printf %06d $(($(number next_file f16.built/MANIFEST) + 2))).text
+added=victim/$(printf %06d $(($(number next_file long.base/MANIFEST) + 2))).text
 copied=victim/$(printf %06d $(($(number next_file long.removed/MANIFEST) + 1))).text
 for name in INT TERM; do
     # shellcheck disable=SC2046 # a list of arguments
     stops $name victim/MANIFEST 'last commit; the same command goes on' check_growing none long.built \
-        $(long_args victim $segment)
+        $(long_args victim 150)
     # shellcheck disable=SC2046 # a list of arguments
     stops $name victim/LOCK 'stopped' check_growing none long.whole $(long_args victim 1000000)
-    stops $name "$added" 'last commit; the same command goes on' check_growing f16.built long.added \
+    stops $name "$added" 'last commit; the same command goes on' check_growing long.base long.added \
         add victim -t 1 long.txt
     stops $name "$copied" 'stopped: victim is as it was' check_either long.removed long.compacted compact victim
 done
+
+# ---- what else may be done to an interrupted store: it stays whole, and the build still ends with every entry
+
+meanwhile() { # ARGUMENT...: on `victim`, killed in the middle of d-long.txt or after it
+    what="$1 of an interrupted store"
+    rm -rf victim
+    # shellcheck disable=SC2046 # a list of arguments
+    signalled KILL victim/000004.text $(build_args victim)
+    readable victim
+    run 0 "$@"
+    run 0 verify victim
+    run 0 compact victim
+    run 0 verify victim
+    # shellcheck disable=SC2046 # a list of arguments
+    run 0 $(build_args victim)
+    run 0 compact victim
+    readable victim
+    [ "$(entries_of victim)" -eq "$(entries_of $type.built)" ] || failed "$(entries_of victim) entries in the end"
+}
+type=int8
+meanwhile compact victim
+meanwhile remove victim texts/c-short.txt
+meanwhile remove victim '*'
+meanwhile add victim -t 1 texts/g-long.txt
+meanwhile add victim -t 1 texts/c-short.txt
 
 # ---- a disk that fills up, and then has room again
 
