@@ -20,6 +20,7 @@ typedef struct verification {
     kn_store_verdict *out;
     uint64_t *entry_bits; // a bit an entry that cannot be trusted
     bool *documents;      // those that cannot
+    bool lost;            // a document's record cannot be read: its entries cannot be told from it
     uint64_t total;       // bytes to read
 } verification;
 
@@ -49,10 +50,22 @@ static void mark_documents(verification *v, uint64_t first, uint64_t count) {
     for (uint64_t i = first; i < first + count; i++) {
         kn_store_document d;
         v->documents[i] = true;
-        if (kn_store_document_at(v->s, i, &d) == KNNLM_OK && d.count) mark_entries(v, d.first, d.count);
+        if (kn_store_document_at(v->s, i, &d) == KNNLM_OK)
+            mark_entries(v, d.first, d.count);
+        else
+            v->lost = true;
     }
 }
 
+// The entries that lead to no document.
+static void mark_lost(verification *v) {
+    for (uint64_t id = 0; v->lost && id < v->s->manifest.entries; id++) {
+        kn_store_entry e;
+        if (kn_store_entry_at(v->s, id, &e) != KNNLM_OK) v->entry_bits[id / 64] |= (uint64_t)1 << id % 64;
+    }
+}
+
+// What the problem touches was marked before.
 static void report(verification *v, kn_store_problem problem, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -64,8 +77,6 @@ static void report(verification *v, kn_store_problem problem, const char *format
     va_end(args);
     problem.what = text;
     v->out->problems++;
-    mark_entries(v, problem.first_entry, problem.entries);
-    mark_documents(v, problem.first_document, problem.documents);
     if (v->found) v->found(v->context, &problem);
 }
 
@@ -84,15 +95,16 @@ static void check_block(void *context, size_t task, int worker) {
     t->intact[task] = kn_part_block_intact(t->part, t->payload, t->first + task);
 }
 
-// Part of a segment: the entries and documents that a range of its bytes touches.
-typedef kn_store_problem touch(const kn_store *s, size_t segment, uint64_t from, uint64_t to);
+// Marks the entries and documents that bytes [from, to) of a segment's part touch; in the result they are one
+// range, with what may lie between.
+typedef kn_store_problem touch(verification *v, size_t segment, uint64_t from, uint64_t to);
 
 static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind kind, const char *name,
                                uint64_t count, uint64_t payload, uint64_t seal, size_t segment,
                                touch *touched) {
     const char *reason = kn_part_check(part, kind, count, payload, seal);
     if (reason) { // the blocks' checksums are not to be trusted either
-        kn_store_problem p = touched(v->s, segment, 0, payload);
+        kn_store_problem p = touched(v, segment, 0, payload);
         p.file = name;
         report(v, p, "%s", reason);
         return KNNLM_OK;
@@ -105,7 +117,7 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
         for (size_t i = 0; i < n; i++) {
             uint64_t from = (uint64_t)(at + i) * KN_PART_BLOCK, to = from + KN_PART_BLOCK;
             if (t.intact[i]) continue;
-            kn_store_problem p = touched(v->s, segment, from, to < payload ? to : payload);
+            kn_store_problem p = touched(v, segment, from, to < payload ? to : payload);
             p.file = name;
             p.offset = from;
             report(v, p, "bytes %" PRIu64 " to %" PRIu64 " are damaged", from, to < payload ? to : payload);
@@ -129,44 +141,67 @@ static bool rows_of(uint64_t from, uint64_t to, uint64_t at, uint64_t rows, uint
 }
 
 static void widen(uint64_t *first, uint64_t *count, uint64_t from, uint64_t to) {
-    uint64_t low = *count && *first < from ? *first : from,
-             high = *first + *count > to ? *first + *count : to;
+    uint64_t low = *count && *first < from ? *first : from;
+    uint64_t high = *count && *first + *count > to ? *first + *count : to;
     *first = low;
     *count = high - low;
 }
 
-static kn_store_problem touched_text(const kn_store *s, size_t segment, uint64_t from, uint64_t to) {
-    const kn_segment *g = &s->segments[segment];
+static void touch_entries(verification *v, const kn_segment *g, kn_store_problem *p, uint64_t from,
+                          uint64_t to) {
+    mark_entries(v, g->entry.first_entry + from, to - from);
+    widen(&p->first_entry, &p->entries, g->entry.first_entry + from, g->entry.first_entry + to);
+}
+
+static void touch_documents(verification *v, const kn_segment *g, kn_store_problem *p, uint64_t from,
+                            uint64_t to) {
+    mark_documents(v, g->entry.first_document + from, to - from);
+    widen(&p->first_document, &p->documents, g->entry.first_document + from, g->entry.first_document + to);
+}
+
+// Names and paths in the range. A record that is damaged itself may lead anywhere: it is marked by its own.
+static void touch_strings(verification *v, const kn_segment *g, kn_store_problem *p, uint64_t from,
+                          uint64_t to) {
+    const kn_document_record *records =
+        (const kn_document_record *)(const void *)(g->text.data + g->layout.documents);
+    if (to <= g->layout.strings) return;
+    for (uint64_t i = 0; i < g->entry.documents; i++) {
+        const kn_document_record *r = &records[i];
+        uint64_t size = (uint64_t)r->name_size + r->path_size;
+        if (r->strings > g->entry.strings || size > g->entry.strings - r->strings) continue;
+        uint64_t first = g->layout.strings + r->strings;
+        if (first < to && first + size > from) touch_documents(v, g, p, i, i + 1);
+    }
+}
+
+static kn_store_problem touched_text(verification *v, size_t segment, uint64_t from, uint64_t to) {
+    const kn_segment *g = &v->s->segments[segment];
     const kn_segment_layout *l = &g->layout;
-    kn_store_problem p = {0};
+    kn_store_problem p = {.first_entry = g->entry.first_entry, .first_document = g->entry.first_document};
     uint64_t a, b;
-    if (rows_of(from, to, l->tokens, g->entry.entries, 4, &a, &b)) widen(&p.first_entry, &p.entries, a, b);
-    if (rows_of(from, to, l->offsets, g->entry.entries, 4, &a, &b)) widen(&p.first_entry, &p.entries, a, b);
+    if (rows_of(from, to, l->tokens, g->entry.entries, 4, &a, &b)) touch_entries(v, g, &p, a, b);
+    if (rows_of(from, to, l->offsets, g->entry.entries, 4, &a, &b)) touch_entries(v, g, &p, a, b);
     if (rows_of(from, to, l->documents, g->entry.documents, sizeof(kn_document_record), &a, &b))
-        widen(&p.first_document, &p.documents, a, b);
-    if (to > l->strings && g->entry.documents) widen(&p.first_document, &p.documents, 0, g->entry.documents);
-    p.first_entry += g->entry.first_entry;
-    p.first_document += g->entry.first_document;
+        touch_documents(v, g, &p, a, b);
+    touch_strings(v, g, &p, from, to);
     return p;
 }
 
-static kn_store_problem touched_keys(const kn_store *s, size_t segment, uint64_t from, uint64_t to) {
-    const kn_segment *g = &s->segments[segment];
-    size_t d = (size_t)s->manifest.settings.dimension;
-    kn_key_type type = s->manifest.settings.key_type;
-    kn_store_problem p = {0};
+static kn_store_problem touched_keys(verification *v, size_t segment, uint64_t from, uint64_t to) {
+    const kn_segment *g = &v->s->segments[segment];
+    size_t d = (size_t)v->s->manifest.settings.dimension;
+    kn_key_type type = v->s->manifest.settings.key_type;
+    kn_store_problem p = {.first_entry = g->entry.first_entry};
+    size_t row = type == KN_KEYS_INT8 ? d : kn_key_bytes(type, d);
     uint64_t a, b;
-    if (rows_of(from, to, g->layout.keys, g->entry.entries, type == KN_KEYS_INT8 ? d : kn_key_bytes(type, d),
-                &a, &b))
-        widen(&p.first_entry, &p.entries, a, b);
+    if (rows_of(from, to, g->layout.keys, g->entry.entries, row, &a, &b)) touch_entries(v, g, &p, a, b);
     if (type == KN_KEYS_INT8 && rows_of(from, to, g->layout.scales, g->entry.entries, 4, &a, &b))
-        widen(&p.first_entry, &p.entries, a, b);
-    p.first_entry += g->entry.first_entry;
+        touch_entries(v, g, &p, a, b);
     return p;
 }
 
-static kn_store_problem touched_nothing(const kn_store *s, size_t segment, uint64_t from, uint64_t to) {
-    (void)s;
+static kn_store_problem touched_nothing(verification *v, size_t segment, uint64_t from, uint64_t to) {
+    (void)v;
     (void)segment;
     (void)from;
     (void)to;
@@ -175,31 +210,44 @@ static kn_store_problem touched_nothing(const kn_store *s, size_t segment, uint6
 
 // ---------------------------------------------------------------- meaning
 
-static void check_document(verification *v, const char *file, uint64_t number, uint64_t *next) {
+// What is wrong with the place of a document, of which the first entry should be *next; "" when nothing is.
+static void judge_document(const verification *v, uint64_t number, uint64_t *next, char *text, size_t size) {
     kn_store_document d;
-    kn_store_problem p = {.file = file, .first_document = number, .documents = 1};
+    *text = 0;
     if (kn_store_document_at(v->s, number, &d) != KNNLM_OK) {
-        report(v, p, "%s", knnlm_message());
+        snprintf(text, size, "%s", knnlm_message());
         return;
     }
-    if (d.first != *next)
-        report(v, p, "document %" PRIu64 " begins at entry %" PRIu64 ", not %" PRIu64, number, d.first,
-               *next);
-    *next = d.first + d.count;
     bool last = number + 1 == v->s->manifest.documents;
-    if (d.count < d.tokens && !d.removed && (!last || v->s->manifest.complete))
-        report(v, p, "document %" PRIu64 " has %" PRIu64 " entries of %" PRIu64, number, d.count, d.tokens);
-    if (d.bytes > KN_STORE_DOCUMENT_BYTES_MAX)
-        report(v, p, "document %" PRIu64 " has impossible sizes", number);
+    if (d.first != *next)
+        snprintf(text, size, "document %" PRIu64 " begins at entry %" PRIu64 ", not %" PRIu64, number,
+                 d.first, *next);
+    else if (d.count < d.tokens && !d.removed && (!last || v->s->manifest.complete))
+        snprintf(text, size, "document %" PRIu64 " has %" PRIu64 " entries of %" PRIu64, number, d.count,
+                 d.tokens);
+    else if (d.bytes > KN_STORE_DOCUMENT_BYTES_MAX)
+        snprintf(text, size, "document %" PRIu64 " has impossible sizes", number);
+    *next = d.first + d.count;
+}
+
+static void check_document(verification *v, const char *file, uint64_t number, uint64_t *next) {
+    char text[512];
+    judge_document(v, number, next, text, sizeof text);
+    if (!*text) return;
+    mark_documents(v, number, 1);
+    report(v, (kn_store_problem){.file = file, .first_document = number, .documents = 1}, "%s", text);
 }
 
 static void check_tokens(verification *v, const char *file, size_t segment) {
     kn_store_segment g = kn_store_segment_at(v->s, segment);
     int32_t vocabulary = v->s->manifest.settings.vocabulary;
-    for (uint64_t i = 0; i < g.count; i++) // of a block that is damaged anyway one line is enough
-        if ((g.tokens[i] < 0 || (vocabulary && g.tokens[i] >= vocabulary)) && !is_marked(v, g.first + i))
-            report(v, (kn_store_problem){.file = file, .first_entry = g.first + i, .entries = 1},
-                   "entry %" PRIu64 " has token %d, beyond the vocabulary", g.first + i, g.tokens[i]);
+    for (uint64_t i = 0; i < g.count; i++) { // of a block that is damaged anyway one line is enough
+        uint64_t id = g.first + i;
+        if ((g.tokens[i] >= 0 && (!vocabulary || g.tokens[i] < vocabulary)) || is_marked(v, id)) continue;
+        mark_entries(v, id, 1);
+        report(v, (kn_store_problem){.file = file, .first_entry = id, .entries = 1},
+               "entry %" PRIu64 " has token %d, beyond the vocabulary", id, g.tokens[i]);
+    }
 }
 
 static knnlm_status check_segment(verification *v, size_t i) {
@@ -270,6 +318,7 @@ static void count_damage(verification *v) {
 
 static knnlm_status check_all(verification *v) {
     for (size_t i = 0; i < v->s->manifest.segment_count; i++) KN_TRY(check_segment(v, i));
+    mark_lost(v);
     KN_TRY(check_removed(v));
     return check_attachments(v);
 }
