@@ -196,12 +196,6 @@ int __wrap_open(const char *path, int flags, ...) {
     return fd;
 }
 
-int __real_close(int fd);
-int __wrap_close(int fd);
-int __wrap_close(int fd) {
-    return __real_close(fd);
-}
-
 ssize_t __real_write(int fd, const void *data, size_t size);
 ssize_t __wrap_write(int fd, const void *data, size_t size);
 ssize_t __wrap_write(int fd, const void *data, size_t size) {
