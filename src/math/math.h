@@ -15,6 +15,7 @@
 #include "base/memory.h"
 
 enum { KN_CELL = 32, KN_CELL_SIZE = KN_CELL * KN_CELL };
+enum { KN_POINTS = 64 }; // vectors, or codes of them, that are looked at side by side
 
 // ---------------------------------------------------------------- kernels
 
@@ -101,6 +102,24 @@ typedef struct kn_kernels {
     // out[r] = squared distance of q (d) to row r, or their inner product; `scales` for int8 alone.
     void (*row_distances)(float *out, const float *q, const void *rows, kn_row_type type, const float *scales,
                           size_t n, size_t d, bool product);
+
+    // nearest (KN_POINTS): which of `count` centroids (count, depth), a multiple of 4 up to 256, has the
+    // least half square less product with each of the points (depth, KN_POINTS); the lower of equal ones.
+    void (*nearest)(uint8_t *nearest, const float *points, size_t depth, const float *centroids,
+                    const float *halves, size_t count);
+    // out (count, a multiple of 16): squared distances of a query (depth) to columns (depth, count), or inner
+    // products negated.
+    void (*column_distances)(float *out, const float *query, const float *columns, size_t depth, size_t count,
+                             bool inner_product);
+    void (*range)(const float *x, size_t n, float *low, float *high);
+    // out = (x - low) * inverse to the nearest, at most 255; the largest |x - low - step out| returned.
+    float (*quantize)(uint8_t *out, const float *x, size_t n, float low, float step, float inverse);
+    // sums (blocks, KN_POINTS) of what the columns of codes (blocks, columns, KN_POINTS) name in the tables
+    // (columns, 256); _halves: two numbers a byte, low half first, tables (columns, 2, 16). Sums fit 16 bits.
+    void (*scan_bytes)(uint16_t *sums, const uint8_t *codes, const uint8_t *tables, size_t columns,
+                       size_t blocks);
+    void (*scan_halves)(uint16_t *sums, const uint8_t *codes, const uint8_t *tables, size_t columns,
+                        size_t blocks);
 } kn_kernels;
 
 typedef enum kn_precision { KN_PRECISION_AUTO, KN_PRECISION_F32, KN_PRECISION_BF16 } kn_precision;

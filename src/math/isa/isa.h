@@ -58,6 +58,16 @@ void kn_isa(gelu_backward)(float *dx, const float *x, size_t n);
 void kn_isa(dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first);
 void kn_isa(adam)(float *w, float *m, float *v, const float *g, size_t n, const kn_adam *p);
 void kn_isa(nesterov)(float *w, float *m, const float *g, size_t n, const kn_nesterov *p);
+void kn_isa(nearest)(uint8_t *nearest, const float *points, size_t depth, const float *centroids,
+                     const float *halves, size_t count);
+void kn_isa(column_distances)(float *out, const float *query, const float *columns, size_t depth,
+                              size_t count, bool inner_product);
+void kn_isa(range)(const float *x, size_t n, float *low, float *high);
+float kn_isa(quantize)(uint8_t *out, const float *x, size_t n, float low, float step, float inverse);
+void kn_isa(scan_bytes)(uint16_t *sums, const uint8_t *codes, const uint8_t *tables, size_t columns,
+                        size_t blocks);
+void kn_isa(scan_halves)(uint16_t *sums, const uint8_t *codes, const uint8_t *tables, size_t columns,
+                         size_t blocks);
 void kn_isa(load_columns)(float *panel, float *norms, const void *rows, kn_row_type type, const float *scales,
                           const float *centre, size_t n, size_t d);
 void kn_isa(near)(float *block, const float *row_terms, const float *query_terms, float factor,
