@@ -114,6 +114,7 @@ same_arrays() { # STORE OLD NEW
 }
 entries_of() { if [ -f "$1/MANIFEST" ]; then number entries "$1/MANIFEST"; else echo 0; fi; }
 
+not() { ! "$@"; }
 same_store() { diff -r -x LOCK "$1" "$2" >diff.out 2>&1; }
 
 # ---- what a store must be after a kill
@@ -197,7 +198,7 @@ killed() {
 # as frequent.
 for command in build add remove compact; do eval "percent_$command=100"; done
 adapt() { # COMMAND
-    if [ $got -ne 137 ]; then
+    if [ $finished = yes ]; then
         [ "$percent" -le 20 ] || percent=$((percent - 5))
     elif [ "$ended" -eq "$began" ]; then
         [ "$percent" -ge 1000 ] || percent=$((percent + 5))
@@ -213,16 +214,18 @@ torture() {
     rm -rf "$store"
     [ ! -d "$old" ] || cp -R "$old" "$store"
     what="$1, $type"
-    while [ "$times" -gt 0 ]; do
+    while [ "$times" -gt 0 ] && not cmp -s "$store/MANIFEST" "$new/MANIFEST"; do
         times=$((times - 1))
         began=$(generation "$store/MANIFEST")
         eval "percent=\$percent_$1"
         killed $((most * percent / 100)) "$store" "$@"
+        finished=no
         if [ $got -eq 137 ]; then
             kills=$((kills + 1))
             eval "kills_$1=\$((kills_$1 + 1))"
-        elif [ $got -ne 0 ]; then # a finished removal finds nothing more to remove
-            { [ "$1" = remove ] && cmp -s before "$new/MANIFEST"; } || failed "exit code $got"
+        else
+            finished=yes
+            [ $got -eq 0 ] || failed "exit code $got"
         fi
         $check "$store" "$old" "$new"
         ended=$(generation "$store/MANIFEST")
