@@ -164,6 +164,7 @@ static void cut_manifest(kn_store_writer *w, size_t first) {
     }
     m->segment_count = first;
     m->removed = (kn_removed_entry){0};
+    kn_annex_free(&m->annex); // entries get other numbers
     w->entries = m->entries;
     w->documents = m->documents;
 }

@@ -110,8 +110,31 @@ const kn_attachment *kn_manifest_attachment(const kn_manifest *m, const char *na
     return NULL;
 }
 
+knnlm_status kn_annex_add(kn_annex *a, const kn_annex_part *part) {
+    KN_TRY(kn_grow(&a->parts, &a->capacity, a->count + 1, sizeof *a->parts));
+    a->parts[a->count++] = *part;
+    return KNNLM_OK;
+}
+
+void kn_annex_free(kn_annex *a) {
+    free(a->note);
+    free(a->parts);
+    *a = (kn_annex){0};
+}
+
+knnlm_status kn_annex_copy(const kn_annex *a, kn_annex *out) {
+    *out = (kn_annex){0};
+    if (!a->note) return KNNLM_OK;
+    out->note = kn_strdup(a->note);
+    knnlm_status status = out->note ? KNNLM_OK : KNNLM_ENOMEM;
+    for (size_t i = 0; i < a->count && status == KNNLM_OK; i++) status = kn_annex_add(out, &a->parts[i]);
+    if (status != KNNLM_OK) kn_annex_free(out);
+    return status;
+}
+
 void kn_manifest_free(kn_manifest *m) {
     kn_settings_free(&m->settings);
+    kn_annex_free(&m->annex);
     for (size_t i = 0; i < m->attachment_count; i++) free(m->attachments[i].name);
     free(m->attachments);
     free(m->segments);
@@ -122,6 +145,7 @@ knnlm_status kn_manifest_copy(const kn_manifest *m, kn_manifest *out) {
     *out = *m;
     out->segments = NULL;
     out->attachments = NULL;
+    out->annex = (kn_annex){0};
     out->segment_count = out->segment_capacity = out->attachment_count = out->attachment_capacity = 0;
     out->entries = out->documents = 0;
     knnlm_status status = kn_settings_copy(&m->settings, &out->settings);
@@ -132,6 +156,7 @@ knnlm_status kn_manifest_copy(const kn_manifest *m, kn_manifest *out) {
         const kn_attachment *a = &m->attachments[i];
         status = kn_manifest_attach(out, a->name, a->bytes, a->hash);
     }
+    if (status == KNNLM_OK) status = kn_annex_copy(&m->annex, &out->annex);
     if (status != KNNLM_OK) kn_manifest_free(out);
     return status;
 }
@@ -217,6 +242,21 @@ static json_t *print_removed(const kn_removed_entry *r) {
                      "entries", integer(r->entries), "seal", hex(r->seal));
 }
 
+static json_t *print_annex(const kn_annex *a) {
+    json_t *note = json_loads(a->note, 0, NULL), *parts = json_array();
+    bool whole = note && parts;
+    for (size_t i = 0; i < a->count && whole; i++) {
+        const kn_annex_part *p = &a->parts[i];
+        whole = json_array_append_new(parts, json_pack("{s:o, s:s, s:o, s:o, s:o}", "file", integer(p->file),
+                                                       "kind", p->kind, "count", integer(p->count), "payload",
+                                                       integer(p->payload), "seal", hex(p->seal))) == 0;
+    }
+    if (whole) return json_pack("{s:o, s:o}", "note", note, "parts", parts);
+    json_decref(note);
+    json_decref(parts);
+    return NULL;
+}
+
 static json_t *print_object(const kn_manifest *m) {
     json_t *root = json_pack("{s:o, s:b, s:I, s:I, s:o, s:o, s:o}", "generation", integer(m->generation),
                              "complete", m->complete, "created", (json_int_t)m->created, "job_time",
@@ -225,6 +265,7 @@ static json_t *print_object(const kn_manifest *m) {
     if (root && put(root, "settings", print_settings(&m->settings)) &&
         (!m->tuned.known || put(root, "tuned", print_tuned(&m->tuned))) &&
         (!m->removed.file || put(root, "removed", print_removed(&m->removed))) &&
+        (!m->annex.note || put(root, "index", print_annex(&m->annex))) &&
         put(root, "attachments", print_attachments(m)) && put(root, "segments", print_segments(m)))
         return root;
     json_decref(root);
@@ -385,6 +426,36 @@ static void parse_removed(parse *p, const json_t *o, kn_manifest *m) {
     if (!m->removed.file || !m->removed.documents) fault(p, "removed");
 }
 
+// A word for a file's name.
+static bool annex_kind(const char *kind) {
+    size_t n = strlen(kind);
+    return n && n < KN_ANNEX_KIND && strspn(kind, "abcdefghijklmnopqrstuvwxyz") == n &&
+           strcmp(kind, "text") != 0 && strcmp(kind, "keys") != 0 && strcmp(kind, "removed") != 0;
+}
+
+static knnlm_status parse_annex_part(parse *p, const json_t *o, kn_manifest *m) {
+    kn_annex_part part = {.file = get_integer(p, o, "file", m->next_file - 1),
+                          .count = get_integer(p, o, "count", INT64_MAX),
+                          .payload = get_integer(p, o, "payload", INT64_MAX / 2),
+                          .seal = get_hex(p, o, "seal")};
+    const char *kind = get_string(p, o, "kind");
+    if (!part.file || !annex_kind(kind) || part.payload < KN_PART_HEADER) fault(p, "index");
+    if (p->reason) return KNNLM_OK;
+    strcpy(part.kind, kind);
+    return kn_annex_add(&m->annex, &part);
+}
+
+static knnlm_status parse_annex(parse *p, const json_t *o, kn_manifest *m) {
+    const json_t *note = json_object_get(o, "note"), *parts = json_object_get(o, "parts");
+    if (!o) return KNNLM_OK;
+    if (!json_is_object(note) || !json_is_array(parts)) fault(p, "index");
+    for (size_t i = 0; i < json_array_size(parts) && !p->reason; i++)
+        KN_TRY(parse_annex_part(p, json_array_get(parts, i), m));
+    if (p->reason) return KNNLM_OK;
+    m->annex.note = json_dumps(note, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    return m->annex.note ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory for the note of an index");
+}
+
 static void parse_tuned(parse *p, const json_t *o, kn_manifest *m) {
     if (!o) return;
     m->tuned = (kn_store_tuned){.known = true,
@@ -409,6 +480,7 @@ static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
     KN_TRY(parse_segments(p, json_object_get(root, "segments"), m));
     KN_TRY(parse_attachments(p, json_object_get(root, "attachments"), m));
     parse_removed(p, json_object_get(root, "removed"), m);
+    KN_TRY(parse_annex(p, json_object_get(root, "index"), m));
     parse_tuned(p, json_object_get(root, "tuned"), m);
     if (get_integer(p, root, "entries", INT64_MAX) != m->entries) fault(p, "entries");
     if (get_integer(p, root, "documents", INT64_MAX) != m->documents) fault(p, "documents");

@@ -121,6 +121,15 @@ static knnlm_status open_removed(kn_store *s) {
     return KNNLM_OK;
 }
 
+static knnlm_status open_annex(kn_store *s) {
+    const kn_annex *a = &s->manifest.annex;
+    s->annex = kn_alloc(a->count, sizeof *s->annex);
+    if (!s->annex) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < a->count; i++)
+        KN_TRY(open_part(s, a->parts[i].file, a->parts[i].kind, a->parts[i].payload, &s->annex[i]));
+    return KNNLM_OK;
+}
+
 static knnlm_status open_parts(kn_store *s) {
     s->segments = kn_alloc(s->manifest.segment_count, sizeof *s->segments);
     if (!s->segments) return KNNLM_ENOMEM;
@@ -133,7 +142,8 @@ static knnlm_status open_parts(kn_store *s) {
         carried = e->continued + (e->documents ? 0 : carried);
         s->segments[i].carried = carried;
     }
-    return open_removed(s);
+    KN_TRY(open_removed(s));
+    return open_annex(s);
 }
 
 // ---------------------------------------------------------------- the state
@@ -220,6 +230,8 @@ void kn_store_close(kn_store *s) {
         kn_map_close(&s->segments[i].keys);
     }
     kn_map_close(&s->removed);
+    for (size_t i = 0; s->annex && i < s->manifest.annex.count; i++) kn_map_close(&s->annex[i]);
+    free(s->annex);
     free(s->removed_bits);
     free(s->segments);
     kn_manifest_free(&s->manifest);

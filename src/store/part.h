@@ -19,7 +19,12 @@ enum {
     KN_PART_BLOCK = 1 << 20,
     KN_PART_FOOTER = 24, // 4 and 5
 };
-typedef enum kn_part_kind { KN_PART_TEXT = 1, KN_PART_KEYS = 2, KN_PART_REMOVED = 3 } kn_part_kind;
+typedef enum kn_part_kind {
+    KN_PART_TEXT = 1,
+    KN_PART_KEYS = 2,
+    KN_PART_REMOVED = 3,
+    KN_PART_ANNEX = 4
+} kn_part_kind;
 
 // ---- writing: put the sections one after another, then seal; blocks are written through the spool
 

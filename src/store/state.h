@@ -32,6 +32,19 @@ typedef struct kn_removed_entry {
     uint64_t documents, entries, seal;
 } kn_removed_entry;
 
+// What another room keeps in the store: parts of its own, and a note that only it understands.
+typedef struct kn_annex_part {
+    uint64_t file;
+    char kind[KN_ANNEX_KIND]; // NNNNNN.KIND
+    uint64_t count, payload, seal;
+} kn_annex_part;
+
+typedef struct kn_annex {
+    char *note; // a JSON object; NULL: no annex
+    kn_annex_part *parts;
+    size_t count, capacity;
+} kn_annex;
+
 typedef struct kn_manifest {
     kn_store_settings settings; // strings are the manifest's own
     kn_store_tuned tuned;
@@ -44,6 +57,7 @@ typedef struct kn_manifest {
     kn_attachment *attachments;
     size_t attachment_count, attachment_capacity;
     kn_removed_entry removed;
+    kn_annex annex;
     uint64_t entries, documents; // sums
 } kn_manifest;
 
@@ -59,6 +73,9 @@ knnlm_status kn_manifest_attach(kn_manifest *m, const char *name, uint64_t bytes
 // Whether a file of the store's directory may be attached under this name.
 bool kn_attachment_name(const char *name);
 const kn_attachment *kn_manifest_attachment(const kn_manifest *m, const char *name);
+knnlm_status kn_annex_copy(const kn_annex *a, kn_annex *out);
+knnlm_status kn_annex_add(kn_annex *a, const kn_annex_part *part);
+void kn_annex_free(kn_annex *a);
 // Copies strings; *out is released with kn_settings_free. Checks ranges: KNNLM_EINVAL.
 knnlm_status kn_settings_copy(const kn_store_settings *s, kn_store_settings *out);
 void kn_settings_free(kn_store_settings *s);
@@ -103,6 +120,7 @@ struct kn_store {
     kn_store_info info;
     kn_segment *segments;
     kn_map removed;
+    kn_map *annex;               // a map a part
     uint64_t *removed_bits;      // a bit a document; NULL: none removed
     char seen[KN_MANIFEST_LINE]; // the first line of the manifest: its checksum, which no two states share
 };

@@ -119,7 +119,8 @@ typedef struct kn_store_entry {
 // KNNLM_EINVAL: no such number; KNNLM_EDATA: the file is damaged there.
 knnlm_status kn_store_document_at(const kn_store *store, uint64_t number, kn_store_document *out);
 knnlm_status kn_store_entry_at(const kn_store *store, uint64_t id, kn_store_entry *out);
-// Whether a document is called `pattern`, or its name matches it as a shell's would ("*" goes beyond slashes).
+// Whether a document is called `pattern`, or its name matches it as a shell's would ("*" goes beyond
+// slashes).
 bool kn_store_document_matches(const kn_store_document *d, const char *pattern);
 // Whether entry `id` belongs to a removed document; true for what cannot be read.
 bool kn_store_entry_removed(const kn_store *store, uint64_t id);
@@ -183,6 +184,38 @@ knnlm_status kn_store_writer_commit(kn_store_writer *w);
 // The same for a change beside a run (removal, tuning): an interrupted one stays so, and can be resumed.
 knnlm_status kn_store_writer_amend(kn_store_writer *w);
 uint64_t kn_store_writer_entries(const kn_store_writer *w); // those not committed yet included
+
+// ---------------------------------------------------------------- annex
+
+// Room for an index: parts of its own in the store's directory, named by the same manifest, checksummed and
+// swept like the rest, and a note (a JSON object) that says what they are. Compaction drops it.
+enum { KN_ANNEX_KIND = 16 };
+
+// The note, or NULL: no annex. Its parts, in the order in which they were written: their kind, their count
+// and what was put (after a header of 64 bytes), read-only, valid while the store is open.
+const char *kn_store_annex_note(const kn_store *store);
+typedef struct kn_store_annex_part {
+    const char *kind;
+    uint64_t count;
+    const uint8_t *data;
+    size_t size;
+} kn_store_annex_part;
+size_t kn_store_annex_parts(const kn_store *store);
+kn_store_annex_part kn_store_annex_at(const kn_store *store, size_t number);
+// Hands the pages of a part back to the system; they can be read again.
+void kn_store_annex_release(const kn_store *store, size_t number, size_t offset, size_t size);
+
+typedef struct kn_annex_writer kn_annex_writer;
+// Begins a new annex (keep: more parts of the present one) in the store that `w` has locked.
+knnlm_status kn_annex_open(kn_store_writer *w, bool keep, kn_annex_writer **out);
+// Begins a part: `kind` is lists, order, rows or codes. Puts go to it until it is sealed.
+knnlm_status kn_annex_begin(kn_annex_writer *a, const char *kind);
+knnlm_status kn_annex_put(kn_annex_writer *a, const void *data, size_t size);
+knnlm_status kn_annex_pad(kn_annex_writer *a); // to a multiple of 64 bytes
+knnlm_status kn_annex_seal(kn_annex_writer *a, uint64_t count);
+// Publishes it in place of the one before. Both release the writer.
+knnlm_status kn_annex_commit(kn_annex_writer *a, const char *note);
+void kn_annex_abort(kn_annex_writer *a);
 
 // ---------------------------------------------------------------- upkeep
 

@@ -13,13 +13,17 @@ static bool ends_with(const char *name, const char *end) {
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
+static const char *const kinds[] = {".text", ".keys", ".removed", ".lists", ".order", ".rows", ".codes"};
+
 static bool is_part(const char *name, uint64_t *file, const char **kind) {
     char *end;
     if (!isdigit((unsigned char)*name)) return false;
     *file = strtoull(name, &end, 10);
     *kind = end;
-    return end - name >= 6 &&
-           (strcmp(end, ".text") == 0 || strcmp(end, ".keys") == 0 || strcmp(end, ".removed") == 0);
+    if (end - name < 6) return false;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(end, kinds[i]) == 0) return true;
+    return false;
 }
 
 static bool is_attachment(const char *name) {
@@ -41,6 +45,9 @@ static bool is_named(const char *name, const kn_manifest *m) {
     if (is_attachment(name)) return kn_manifest_attachment(m, name) != NULL;
     if (!is_part(name, &file, &kind)) return false;
     if (strcmp(kind, ".removed") == 0) return m->removed.file == file;
+    for (size_t i = 0; i < m->annex.count; i++)
+        if (m->annex.parts[i].file == file && strcmp(m->annex.parts[i].kind, kind + 1) == 0) return true;
+    if (strcmp(kind, ".text") != 0 && strcmp(kind, ".keys") != 0) return false;
     for (size_t i = 0; i < m->segment_count; i++)
         if (m->segments[i].file == file)
             return strcmp(kind, ".keys") != 0 || m->settings.key_type != KN_KEYS_NONE;

@@ -316,10 +316,24 @@ static void count_damage(verification *v) {
     }
 }
 
+// Whether the index makes sense is its own room's matter; here, whether its bytes are those written.
+static knnlm_status check_annex(verification *v) {
+    const kn_annex *a = &v->s->manifest.annex;
+    for (size_t i = 0; i < a->count; i++) {
+        const kn_annex_part *p = &a->parts[i];
+        char name[KN_PART_NAME];
+        kn_part_name(name, p->file, p->kind);
+        KN_TRY(check_part(v, &v->s->annex[i], KN_PART_ANNEX, name, p->count, p->payload, p->seal, 0,
+                          touched_nothing));
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status check_all(verification *v) {
     for (size_t i = 0; i < v->s->manifest.segment_count; i++) KN_TRY(check_segment(v, i));
     mark_lost(v);
     KN_TRY(check_removed(v));
+    KN_TRY(check_annex(v));
     return check_attachments(v);
 }
 

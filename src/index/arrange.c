@@ -1,0 +1,176 @@
+#include "index/arrange.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHUNK = 16384 }; // entries assigned at a time
+
+void kn_arrange_free(kn_arrangement *a) {
+    free(a->list);
+    free(a->codes);
+    free(a->ends);
+}
+
+knnlm_status kn_arrange_keys(const kn_store *store, uint64_t first, size_t n, float *out) {
+    const kn_store_settings *s = &kn_store_describe(store)->settings;
+    size_t d = (size_t)s->dimension;
+    KN_TRY(kn_store_keys(store, first, n, out));
+    if (s->distance != KN_DISTANCE_COSINE) return KNNLM_OK;
+    for (size_t i = 0; i < n; i++) {
+        double sum = 0;
+        for (size_t j = 0; j < d; j++) sum += (double)out[i * d + j] * out[i * d + j];
+        float inverse = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
+        for (size_t j = 0; j < d; j++) out[i * d + j] *= inverse;
+    }
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- assigning
+
+static knnlm_status stopped(void) {
+    return kn_fail(KNNLM_ESTOPPED, "stopped while indexing: the store is as it was");
+}
+
+static knnlm_status assign_chunk(kn_arrangement *a, size_t at, size_t n, float *keys, float *distances) {
+    size_t d = kn_quantizer_dimension(a->quantizer);
+    KN_TRY(kn_arrange_keys(a->store, a->first + at, n, keys));
+    KN_TRY(kn_quantizer_assign(a->quantizer, keys, n, a->list + at, distances));
+    for (size_t i = 0; i < n; i++) a->objective += distances[i];
+    if (!a->pq) return KNNLM_OK;
+    const float *centroids = kn_quantizer_centroids(a->quantizer);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < d; j++) keys[i * d + j] -= centroids[a->list[at + i] * d + j];
+    kn_pq_encode(a->pq, keys, n, a->codes + at * kn_pq_code_bytes(a->pq));
+    return KNNLM_OK;
+}
+
+static knnlm_status assign_all(kn_arrangement *a, float *keys, float *distances) {
+    for (size_t at = 0; at < a->count; at += CHUNK) {
+        KN_TRY(assign_chunk(a, at, kn_least(CHUNK, a->count - at), keys, distances));
+        if (!kn_progress_report(a->progress, "assigning", at, a->count, "entries")) return stopped();
+    }
+    a->objective = a->count ? a->objective / (double)a->count : 0;
+    return KNNLM_OK;
+}
+
+static void count_lists(kn_arrangement *a) {
+    for (size_t i = 0; i < a->count; i++) a->ends[a->list[i] + 1]++;
+    for (size_t l = 0; l < a->lists; l++) a->ends[l + 1] += a->ends[l];
+}
+
+knnlm_status kn_arrange_assign(kn_arrangement *a) {
+    size_t d = kn_quantizer_dimension(a->quantizer);
+    a->lists = kn_quantizer_count(a->quantizer);
+    a->list = kn_alloc(a->count, sizeof *a->list);
+    a->ends = kn_alloc(a->lists + 1, sizeof *a->ends);
+    if (a->pq) a->codes = kn_alloc(a->count, kn_pq_code_bytes(a->pq));
+    float *keys = kn_alloc_aligned(CHUNK, d * sizeof *keys), *distances = kn_alloc(CHUNK, sizeof *distances);
+    bool room = a->list && a->ends && (!a->pq || a->codes) && keys && distances;
+    knnlm_status status = room ? assign_all(a, keys, distances) : KNNLM_ENOMEM;
+    kn_free_aligned(keys);
+    free(distances);
+    if (status == KNNLM_OK) count_lists(a);
+    return status;
+}
+
+// ---------------------------------------------------------------- writing in list order
+
+// Where the next entry of each list goes, from the first entry on.
+static uint64_t *starts_of(const kn_arrangement *a) {
+    uint64_t *next = kn_alloc(a->lists, sizeof *next);
+    if (next) memcpy(next, a->ends, a->lists * sizeof *next);
+    return next;
+}
+
+// Something of `size` bytes an entry, by entry.
+typedef const void *source(const kn_arrangement *a, size_t entry);
+
+// In passes: each gathers the places that fit into the buffer, and goes through the entries once, in order.
+static knnlm_status write_pass(kn_arrangement *a, source *from, size_t size, size_t begin, size_t end,
+                               uint8_t *buffer) {
+    uint64_t *next = starts_of(a);
+    if (!next) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < a->count; i++) {
+        uint64_t place = next[a->list[i]]++;
+        if (place >= begin && place < end) memcpy(buffer + (place - begin) * size, from(a, i), size);
+    }
+    free(next);
+    return KNNLM_OK;
+}
+
+static knnlm_status write_section(kn_arrangement *a, kn_annex_writer *w, source *from, size_t size) {
+    uint64_t memory = a->memory ? a->memory / 2 : (uint64_t)4 << 30;
+    size_t fits = kn_most(1, kn_least(a->count, (size_t)(memory / size)));
+    uint8_t *buffer = kn_alloc_aligned(fits, size);
+    knnlm_status status = buffer ? KNNLM_OK : KNNLM_ENOMEM;
+    for (size_t begin = 0; begin < a->count && status == KNNLM_OK; begin += fits) {
+        size_t end = kn_least(begin + fits, a->count);
+        status = write_pass(a, from, size, begin, end, buffer);
+        if (status == KNNLM_OK) status = kn_annex_put(w, buffer, (end - begin) * size);
+        if (!kn_progress_report(a->progress, "arranging", end, a->count, "entries")) status = stopped();
+    }
+    kn_free_aligned(buffer);
+    return status == KNNLM_OK ? kn_annex_pad(w) : status;
+}
+
+static const void *entry_number(const kn_arrangement *a, size_t i) {
+    static _Thread_local uint32_t number;
+    number = (uint32_t)(a->first + i);
+    return &number;
+}
+
+static const void *entry_code(const kn_arrangement *a, size_t i) {
+    return a->codes + i * kn_pq_code_bytes(a->pq);
+}
+
+// Entries come in order: the segment is mostly that of the last one.
+static kn_store_segment *segment_of(const kn_arrangement *a, size_t i) {
+    static _Thread_local kn_store_segment g;
+    static _Thread_local const kn_store *of;
+    static _Thread_local size_t number;
+    uint64_t id = a->first + i;
+    if (of != a->store || id < g.first) {
+        of = a->store;
+        number = 0;
+        g = kn_store_segment_at(of, 0);
+    }
+    while (id >= g.first + g.count) g = kn_store_segment_at(of, ++number);
+    return &g;
+}
+
+static const void *entry_row(const kn_arrangement *a, size_t i) {
+    const kn_store_settings *s = &kn_store_describe(a->store)->settings;
+    size_t d = (size_t)s->dimension, row = s->key_type == KN_KEYS_INT8 ? d : kn_key_bytes(s->key_type, d);
+    const kn_store_segment *g = segment_of(a, i);
+    return (const uint8_t *)g->keys + (a->first + i - g->first) * row;
+}
+
+static const void *entry_scale(const kn_arrangement *a, size_t i) {
+    const kn_store_segment *g = segment_of(a, i);
+    return g->scales + (a->first + i - g->first);
+}
+
+static knnlm_status write_rows(kn_arrangement *a, kn_annex_writer *w) {
+    const kn_store_settings *s = &kn_store_describe(a->store)->settings;
+    size_t d = (size_t)s->dimension;
+    bool int8 = s->key_type == KN_KEYS_INT8;
+    if (s->key_type == KN_KEYS_NONE) return KNNLM_OK;
+    KN_TRY(kn_annex_begin(w, "rows"));
+    KN_TRY(write_section(a, w, entry_row, int8 ? d : kn_key_bytes(s->key_type, d)));
+    if (int8) KN_TRY(write_section(a, w, entry_scale, sizeof(float)));
+    return kn_annex_seal(w, a->count);
+}
+
+knnlm_status kn_arrange_write(kn_arrangement *a, kn_annex_writer *w) {
+    KN_TRY(kn_annex_begin(w, "order"));
+    KN_TRY(kn_annex_put(w, a->ends, (a->lists + 1) * sizeof *a->ends));
+    KN_TRY(kn_annex_pad(w));
+    KN_TRY(write_section(a, w, entry_number, sizeof(uint32_t)));
+    KN_TRY(kn_annex_seal(w, a->count));
+    KN_TRY(write_rows(a, w));
+    if (!a->pq) return KNNLM_OK;
+    KN_TRY(kn_annex_begin(w, "codes"));
+    KN_TRY(write_section(a, w, entry_code, kn_pq_code_bytes(a->pq)));
+    return kn_annex_seal(w, a->count);
+}

@@ -1,0 +1,33 @@
+// Putting entries into list order. Not a door: only this room includes it.
+#ifndef KN_INDEX_ARRANGE_H
+#define KN_INDEX_ARRANGE_H
+
+#include "index/note.h"
+#include "index/pq.h"
+#include "index/quantizer.h"
+
+// A run being made: entries [first, first + count) of a store.
+typedef struct kn_arrangement {
+    const kn_store *store;
+    const kn_quantizer *quantizer; // nearest by squared L2
+    const kn_pq *pq;               // NULL: no codes
+    uint64_t first;
+    size_t count, lists;
+    uint64_t memory; // bytes for buffers
+    const kn_progress *progress;
+    // Results:
+    uint32_t *list;   // of each entry
+    uint8_t *codes;   // of each entry
+    uint64_t *ends;   // (lists + 1)
+    double objective; // mean squared distance to the centroid
+} kn_arrangement;
+
+// Keys of entries [first, first + n) as the lists see them: of length 1 for cosine.
+knnlm_status kn_arrange_keys(const kn_store *store, uint64_t first, size_t n, float *out);
+// Finds every entry's list and code.
+knnlm_status kn_arrange_assign(kn_arrangement *a);
+// Writes the run's parts: order, rows, codes.
+knnlm_status kn_arrange_write(kn_arrangement *a, kn_annex_writer *w);
+void kn_arrange_free(kn_arrangement *a);
+
+#endif

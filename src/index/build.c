@@ -1,0 +1,267 @@
+// Making an index: learn the lists from a sample, find every entry's list, write the entries in list order.
+#include "index/arrange.h"
+#include "index/kmeans.h"
+#include "index/open.h"
+
+#include "base/file.h"
+#include "base/random.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TRAIN_A_LIST = 64,   // keys to learn from
+    ENTRIES_A_LIST = 30, // fewer are not worth a list
+    LISTS_LEAST = 16,
+    PROBES = 32,             // the paper's
+    CODE_TRAIN_MOST = 65536, // keys that codes are learnt from
+};
+
+typedef struct making {
+    const kn_recipe *recipe;
+    kn_index_note note;
+    kn_store_writer *w;
+    const kn_store *store;
+    size_t d;
+    float *centroids;
+    kn_quantizer *quantizer; // squared L2, also where searches use another
+    kn_pq pq;
+    bool has_pq;
+    const kn_progress *progress;
+    kn_index_result *out;
+} making;
+
+// ---------------------------------------------------------------- the recipe
+
+// Four times the root of the number of entries, as a power of two: searching the centroids then costs about
+// as much as searching 32 lists.
+static uint32_t lists_for(uint64_t entries) {
+    uint32_t lists = LISTS_LEAST;
+    while (lists < 65536 && (double)lists * 1.5 < 4 * sqrt((double)entries)) lists *= 2;
+    return lists;
+}
+
+static knnlm_status resolve(making *m) {
+    const kn_store_info *info = kn_store_describe(m->store);
+    const kn_recipe *r = m->recipe;
+    kn_index_note *n = &m->note;
+    n->lists = r->lists ? r->lists : lists_for(info->entries);
+    if (n->lists > KN_INDEX_LISTS_MAX)
+        return kn_fail(KNNLM_EINVAL, "%" PRIu32 " lists: at most %d", n->lists, KN_INDEX_LISTS_MAX);
+    uint64_t most = info->entries / ENTRIES_A_LIST;
+    if (!r->lists && n->lists > most) n->lists = most ? (uint32_t)most : 1;
+    n->probes = r->probes ? r->probes : PROBES;
+    if (n->probes > n->lists) n->probes = n->lists;
+    n->code_parts = r->code_parts;
+    n->code_bits = r->code_parts ? (r->code_bits ? r->code_bits : 8) : 0;
+    n->seed = r->seed;
+    n->trained = r->train ? r->train : (uint64_t)TRAIN_A_LIST * n->lists;
+    if (n->trained > info->entries) n->trained = info->entries;
+    uint64_t bytes = n->trained * m->d * sizeof(float);
+    if (r->memory && bytes > r->memory / 2) n->trained = r->memory / 2 / (m->d * sizeof(float));
+    if (info->settings.key_type == KN_KEYS_NONE)
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys that could be indexed (--keys none)", info->path);
+    return info->entries ? KNNLM_OK : kn_fail(KNNLM_EINVAL, "%s: has no entries to index", info->path);
+}
+
+static knnlm_status check_space(const making *m) {
+    const kn_store_info *info = kn_store_describe(m->store);
+    size_t code = m->note.code_parts * m->note.code_bits / 8;
+    uint64_t each = kn_key_bytes(info->settings.key_type, m->d) + sizeof(uint32_t) + code, free_bytes;
+    uint64_t needed = info->entries * each + (uint64_t)m->note.lists * (m->d * sizeof(float) + 8);
+    KN_TRY(kn_disk_free(info->path, &free_bytes));
+    if (m->recipe->force || needed <= free_bytes) return KNNLM_OK;
+    return kn_fail(KNNLM_EIO, "%s: the index needs %.1f GB of disk, %.1f GB are free (--force tries anyway)",
+                   info->path, (double)needed / 1e9, (double)free_bytes / 1e9);
+}
+
+// ---------------------------------------------------------------- learning
+
+// Keys from everywhere in the store: one from each of `count` equal stretches.
+static knnlm_status sample(making *m, uint64_t count, uint64_t seed, float *out) {
+    uint64_t entries = kn_store_describe(m->store)->entries;
+    kn_random random = {seed};
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t from = (uint64_t)((unsigned __int128)i * entries / count);
+        uint64_t to = (uint64_t)((unsigned __int128)(i + 1) * entries / count);
+        KN_TRY(kn_arrange_keys(m->store, from + kn_random_below(&random, to - from), 1, out + i * m->d));
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status learn_lists(making *m, const float *keys) {
+    kn_kmeans_options o = kn_kmeans_defaults(m->note.lists);
+    kn_kmeans_result r;
+    o.seed = m->note.seed;
+    o.spherical = kn_store_describe(m->store)->settings.distance == KN_DISTANCE_COSINE;
+    if (m->recipe->iterations) o.iterations = (int)m->recipe->iterations;
+    m->centroids = kn_alloc_aligned(m->note.lists, m->d * sizeof *m->centroids);
+    if (!m->centroids) return KNNLM_ENOMEM;
+    KN_TRY(kn_kmeans_learn(keys, m->note.trained, m->d, &o, m->progress, m->centroids, &r));
+    return kn_quantizer_make(m->centroids, m->note.lists, m->d, KN_QUANTIZER_L2, &m->quantizer);
+}
+
+// Codes are of residuals: what is left of a key when its list is known.
+static knnlm_status learn_codes(making *m, float *keys) {
+    size_t n = (size_t)(m->note.trained < CODE_TRAIN_MOST ? m->note.trained : CODE_TRAIN_MOST);
+    uint32_t *lists = kn_alloc(n, sizeof *lists);
+    if (!lists) return KNNLM_ENOMEM;
+    // Spread over the sample, moved to its front.
+    for (size_t i = 0; i < n; i++)
+        memmove(keys + i * m->d, keys + (size_t)((double)i * (double)m->note.trained / (double)n) * m->d,
+                m->d * sizeof *keys);
+    knnlm_status status = kn_quantizer_assign(m->quantizer, keys, n, lists, NULL);
+    for (size_t i = 0; i < n && status == KNNLM_OK; i++)
+        for (size_t j = 0; j < m->d; j++) keys[i * m->d + j] -= m->centroids[lists[i] * m->d + j];
+    free(lists);
+    if (status == KNNLM_OK)
+        status = kn_pq_learn(keys, n, m->d, m->note.code_parts, m->note.code_bits, m->note.seed, m->progress,
+                             &m->pq);
+    m->has_pq = status == KNNLM_OK;
+    return status;
+}
+
+static knnlm_status learn(making *m) {
+    double start = kn_seconds();
+    float *keys = kn_alloc_aligned((size_t)m->note.trained, m->d * sizeof *keys);
+    knnlm_status status = keys ? sample(m, m->note.trained, m->note.seed, keys) : KNNLM_ENOMEM;
+    if (status == KNNLM_OK) status = learn_lists(m, keys);
+    if (status == KNNLM_OK && m->note.code_parts) status = learn_codes(m, keys);
+    kn_free_aligned(keys);
+    m->out->train_seconds = kn_seconds() - start;
+    return status;
+}
+
+// ---------------------------------------------------------------- writing
+
+static knnlm_status write_lists(making *m, kn_annex_writer *a) {
+    KN_TRY(kn_annex_begin(a, "lists"));
+    KN_TRY(kn_annex_put(a, m->centroids, m->note.lists * m->d * sizeof *m->centroids));
+    KN_TRY(kn_annex_pad(a));
+    if (m->has_pq)
+        KN_TRY(kn_annex_put(a, m->pq.centroids, ((size_t)1 << m->note.code_bits) * m->d * sizeof(float)));
+    return kn_annex_seal(a, m->note.lists);
+}
+
+static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first) {
+    kn_arrangement run = {.store = m->store,
+                          .quantizer = m->quantizer,
+                          .pq = m->has_pq ? &m->pq : NULL,
+                          .first = first,
+                          .count = (size_t)(kn_store_describe(m->store)->entries - first),
+                          .memory = m->recipe->memory,
+                          .progress = m->progress};
+    double start = kn_seconds();
+    knnlm_status status = kn_arrange_assign(&run);
+    m->out->assign_seconds = kn_seconds() - start;
+    start = kn_seconds();
+    if (status == KNNLM_OK) status = kn_arrange_write(&run, a);
+    m->out->write_seconds = kn_seconds() - start;
+    m->out->objective = run.objective;
+    kn_arrange_free(&run);
+    if (status != KNNLM_OK) return status;
+    if (!first) m->note.objective = run.objective;
+    return kn_index_note_add_run(&m->note, &(kn_run_note){first, run.count, run.objective});
+}
+
+static knnlm_status publish(making *m, kn_annex_writer *a) {
+    char *note;
+    knnlm_status status = kn_index_note_print(&m->note, &note);
+    if (status != KNNLM_OK) {
+        kn_annex_abort(a);
+        return status;
+    }
+    status = kn_annex_commit(a, note);
+    free(note);
+    return status;
+}
+
+static knnlm_status write(making *m, bool keep, uint64_t first) {
+    kn_annex_writer *a;
+    KN_TRY(kn_annex_open(m->w, keep, &a));
+    knnlm_status status = keep ? KNNLM_OK : write_lists(m, a);
+    if (status == KNNLM_OK) status = write_run(m, a, first);
+    if (status == KNNLM_OK) return publish(m, a);
+    kn_annex_abort(a);
+    return status;
+}
+
+// ---------------------------------------------------------------- the doors
+
+static void making_free(making *m) {
+    kn_index_note_free(&m->note);
+    kn_quantizer_free(m->quantizer);
+    kn_free_aligned(m->centroids);
+    if (m->has_pq) kn_pq_free(&m->pq);
+    kn_store_writer_close(m->w);
+}
+
+static knnlm_status describe(const char *path, kn_index_result *out) {
+    kn_store *store;
+    kn_index *index;
+    KN_TRY(kn_store_open(path, &store));
+    knnlm_status status = kn_index_open(store, &index);
+    if (status == KNNLM_OK) {
+        out->info = *kn_index_describe(index);
+        kn_index_close(index);
+    }
+    kn_store_close(store);
+    return status;
+}
+
+static knnlm_status begin(making *m, const char *path, const kn_recipe *recipe, const kn_progress *progress,
+                          kn_index_result *out) {
+    *m = (making){.recipe = recipe, .progress = progress, .out = out};
+    *out = (kn_index_result){0};
+    KN_TRY(kn_store_write(path, &m->w));
+    m->store = kn_store_writer_base(m->w);
+    m->d = (size_t)kn_store_describe(m->store)->settings.dimension;
+    return KNNLM_OK;
+}
+
+knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_progress *progress,
+                            kn_index_result *out) {
+    making m;
+    knnlm_status status = begin(&m, path, recipe, progress, out);
+    if (status == KNNLM_OK) status = resolve(&m);
+    if (status == KNNLM_OK) status = check_space(&m);
+    if (status == KNNLM_OK) status = learn(&m);
+    if (status == KNNLM_OK) status = write(&m, false, 0);
+    making_free(&m);
+    return status == KNNLM_OK ? describe(path, out) : status;
+}
+
+// The centroids and codes of the present index.
+static knnlm_status reuse(making *m, const kn_index *x) {
+    KN_TRY(kn_index_note_parse(kn_store_describe(m->store)->path, kn_store_annex_note(m->store), &m->note));
+    KN_TRY(kn_quantizer_make(x->centres, m->note.lists, m->d, KN_QUANTIZER_L2, &m->quantizer));
+    if (!x->has_pq) return KNNLM_OK;
+    KN_TRY(kn_pq_init(&m->pq, m->d, m->note.code_parts, m->note.code_bits));
+    m->has_pq = true;
+    memcpy(m->pq.centroids, x->pq.centroids, ((size_t)1 << m->note.code_bits) * m->d * sizeof(float));
+    kn_pq_prepare(&m->pq);
+    return KNNLM_OK;
+}
+
+static knnlm_status extend(making *m) {
+    kn_index *x;
+    if (!kn_store_annex_note(m->store))
+        return kn_fail(KNNLM_EINVAL, "%s: has no index to extend", kn_store_describe(m->store)->path);
+    KN_TRY(kn_index_open(m->store, &x));
+    uint64_t first = x->info.listed;
+    knnlm_status status = x->info.flat ? reuse(m, x) : KNNLM_OK;
+    bool more = x->info.flat > 0;
+    kn_index_close(x);
+    return status == KNNLM_OK && more ? write(m, true, first) : status;
+}
+
+knnlm_status kn_index_extend(const char *path, const kn_progress *progress, kn_index_result *out) {
+    static const kn_recipe as_before;
+    making m;
+    knnlm_status status = begin(&m, path, &as_before, progress, out);
+    if (status == KNNLM_OK) status = extend(&m);
+    making_free(&m);
+    return status == KNNLM_OK ? describe(path, out) : status;
+}

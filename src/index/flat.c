@@ -1,0 +1,83 @@
+// What lies outside lists: the segments of the store as they are.
+#include "index/open.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLE = 1024 };
+
+static kn_row_type row_type(kn_key_type type) {
+    return type == KN_KEYS_F32 ? KN_ROWS_F32 : type == KN_KEYS_INT8 ? KN_ROWS_INT8 : KN_ROWS_F16;
+}
+
+knnlm_status kn_index_make(const kn_store *store, kn_index **out) {
+    const kn_store_settings *s = &kn_store_describe(store)->settings;
+    kn_index *x = kn_alloc(1, sizeof *x);
+    *out = x;
+    if (!x) return KNNLM_ENOMEM;
+    x->store = store;
+    x->k = kn_math_kernels(KN_PRECISION_F32);
+    x->distance = s->distance;
+    x->type = row_type(s->key_type);
+    x->d = (size_t)s->dimension;
+    x->entries = kn_store_describe(store)->entries;
+    x->row_bytes = s->key_type == KN_KEYS_INT8 ? x->d : kn_key_bytes(s->key_type, x->d);
+    x->info.has_keys = s->key_type != KN_KEYS_NONE;
+    x->zero = kn_alloc(x->d, sizeof *x->zero);
+    x->flat_centre = kn_alloc(x->d, sizeof *x->flat_centre);
+    return x->zero && x->flat_centre ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+// The mean of some rows: near enough to the middle for its purpose.
+static knnlm_status find_centre(kn_index *x, uint64_t first) {
+    uint64_t total = kn_store_describe(x->store)->entries, n = total - first;
+    float *key = kn_alloc(x->d, sizeof *key);
+    if (!key) return KNNLM_ENOMEM;
+    uint64_t count = n < SAMPLE ? n : SAMPLE;
+    for (uint64_t i = 0; i < count; i++) {
+        knnlm_status status = kn_store_keys(x->store, first + i * n / count, 1, key);
+        if (status != KNNLM_OK) {
+            free(key);
+            return status;
+        }
+        for (size_t j = 0; j < x->d; j++) x->flat_centre[j] += key[j] / (float)count;
+    }
+    for (size_t j = 0; j < x->d; j++)
+        if (!isfinite(x->flat_centre[j])) x->flat_centre[j] = 0; // a damaged key: any centre is right
+    free(key);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_index_add_flat(kn_index *x, uint64_t first) {
+    const kn_store_info *info = kn_store_describe(x->store);
+    if (first == info->entries || !x->info.has_keys) return KNNLM_OK;
+    x->flat = kn_alloc(info->segments, sizeof *x->flat);
+    if (!x->flat) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < info->segments; i++) {
+        kn_store_segment g = kn_store_segment_at(x->store, i);
+        if (g.first + g.count <= first || !g.count) continue;
+        uint64_t skip = g.first < first ? first - g.first : 0;
+        x->flat[x->flat_count++] = (kn_run){.first_id = (uint32_t)(g.first + skip),
+                                            .rows = (const uint8_t *)g.keys + skip * x->row_bytes,
+                                            .scales = g.scales ? g.scales + skip : NULL,
+                                            .count = g.count - skip};
+    }
+    x->info.flat = info->entries - first;
+    return find_centre(x, first);
+}
+
+knnlm_status kn_index_mark_removed(kn_index *x) {
+    const kn_store_info *info = kn_store_describe(x->store);
+    if (!info->removed_documents) return KNNLM_OK;
+    x->removed = kn_alloc(info->entries / 64 + 1, sizeof *x->removed);
+    if (!x->removed) return KNNLM_ENOMEM;
+    for (uint64_t i = 0; i < info->documents; i++) {
+        kn_store_document d;
+        if (!kn_store_document_removed(x->store, i)) continue;
+        KN_TRY(kn_store_document_at(x->store, i, &d));
+        for (uint64_t id = d.first; id < d.first + d.count; id++)
+            x->removed[id / 64] |= (uint64_t)1 << id % 64;
+    }
+    return KNNLM_OK;
+}

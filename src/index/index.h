@@ -1,0 +1,105 @@
+// Query vectors to the nearest entries of a store.
+//
+// Without an index every entry is looked at: exact, and right for small stores. With one, entries lie in
+// lists by the nearest of some thousand centroids, and a search looks at the lists nearest to the query. Keys
+// lie in list order beside their lists, so that what a search reads it reads in one piece; distances are
+// computed from the keys themselves (from codes where the store keeps none). What was added since the index
+// was made is looked at as a whole; what was removed is not found.
+//
+// Distances are squared L2; the negated inner product; or 1 - cosine. Smaller is nearer in all of them. They
+// are sums of f32, and the same whatever the threads and however queries are batched; between instruction
+// sets they differ in rounding. Ties go to the lower entry.
+#ifndef KN_INDEX_H
+#define KN_INDEX_H
+
+#include "base/progress.h"
+#include "store/store.h"
+
+// ---------------------------------------------------------------- searching
+
+// The index of one state of a store; immutable, for any number of threads. The store outlives it.
+typedef struct kn_index kn_index;
+
+typedef struct kn_index_info {
+    uint32_t lists;      // 0: none, every search is exact
+    uint32_t probes;     // lists looked at by default
+    uint64_t listed;     // entries in lists
+    uint64_t flat;       // entries outside: all are looked at
+    uint32_t code_bytes; // of an entry's code; 0: none
+    uint32_t code_bits;  // of a part of it
+    bool has_keys;       // distances are of keys, not of codes
+    uint64_t bytes;      // on disk
+    double imbalance;    // 1: lists of equal length; the longer the work, the higher
+    double drift;        // mean distance to the centroid of what was added after training, against before; 0:
+                         // nothing was
+} kn_index_info;
+
+knnlm_status kn_index_open(const kn_store *store, kn_index **out);
+void kn_index_close(kn_index *index);
+const kn_index_info *kn_index_describe(const kn_index *index);
+
+typedef struct kn_entry_range {
+    uint64_t first, end;
+} kn_entry_range;
+
+typedef struct kn_search_options {
+    size_t k;
+    uint32_t probes; // 0: the index's own; at least the number of lists: exact
+    const kn_entry_range
+        *exclude;            // one a query: entries that do not count (a document; the query's own), or NULL
+    const uint64_t *allowed; // a bit an entry, for all queries, or NULL: all
+    uint64_t memory;         // bytes that the search may hold beside results; 0: any
+    const kn_progress *progress;
+} kn_search_options;
+
+// Nearest first. Rows are k long; those with fewer neighbours end with UINT32_MAX and infinity.
+typedef struct kn_neighbors {
+    uint32_t *ids;    // (queries, k)
+    float *distances; // (queries, k)
+    uint32_t *counts; // (queries)
+} kn_neighbors;
+
+// Many queries (n, dimension) at once: list by list, each list against all its queries as one product.
+// KNNLM_EINVAL: k is 0; KNNLM_EDATA: a query is not finite; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+knnlm_status kn_index_search(const kn_index *index, const float *queries, size_t n,
+                             const kn_search_options *options, kn_neighbors *out);
+
+// One query at a time, by one thread, without allocating: a searcher is the memory for it.
+typedef struct kn_searcher kn_searcher;
+knnlm_status kn_searcher_open(const kn_index *index, size_t k_most, kn_searcher **out);
+void kn_searcher_close(kn_searcher *searcher);
+// As kn_index_search with n = 1. KNNLM_EINVAL: k is 0 or above k_most.
+knnlm_status kn_searcher_find(kn_searcher *searcher, const float *query, const kn_search_options *options,
+                              kn_neighbors *out);
+
+// By the definition, in double precision, one thread: the ground truth of tests and of recall.
+knnlm_status kn_index_brute_force(const kn_store *store, const float *query, size_t k,
+                                  const kn_entry_range *exclude, const uint64_t *allowed, uint32_t *ids,
+                                  double *distances, size_t *count);
+
+// ---------------------------------------------------------------- making
+
+typedef struct kn_recipe {
+    uint32_t lists;      // 0: by the number of entries
+    uint32_t code_parts; // bytes of a PQ code with 8 bits; 0: none
+    uint32_t code_bits;  // 8 or 4
+    uint64_t train;      // keys to learn from; 0: 64 a list
+    uint32_t probes;     // 0: 32, or all
+    uint32_t iterations; // of k-means; 0: 10
+    uint64_t seed, memory;
+    bool force; // goes on although disk or memory seem too small
+} kn_recipe;
+
+typedef struct kn_index_result {
+    kn_index_info info;
+    double train_seconds, assign_seconds, write_seconds;
+    double objective; // mean squared distance to the centroid
+} kn_index_result;
+
+// (Re)indexes the store at `path`: KNNLM_EIO while another process writes to it.
+knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_progress *progress,
+                            kn_index_result *out);
+// Puts what was added since into the lists, without learning anew.
+knnlm_status kn_index_extend(const char *path, const kn_progress *progress, kn_index_result *out);
+
+#endif

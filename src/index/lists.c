@@ -1,0 +1,145 @@
+// The lists of an open index: its parts, checked against the note and the store.
+#include "index/note.h"
+#include "index/open.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct opening {
+    kn_index *x;
+    const kn_index_note *note;
+    size_t part; // next
+} opening;
+
+static size_t padded(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+
+static knnlm_status damaged(const kn_index *x, const char *what) {
+    return kn_fail(KNNLM_EDATA, "%s: its index is damaged: %s (knnlm index makes it anew)",
+                   kn_store_describe(x->store)->path, what);
+}
+
+// The next part, which must be of this kind, size and count. Sizes come from the note: 2^24 lists, 2^16
+// dimensions and 2^32 entries do not overflow.
+static knnlm_status next_part(opening *o, const char *kind, uint64_t count, size_t size,
+                              kn_store_annex_part *out) {
+    if (o->part >= kn_store_annex_parts(o->x->store)) return damaged(o->x, "a part is missing");
+    *out = kn_store_annex_at(o->x->store, o->part++);
+    if (strcmp(out->kind, kind) != 0 || out->count != count || out->size != size)
+        return damaged(o->x, "a part is of another size than its note says");
+    o->x->info.bytes += out->size;
+    return KNNLM_OK;
+}
+
+static knnlm_status open_codes(kn_index *x, const kn_index_note *n, const float *centroids) {
+    if (!n->code_parts) return KNNLM_OK;
+    KN_TRY(kn_pq_init(&x->pq, x->d, n->code_parts, n->code_bits));
+    x->has_pq = true;
+    size_t count = ((size_t)1 << n->code_bits) * x->d;
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(centroids[i])) return damaged(x, "a centroid of its codes is not finite");
+    memcpy(x->pq.centroids, centroids, count * sizeof *centroids);
+    kn_pq_prepare(&x->pq);
+    x->info.code_bytes = (uint32_t)kn_pq_code_bytes(&x->pq);
+    x->info.code_bits = n->code_bits;
+    return KNNLM_OK;
+}
+
+static knnlm_status open_centroids(opening *o) {
+    kn_index *x = o->x;
+    const kn_index_note *n = o->note;
+    kn_store_annex_part part;
+    size_t coarse = padded(n->lists * x->d * sizeof(float));
+    size_t fine = n->code_parts ? padded(((size_t)1 << n->code_bits) * x->d * sizeof(float)) : 0;
+    KN_TRY(next_part(o, "lists", n->lists, coarse + fine, &part));
+    x->centres = kn_alloc_aligned(n->lists, x->d * sizeof *x->centres);
+    if (!x->centres) return KNNLM_ENOMEM;
+    memcpy(x->centres, part.data, n->lists * x->d * sizeof *x->centres);
+    KN_TRY(kn_quantizer_make(x->centres, n->lists, x->d,
+                             x->distance == KN_DISTANCE_L2 ? KN_QUANTIZER_L2 : KN_QUANTIZER_IP,
+                             &x->quantizer));
+    return open_codes(x, n, (const float *)(const void *)(part.data + coarse));
+}
+
+static knnlm_status check_ends(const kn_index *x, const uint64_t *ends, size_t lists, uint64_t n) {
+    if (ends[0] != 0 || ends[lists] != n) return damaged(x, "the ends of its lists make no sense");
+    for (size_t l = 0; l < lists; l++)
+        if (ends[l] > ends[l + 1]) return damaged(x, "the ends of its lists make no sense");
+    return KNNLM_OK;
+}
+
+static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
+    kn_index *x = o->x;
+    kn_store_annex_part part;
+    size_t n = (size_t)note->entries, ends = padded((o->note->lists + 1) * sizeof(uint64_t));
+    KN_TRY(next_part(o, "order", n, ends + padded(n * sizeof(uint32_t)), &part));
+    *run = (kn_run){.ends = (const uint64_t *)(const void *)part.data,
+                    .ids = (const uint32_t *)(const void *)(part.data + ends),
+                    .count = n};
+    KN_TRY(check_ends(x, run->ends, o->note->lists, n));
+    if (x->info.has_keys) {
+        size_t rows = padded(n * x->row_bytes),
+               scales = x->type == KN_ROWS_INT8 ? padded(n * sizeof(float)) : 0;
+        run->rows_part = o->part;
+        KN_TRY(next_part(o, "rows", n, rows + scales, &part));
+        run->rows = part.data;
+        if (scales) run->scales = (const float *)(const void *)(part.data + rows);
+    }
+    if (x->has_pq) {
+        KN_TRY(next_part(o, "codes", n, padded(n * kn_pq_code_bytes(&x->pq)), &part));
+        run->codes = part.data;
+    }
+    return KNNLM_OK;
+}
+
+static void measure_balance(kn_index *x) {
+    double squares = 0, total = 0;
+    for (size_t l = 0; l < x->info.lists; l++) {
+        double n = 0;
+        for (size_t i = 0; i < x->listed_count; i++)
+            n += (double)(x->listed[i].ends[l + 1] - x->listed[i].ends[l]);
+        squares += n * n;
+        total += n;
+    }
+    x->info.imbalance = total > 0 ? squares * x->info.lists / (total * total) : 1;
+}
+
+// How much farther from its centroid is what was added after training?
+static void measure_drift(kn_index *x, const kn_index_note *n) {
+    double sum = 0, count = 0;
+    for (size_t i = 1; i < n->run_count; i++) {
+        sum += n->runs[i].objective * (double)n->runs[i].entries;
+        count += (double)n->runs[i].entries;
+    }
+    if (count > 0 && n->runs[0].objective > 0) x->info.drift = sum / count / n->runs[0].objective;
+}
+
+static knnlm_status open_noted(kn_index *x, const kn_index_note *n) {
+    opening o = {.x = x, .note = n};
+    x->info.lists = n->lists;
+    x->info.probes = n->probes;
+    KN_TRY(open_centroids(&o));
+    x->listed = kn_alloc(n->run_count, sizeof *x->listed);
+    if (!x->listed) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < n->run_count; i++) {
+        KN_TRY(open_run(&o, &n->runs[i], &x->listed[x->listed_count]));
+        x->listed_count++;
+        x->info.listed += n->runs[i].entries;
+    }
+    if (x->info.listed > x->entries) return damaged(x, "it has more entries than the store");
+    measure_balance(x);
+    measure_drift(x, n);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_index_add_lists(kn_index *x) {
+    const char *text = kn_store_annex_note(x->store);
+    kn_index_note note;
+    if (!text) return KNNLM_OK;
+    KN_TRY(kn_index_note_parse(kn_store_describe(x->store)->path, text, &note));
+    knnlm_status status = open_noted(x, &note);
+    kn_index_note_free(&note);
+    return status;
+}

@@ -1,0 +1,53 @@
+#include "index/open.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void kn_index_query(const kn_index *x, const float *query, float *out) {
+    double sum = 0;
+    memcpy(out, query, x->d * sizeof *out);
+    if (x->distance != KN_DISTANCE_COSINE) return;
+    for (size_t i = 0; i < x->d; i++) sum += (double)query[i] * query[i];
+    float inverse = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
+    for (size_t i = 0; i < x->d; i++) out[i] *= inverse;
+}
+
+knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, size_t *k, uint32_t *probes) {
+    if (o->k == 0 || o->k > KN_STORE_ENTRIES_MAX)
+        return kn_fail(KNNLM_EINVAL, "%zu neighbours asked for", o->k);
+    *k = o->k;
+    *probes = o->probes ? o->probes : x->info.probes;
+    if (*probes > x->info.lists) *probes = x->info.lists;
+    return KNNLM_OK;
+}
+
+knnlm_status kn_index_open(const kn_store *store, kn_index **out) {
+    kn_index *x;
+    knnlm_status status = kn_index_make(store, &x);
+    if (status == KNNLM_OK) status = kn_index_add_lists(x);
+    if (status == KNNLM_OK) status = kn_index_add_flat(x, x->info.listed);
+    if (status == KNNLM_OK) status = kn_index_mark_removed(x);
+    if (status != KNNLM_OK)
+        kn_index_close(x);
+    else
+        *out = x;
+    return status;
+}
+
+void kn_index_close(kn_index *x) {
+    if (!x) return;
+    kn_quantizer_free(x->quantizer);
+    kn_free_aligned(x->centres);
+    free(x->flat_centre);
+    free(x->zero);
+    free(x->listed);
+    free(x->flat);
+    free(x->removed);
+    if (x->has_pq) kn_pq_free(&x->pq);
+    free(x);
+}
+
+const kn_index_info *kn_index_describe(const kn_index *x) {
+    return &x->info;
+}

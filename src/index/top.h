@@ -1,0 +1,50 @@
+// The k smallest of a stream of (distance, entry), ties to the lower entry. Not a door.
+#ifndef KN_INDEX_TOP_H
+#define KN_INDEX_TOP_H
+
+#include "base/convert.h"
+#include "base/memory.h"
+
+#include <stdatomic.h>
+
+// Distance and entry as one number that sorts as both do: one comparison, one array.
+typedef uint64_t kn_item;
+
+static inline kn_item kn_item_make(float distance, uint32_t id) {
+    uint32_t bits = kn_f32_bits(distance);
+    bits ^= bits >> 31 ? UINT32_MAX : 0x80000000u;
+    return (kn_item)bits << 32 | id;
+}
+static inline float kn_item_distance(kn_item item) {
+    uint32_t bits = (uint32_t)(item >> 32);
+    return kn_bits_f32(bits >> 31 ? bits ^ 0x80000000u : ~bits);
+}
+static inline uint32_t kn_item_id(kn_item item) {
+    return (uint32_t)item;
+}
+
+// Puts the k smallest of n items first, in any order.
+void kn_items_select(kn_item *items, size_t n, size_t k);
+// Ascending. `scratch` has room for n.
+void kn_items_sort(kn_item *items, size_t n, kn_item *scratch);
+
+// Candidates of one query: `capacity` items at the caller's place, shrunk to the best k when full.
+typedef struct kn_top {
+    kn_item *items;
+    uint32_t count, k, capacity;
+    float limit; // what is farther is not among the k; infinity while there are fewer
+    atomic_flag lock;
+} kn_top;
+
+enum { KN_TOP_SLACK = 512 };
+// Room for k items and what gathers before they are sorted out.
+static inline size_t kn_top_capacity(size_t k) {
+    return 2 * k + KN_TOP_SLACK;
+}
+void kn_top_init(kn_top *top, kn_item *items, size_t k);
+// n <= KN_TOP_SLACK.
+void kn_top_put(kn_top *top, const kn_item *items, size_t n);
+// Sorts the best k; returns how many there are.
+size_t kn_top_finish(kn_top *top, kn_item *scratch);
+
+#endif

@@ -1,0 +1,64 @@
+// What an open index is made of. Not a door: only this room includes it.
+#ifndef KN_INDEX_VIEW_H
+#define KN_INDEX_VIEW_H
+
+#include "index/index.h"
+#include "index/pq.h"
+#include "index/quantizer.h"
+#include "math/math.h"
+
+// Entries that lie together: rows one after another, as the store or the index keeps them.
+typedef struct kn_run {
+    const uint64_t *ends; // list l is [ends[l], ends[l + 1]); NULL: one list of all
+    const uint32_t *ids;  // by place; NULL: first_id, first_id + 1, ...
+    uint32_t first_id;
+    const uint8_t *rows; // NULL: codes alone
+    const float *scales;
+    const uint8_t *codes; // (count, code bytes); NULL: none
+    size_t count;
+    size_t rows_part; // of the store's annex, when listed
+} kn_run;
+
+struct kn_index {
+    const kn_store *store;
+    kn_index_info info;
+    const kn_kernels *k;
+    kn_distance distance;
+    kn_row_type type;
+    size_t d, row_bytes;
+    uint64_t entries;        // of the store
+    kn_quantizer *quantizer; // NULL without lists
+    float *centres;          // (lists, d)
+    float *flat_centre;      // (d): what rows outside the lists are measured from
+    float *zero;             // (d)
+    kn_pq pq;
+    bool has_pq;
+    kn_run *listed, *flat;
+    size_t listed_count, flat_count;
+    uint64_t *removed; // a bit an entry; NULL: none
+};
+
+static inline uint32_t kn_run_id(const kn_run *r, size_t place) {
+    return r->ids ? r->ids[place] : r->first_id + (uint32_t)place;
+}
+
+// Whether entry `id` may be found by query `q`.
+static inline bool kn_index_admits(const kn_index *x, const kn_search_options *o, size_t q, uint32_t id) {
+    if (id >= x->entries) return false; // a damaged index names what is not there
+    if (x->removed && (x->removed[id / 64] >> id % 64 & 1)) return false;
+    if (o->allowed && !(o->allowed[id / 64] >> id % 64 & 1)) return false;
+    return !o->exclude || id < o->exclude[q].first || id >= o->exclude[q].end;
+}
+
+// The vector that rows of a list are measured from: squared distances between residuals lose fewer digits.
+static inline const float *kn_index_centre(const kn_index *x, const kn_run *r, size_t list) {
+    if (x->distance != KN_DISTANCE_L2) return x->zero;
+    return r->ends ? x->centres + list * x->d : x->flat_centre;
+}
+
+// A query as the index measures it (of length 1 for cosine).
+void kn_index_query(const kn_index *x, const float *query, float *out);
+// k and probes as they will be; KNNLM_EINVAL.
+knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, size_t *k, uint32_t *probes);
+
+#endif
