@@ -37,6 +37,7 @@ static knnlm_status open_codes(kn_index *x, const kn_index_note *n, const float 
     if (!n->code_parts) return KNNLM_OK;
     KN_TRY(kn_pq_init(&x->pq, x->d, n->code_parts, n->code_bits));
     x->has_pq = true;
+    x->plain_codes = n->plain_codes;
     size_t count = ((size_t)1 << n->code_bits) * x->d;
     for (size_t i = 0; i < count; i++)
         if (!isfinite(centroids[i])) return damaged(x, "a centroid of its codes is not finite");
@@ -92,6 +93,14 @@ static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
         run->codes = part.data;
     }
     return KNNLM_OK;
+}
+
+void kn_index_decode(const kn_index *x, const kn_run *r, size_t list, const float *centre, size_t place,
+                     size_t n, float *rows) {
+    const float *home = x->centres + list * x->d;
+    kn_pq_decode(&x->pq, r->codes + place * kn_pq_code_bytes(&x->pq), n, rows);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < x->d; j++) rows[i * x->d + j] += (x->plain_codes ? 0 : home[j]) - centre[j];
 }
 
 static void measure_balance(kn_index *x) {

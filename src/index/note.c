@@ -20,11 +20,11 @@ knnlm_status kn_index_note_print(const kn_index_note *n, char **text) {
         json_array_append_new(runs,
                               json_pack("{s:I, s:I, s:f}", "first", (json_int_t)n->runs[i].first, "entries",
                                         (json_int_t)n->runs[i].entries, "objective", n->runs[i].objective));
-    json_t *root = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:o}", "version", KN_INDEX_VERSION,
-                             "lists", (json_int_t)n->lists, "probes", (json_int_t)n->probes, "code_parts",
-                             (json_int_t)n->code_parts, "code_bits", (json_int_t)n->code_bits, "trained",
-                             (json_int_t)n->trained, "seed", (json_int_t)n->seed, "objective", n->objective,
-                             "runs", runs);
+    json_t *root = json_pack("{s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:f, s:o}", "version",
+                             KN_INDEX_VERSION, "lists", (json_int_t)n->lists, "probes", (json_int_t)n->probes,
+                             "code_parts", (json_int_t)n->code_parts, "code_bits", (json_int_t)n->code_bits,
+                             "plain_codes", n->plain_codes, "trained", (json_int_t)n->trained, "seed",
+                             (json_int_t)n->seed, "objective", n->objective, "runs", runs);
     *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return *text ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory for the note of an index");
@@ -64,6 +64,7 @@ static knnlm_status parse(const char *path, const json_t *root, kn_index_note *n
                          .probes = (uint32_t)get(root, "probes", KN_INDEX_LISTS_MAX, &good),
                          .code_parts = (uint32_t)get(root, "code_parts", KN_STORE_DIMENSION_MAX, &good),
                          .code_bits = (uint32_t)get(root, "code_bits", 8, &good),
+                         .plain_codes = json_is_true(json_object_get(root, "plain_codes")),
                          .trained = get(root, "trained", INT64_MAX, &good),
                          .seed = get(root, "seed", INT64_MAX, &good),
                          .objective = json_number_value(json_object_get(root, "objective"))};

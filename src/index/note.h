@@ -1,6 +1,8 @@
 // What the manifest of a store says about its index. Not a door: only this room includes it.
 //
-//   note   {"version": 1, "lists": L, "probes": P, "code_parts": m, "code_bits": b, "trained": n, "seed": s,
+//   note   {"version": 1, "lists": L, "probes": P, "code_parts": m, "code_bits": b, "plain_codes": whether
+//   codes are of keys,
+//           not of residuals, "trained": n, "seed": s,
 //           "objective": mean squared distance to the centroid, "runs": [{"first": e, "entries": n,
 //           "objective": x}, ...]}
 //   parts  NNNNNN.lists   centroids f32[L][d]; then, with codes, their centroids f32[m][2^b][d/m]
@@ -24,6 +26,7 @@ typedef struct kn_run_note {
 
 typedef struct kn_index_note {
     uint32_t lists, probes, code_parts, code_bits;
+    bool plain_codes; // codes are of keys, not of residuals
     uint64_t trained, seed;
     double objective;
     kn_run_note *runs;

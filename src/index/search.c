@@ -30,6 +30,7 @@ typedef struct task {
 typedef struct scratch {
     float *lhs;   // GROUPS panels
     float *panel; // of 32 rows
+    float *rows;  // 32 of them, decoded
     kn_item (*local)[LOCAL];
 } scratch;
 
@@ -102,7 +103,8 @@ static void take(batch *b, const task *t, scratch *s, gathering *g, size_t q, co
         uint32_t id = kn_run_id(t->run, place + r);
         float distance = line[r];
         if (!kn_index_admits(x, b->o, b->first + query, id)) continue;
-        if (x->distance == KN_DISTANCE_L2 && distance < CANCELLED * (row_terms[r] + g->terms[q]))
+        if (t->run->rows && x->distance == KN_DISTANCE_L2 &&
+            distance < CANCELLED * (row_terms[r] + g->terms[q]))
             x->k->row_distances(&distance, b->queries + query * x->d,
                                 t->run->rows + (place + r) * x->row_bytes, x->type,
                                 t->run->scales ? t->run->scales + place + r : NULL, 1, x->d, false);
@@ -119,6 +121,18 @@ static void normalise(float *panel, const float *norms, size_t cells) {
         for (size_t r = 0; r < KN_CELL; r++) panel[i * KN_CELL + r] *= inverse[r];
 }
 
+static void load_rows(const kn_index *x, const task *t, scratch *s, const float *centre, size_t place,
+                      size_t n, float *norms) {
+    const kn_run *r = t->run;
+    if (r->rows) {
+        x->k->load_columns(s->panel, norms, r->rows + place * x->row_bytes, x->type,
+                           r->scales ? r->scales + place : NULL, centre, n, x->d);
+        return;
+    }
+    kn_index_decode(x, r, t->list, centre, place, n, s->rows);
+    x->k->load_columns(s->panel, norms, s->rows, KN_ROWS_F32, NULL, x->zero, n, x->d);
+}
+
 static void scan_rows(batch *b, const task *t, scratch *s, gathering *g, const float *centre, size_t place,
                       size_t n) {
     static const float nothing[KN_CELL];
@@ -127,8 +141,7 @@ static void scan_rows(batch *b, const task *t, scratch *s, gathering *g, const f
     uint32_t masks[KN_CELL];
     bool l2 = x->distance == KN_DISTANCE_L2;
     size_t cells = kn_cells(x->d), panel = cells * KN_CELL_SIZE;
-    x->k->load_columns(s->panel, norms, t->run->rows + place * x->row_bytes, x->type,
-                       t->run->scales ? t->run->scales + place : NULL, centre, n, x->d);
+    load_rows(x, t, s, centre, place, n, norms);
     if (x->distance == KN_DISTANCE_COSINE) normalise(s->panel, norms, cells);
     for (size_t q = 0; q < t->queries; q += KN_CELL) {
         size_t m = kn_least(KN_CELL, t->queries - q);
@@ -222,6 +235,7 @@ static void scratches_free(batch *b) {
     for (int i = 0; b->scratches && i < kn_threads(); i++) {
         kn_free_aligned(b->scratches[i].lhs);
         kn_free_aligned(b->scratches[i].panel);
+        kn_free_aligned(b->scratches[i].rows);
         free(b->scratches[i].local);
     }
     free(b->scratches);
@@ -236,7 +250,8 @@ static knnlm_status scratches_make(batch *b) {
         s->lhs = kn_alloc_aligned(GROUPS, panel);
         s->panel = kn_alloc_aligned(1, panel);
         s->local = kn_alloc(TASK_QUERIES, sizeof *s->local);
-        if (!s->lhs || !s->panel || !s->local) return KNNLM_ENOMEM;
+        s->rows = kn_alloc_aligned(KN_CELL, b->x->d * sizeof *s->rows);
+        if (!s->lhs || !s->panel || !s->rows || !s->local) return KNNLM_ENOMEM;
         memset(s->lhs, 0, GROUPS * panel); // rows beyond the queries are multiplied too
     }
     return KNNLM_OK;

@@ -32,7 +32,7 @@ struct kn_index {
     float *flat_centre;      // (d): what rows outside the lists are measured from
     float *zero;             // (d)
     kn_pq pq;
-    bool has_pq;
+    bool has_pq, plain_codes; // plain: of keys, not of residuals
     kn_run *listed, *flat;
     size_t listed_count, flat_count;
     uint64_t *removed; // a bit an entry; NULL: none
@@ -56,6 +56,9 @@ static inline const float *kn_index_centre(const kn_index *x, const kn_run *r, s
     return r->ends ? x->centres + list * x->d : x->flat_centre;
 }
 
+// Rows of a list from their codes, less the centre: what distances are of where there are no keys.
+void kn_index_decode(const kn_index *x, const kn_run *r, size_t list, const float *centre, size_t place,
+                     size_t n, float *rows);
 // A query as the index measures it (of length 1 for cosine).
 void kn_index_query(const kn_index *x, const float *query, float *out);
 // k and probes as they will be; KNNLM_EINVAL.
