@@ -698,7 +698,8 @@ static void the_power_fails_after_a_failed_sync(void **state) {
         plan.at = at;
         plan.error = EIO;
         plan.lasting = true;
-        disk.recording = plan.counting = plan.armed = true;
+        disk.recording = true;
+        plan.counting = plan.armed = true;
         if (scenario() == KNNLM_OK) assert_int_equal(at, clean_calls[FSYNC] - 1); // only for sweeping up
         plan.counting = plan.armed = false;
         disk_end(disk_begin());
