@@ -9,9 +9,10 @@ static char directory[KIT_PATH], origin[KIT_PATH];
 
 // ---------------------------------------------------------------- reading whatever opens
 
+static volatile char sink; // keeps the reads from being optimised away
+
 static void read_documents(const kn_store *s) {
     const kn_store_info *info = kn_store_describe(s);
-    volatile char sink = 0;
     for (uint64_t i = 0; i < info->documents; i++) {
         kn_store_document d;
         if (kn_store_document_at(s, i, &d) != KNNLM_OK) continue;
