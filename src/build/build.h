@@ -6,6 +6,7 @@
 #ifndef KN_BUILD_H
 #define KN_BUILD_H
 
+#include "index/index.h"
 #include "read/read.h"
 #include "store/store.h"
 
@@ -54,6 +55,11 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
 // count.
 knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                           const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
+
+// Brings the index of the store at `path` up to date: what was added goes into its lists; a store without
+// one gets it by the recipe when that is worth while, or `wanted` in any case. *done: something was done.
+knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool wanted,
+                            const kn_progress *progress, bool *done, kn_index_result *out);
 
 // Keeps the tokenizer in a new store, so that its tokens have a text without the model.
 knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t);

@@ -34,7 +34,10 @@ static knnlm_status add(const char *const *texts, size_t count) {
                           .force = said.force,
                           .planned = cli_print_plan,
                           .planned_context = (void *)(uintptr_t)&cli_add};
+    static const kn_recipe as_ever = {.seed = 1};
     kn_build_result result;
+    kn_index_result index;
+    bool indexed = false;
     kn_store *store;
     kn_lm *lm;
     KN_TRY(kn_store_open(said.store, &store));
@@ -43,9 +46,11 @@ static knnlm_status add(const char *const *texts, size_t count) {
     kn_store_close(store);
     if (status != KNNLM_OK) return status;
     status = kn_build_add(lm, said.store, texts, count, &o, &cli_progress, &result);
-    cli_progress_clear();
-    if (status == KNNLM_OK) cli_print_built(&result, said.store, said.common.json);
     kn_lm_close(lm);
+    if (status == KNNLM_OK)
+        status = kn_build_index(said.store, &as_ever, false, &cli_progress, &indexed, &index);
+    cli_progress_clear();
+    if (status == KNNLM_OK) cli_print_built(&result, indexed ? &index : NULL, said.store, said.common.json);
     return status;
 }
 

@@ -13,6 +13,7 @@ static struct {
     int64_t min_context, segment;
     uint64_t memory;
     bool force, no_index;
+    cli_recipe recipe;
 } said = {.tap = "ffn", .min_context = -1};
 
 // One option a line.
@@ -29,7 +30,8 @@ static const cli_option options[] = {
     {0, "segment", CLI_INTEGER, &said.segment, "N", "entries a commit (default: 65536, fewer for large models)", 1, KN_STORE_SEGMENT_MAX, NULL},
     {0, "memory", CLI_BYTES, &said.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &said.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
-    {0, "no-index", CLI_FLAG, &said.no_index, NULL, "stop after the datastore (this version builds no index yet)", 0, 0, NULL},
+    {0, "no-index", CLI_FLAG, &said.no_index, NULL, "stop after the datastore: searches look at every entry", 0, 0, NULL},
+    CLI_RECIPE_OPTIONS(said.recipe),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -45,7 +47,13 @@ static int parse_project(int32_t *dimensions) {
     return CLI_DONE;
 }
 
-static knnlm_status build(const char *const *texts, size_t count, int32_t project) {
+// A recipe that was asked for is followed, also where none would be needed.
+static bool recipe_said(void) {
+    const cli_recipe *r = &said.recipe;
+    return r->lists || r->codes || r->train || r->paper;
+}
+
+static knnlm_status build(const char *const *texts, size_t count, int32_t project, const kn_recipe *recipe) {
     kn_build_options o = {.split = (kn_split)said.split,
                           .min_context = (int32_t)said.min_context,
                           .keys = (kn_key_type)said.keys,
@@ -58,13 +66,17 @@ static knnlm_status build(const char *const *texts, size_t count, int32_t projec
                           .planned_context = (void *)(uintptr_t)&cli_build};
     kn_lm_options lm_options = {(kn_precision)said.common.precision};
     kn_build_result result;
+    kn_index_result index;
+    bool indexed = false;
     kn_lm *lm;
     KN_TRY(kn_tap_parse(said.tap, &o.tap));
     KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
     knnlm_status status = kn_build(lm, said.store, texts, count, &o, &cli_progress, &result);
-    cli_progress_clear();
-    if (status == KNNLM_OK) cli_print_built(&result, said.store, said.common.json);
     kn_lm_close(lm);
+    if (status == KNNLM_OK && !said.no_index)
+        status = kn_build_index(said.store, recipe, recipe_said(), &cli_progress, &indexed, &index);
+    cli_progress_clear();
+    if (status == KNNLM_OK) cli_print_built(&result, indexed ? &index : NULL, said.store, said.common.json);
     return status;
 }
 
@@ -72,16 +84,19 @@ static int run(int argc, char **argv) {
     char **texts;
     size_t count;
     int32_t project;
+    kn_recipe recipe;
     int code = cli_parse(&cli_build, options, sizeof options / sizeof *options, argc, argv, &texts, &count);
     if (code >= 0) return code;
     if (!said.model) return cli_usage(&cli_build, "no -m FILE to read with");
     if (!said.store || !*said.store) return cli_usage(&cli_build, "no -o STORE to write to");
     if (count == 0) return cli_usage(&cli_build, "no text to remember");
     code = parse_project(&project);
+    if (code == CLI_DONE) code = cli_read_recipe(&cli_build, &said.recipe, &recipe);
     if (code == CLI_DONE) code = cli_start(&cli_build, &said.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    return build((const char *const *)texts, count, project) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_build);
+    return build((const char *const *)texts, count, project, &recipe) == KNNLM_OK ? CLI_DONE
+                                                                                  : cli_fail(&cli_build);
 }
 
 const cli_command cli_build = {

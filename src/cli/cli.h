@@ -97,7 +97,7 @@ const char *cli_duration(double seconds, char buffer[32]);
 // "12.3K", "4.56M"
 const char *cli_count(double n, char buffer[32]);
 
-extern const cli_command cli_train, cli_build, cli_add, cli_remove, cli_compact, cli_verify, cli_import,
-    cli_export, cli_eval, cli_info;
+extern const cli_command cli_train, cli_build, cli_add, cli_remove, cli_compact, cli_verify, cli_index,
+    cli_import, cli_export, cli_eval, cli_info;
 
 #endif

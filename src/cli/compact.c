@@ -37,6 +37,36 @@ static void print(const kn_store_compacted *c) {
     printf("segments         %zu, were %zu\n", c->segments_after, c->segments_before);
 }
 
+// The recipe of the index that the store has; no lists: it has none.
+static knnlm_status recall_recipe(kn_recipe *out) {
+    kn_store *store;
+    kn_index *index;
+    *out = (kn_recipe){.seed = 1, .force = said.force};
+    KN_TRY(kn_store_open(said.store, &store));
+    knnlm_status status = kn_index_open(store, &index);
+    if (status == KNNLM_OK) {
+        const kn_index_info *i = kn_index_describe(index);
+        out->lists = i->lists;
+        out->probes = i->probes;
+        out->code_bits = i->code_bits;
+        out->code_parts = i->code_bits ? i->code_bytes * 8 / i->code_bits : 0;
+        kn_index_close(index);
+    }
+    kn_store_close(store);
+    return status;
+}
+
+// Entries get other numbers: an index is made anew. Without it searches are right, only slower.
+static knnlm_status compact(kn_store_compacted *out) {
+    kn_recipe recipe;
+    kn_index_result index;
+    bool done;
+    KN_TRY(recall_recipe(&recipe));
+    KN_TRY(kn_store_compact(said.store, said.force, &cli_progress, out));
+    if (!recipe.lists || out->segments_after == 0) return KNNLM_OK;
+    return kn_build_index(said.store, &recipe, out->entries_dropped > 0, &cli_progress, &done, &index);
+}
+
 static int run(int argc, char **argv) {
     char **rest;
     size_t count;
@@ -49,8 +79,7 @@ static int run(int argc, char **argv) {
     code = cli_start(&cli_compact, &said.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    if (kn_store_compact(said.store, said.force, &cli_progress, &compacted) != KNNLM_OK)
-        return cli_fail(&cli_compact);
+    if (compact(&compacted) != KNNLM_OK) return cli_fail(&cli_compact);
     cli_progress_clear();
     print(&compacted);
     return CLI_DONE;

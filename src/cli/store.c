@@ -23,21 +23,21 @@ void cli_print_plan(void *context, const kn_build_estimate *e) {
     fprintf(stderr, "%sB of memory\n", cli_count((double)e->memory, memory));
 }
 
-static void print_json(const kn_build_result *r, const char *store) {
-    cli_print_json(json_pack("{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?}",
-                             "store", json_string(store), "documents", "added",
-                             (json_int_t)r->documents_added, "unchanged", (json_int_t)r->documents_unchanged,
-                             "replaced", (json_int_t)r->documents_replaced, "total", (json_int_t)r->documents,
-                             "entries", "added", (json_int_t)r->entries_added, "total",
-                             (json_int_t)r->entries, "text_bytes", (json_int_t)r->bytes_added, "bytes",
-                             (json_int_t)r->store_bytes, "resumed", r->resumed, "seconds",
-                             json_real(r->seconds), "tokens_per_second", json_real(r->tokens_per_second)));
+static void print_json(const kn_build_result *r, const kn_index_result *x, const char *store) {
+    cli_print_json(json_pack(
+        "{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?, s:o}", "store",
+        json_string(store), "documents", "added", (json_int_t)r->documents_added, "unchanged",
+        (json_int_t)r->documents_unchanged, "replaced", (json_int_t)r->documents_replaced, "total",
+        (json_int_t)r->documents, "entries", "added", (json_int_t)r->entries_added, "total",
+        (json_int_t)r->entries, "text_bytes", (json_int_t)r->bytes_added, "bytes", (json_int_t)r->store_bytes,
+        "resumed", r->resumed, "seconds", json_real(r->seconds), "tokens_per_second",
+        json_real(r->tokens_per_second), "index", x ? cli_json_indexed(x) : json_null()));
 }
 
-void cli_print_built(const kn_build_result *r, const char *store, bool json) {
+void cli_print_built(const kn_build_result *r, const kn_index_result *x, const char *store, bool json) {
     char size[32], seconds[32], rate[32];
     if (json) {
-        print_json(r, store);
+        print_json(r, x, store);
         return;
     }
     printf("store            %s%s\n", store, r->resumed ? " (an interrupted run was continued)" : "");
@@ -49,6 +49,7 @@ void cli_print_built(const kn_build_result *r, const char *store, bool json) {
     if (r->entries) printf(", %.0f bytes an entry", (double)r->store_bytes / (double)r->entries);
     printf("\ntime             %s, %s tokens/s\n", cli_duration(r->seconds, seconds),
            cli_count(r->tokens_per_second, rate));
+    if (x) cli_print_index(x);
 }
 
 knnlm_status cli_open_maker(const char *given, const kn_store *store, kn_precision precision, kn_lm **out) {

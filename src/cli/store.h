@@ -4,10 +4,35 @@
 
 #include "build/build.h"
 #include "cli/cli.h"
+#include "index/index.h"
 
 // "1.23M entries, ..." on stderr, before the work.
 void cli_print_plan(void *command, const kn_build_estimate *estimate);
-void cli_print_built(const kn_build_result *result, const char *store, bool json);
+// `index` NULL: nothing was indexed.
+void cli_print_built(const kn_build_result *result, const kn_index_result *index, const char *store,
+                     bool json);
+// How to index.
+typedef struct cli_recipe {
+    int64_t lists, train, probes, iterations, seed;
+    const char *codes;
+    uint64_t memory;
+    bool paper, force;
+} cli_recipe;
+// One option a line.
+// clang-format off
+#define CLI_RECIPE_OPTIONS(r) \
+    {0, "lists", CLI_INTEGER, &(r).lists, "N", "lists (default: by the number of entries)", 1, 1 << 24, NULL}, \
+    {0, "codes", CLI_STRING, &(r).codes, "CODES", "pq64: 64 bytes a code; pq64x4: 64 parts of 4 bits; none (default)", 0, 0, NULL}, \
+    {0, "train", CLI_INTEGER, &(r).train, "N", "keys to learn from (default: 64 a list)", 1, 4294967295.0, NULL}, \
+    {0, "probes", CLI_INTEGER, &(r).probes, "N", "lists that searches look at by default (default: 32)", 1, 1 << 24, NULL}, \
+    {0, "iterations", CLI_INTEGER, &(r).iterations, "N", "of k-means", 1, 1000, NULL}, \
+    {0, "seed", CLI_INTEGER, &(r).seed, "N", "of learning (default: 1)", 1, 1e15, NULL}, \
+    {0, "paper", CLI_FLAG, &(r).paper, NULL, "4096 lists, pq64 codes, a million keys, 32 probes", 0, 0, NULL}
+// clang-format on
+// CLI_DONE or the exit code.
+int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recipe *out);
+void cli_print_index(const kn_index_result *result);
+json_t *cli_json_indexed(const kn_index_result *result);
 // The model that made the store: `given`, or the one that the store remembers. Checked against the store.
 knnlm_status cli_open_maker(const char *given, const kn_store *store, kn_precision precision, kn_lm **out);
 // The store is the first positional argument, unless -s gave it.

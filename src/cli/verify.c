@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/recall.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -8,12 +9,17 @@
 static struct {
     cli_common common;
     const char *store;
-} said;
+    cli_recall_wish recall;
+} said = {.recall = {.queries = 200, .k = 1024}};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
     {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {0, "recall", CLI_FLAG, &said.recall.wanted, NULL, "also measure what searches find, for several probes", 0, 0, NULL},
+    {0, "queries", CLI_INTEGER, &said.recall.queries, "N", "with --recall: entries to search for (default: 200)", 1, 1 << 20, NULL},
+    {0, "neighbors", CLI_INTEGER, &said.recall.k, "K", "with --recall: neighbours asked for (default: 1024)", 1, 1 << 24, NULL},
+    {0, "plot", CLI_STRING, &said.recall.plot, "FILE", "with --recall: draw recall against speed (SVG)", 0, 0, NULL},
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -58,16 +64,16 @@ static json_t *name_damaged(const kn_store *store, const kn_store_verdict *v) {
     return names;
 }
 
-static void print(const kn_store *store, const kn_store_verdict *v, double seconds) {
+static void print(const kn_store *store, const kn_store_verdict *v, json_t *recall, double seconds) {
     char bytes[32], rate[32];
     json_t *names = name_damaged(store, v);
     if (problems) {
-        cli_print_json(json_pack("{s:o?, s:b, s:I, s:I, s:I, s:I, s:I, s:O, s:o, s:o?}", "store",
-                                 json_string(said.store), "intact", v->problems == 0, "bytes",
-                                 (json_int_t)v->bytes, "entries", (json_int_t)v->entries, "documents",
-                                 (json_int_t)v->documents, "damaged_entries", (json_int_t)v->damaged_entries,
-                                 "damaged_documents", (json_int_t)v->damaged_documents, "problems", problems,
-                                 "lost", names, "seconds", json_real(seconds)));
+        cli_print_json(json_pack(
+            "{s:o?, s:b, s:I, s:I, s:I, s:I, s:I, s:O, s:o, s:o, s:o?}", "store", json_string(said.store),
+            "intact", v->problems == 0, "bytes", (json_int_t)v->bytes, "entries", (json_int_t)v->entries,
+            "documents", (json_int_t)v->documents, "damaged_entries", (json_int_t)v->damaged_entries,
+            "damaged_documents", (json_int_t)v->damaged_documents, "problems", problems, "lost", names,
+            "recall", recall ? recall : json_null(), "seconds", json_real(seconds)));
         return;
     }
     json_decref(names);
@@ -82,9 +88,14 @@ static knnlm_status verify(const kn_store *store) {
     double start = kn_seconds();
     KN_TRY(kn_store_verify(store, &cli_progress, found, NULL, &v));
     cli_progress_clear();
-    print(store, &v, kn_seconds() - start);
+    double seconds = kn_seconds() - start;
+    knnlm_status status = KNNLM_OK;
+    json_t *recall = NULL;
+    if (said.recall.wanted && !v.problems)
+        status = cli_recall(store, &said.recall, problems ? &recall : NULL);
+    if (status == KNNLM_OK) print(store, &v, recall, seconds);
     free(v.document_damaged);
-    if (!v.problems) return KNNLM_OK;
+    if (status != KNNLM_OK || !v.problems) return status;
     return kn_fail(KNNLM_EDATA, "%s: %zu problems%s", said.store, v.problems,
                    v.damaged_documents ? ": remove the lost documents (knnlm remove), then add them again"
                                        : "");

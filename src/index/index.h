@@ -35,6 +35,8 @@ typedef struct kn_index_info {
 } kn_index_info;
 
 knnlm_status kn_index_open(const kn_store *store, kn_index **out);
+// The same without lists, whatever the store has: every search is exact.
+knnlm_status kn_index_open_flat(const kn_store *store, kn_index **out);
 void kn_index_close(kn_index *index);
 const kn_index_info *kn_index_describe(const kn_index *index);
 
@@ -76,6 +78,26 @@ knnlm_status kn_searcher_find(kn_searcher *searcher, const float *query, const k
 knnlm_status kn_index_brute_force(const kn_store *store, const float *query, size_t k,
                                   const kn_entry_range *exclude, const uint64_t *allowed, uint32_t *ids,
                                   double *distances, size_t *count);
+
+// ---------------------------------------------------------------- judging
+
+typedef struct kn_recall_options {
+    size_t queries, k;
+    uint64_t seed;
+    const kn_progress *progress;
+} kn_recall_options;
+
+enum { KN_RECALL_DEPTHS = 4, KN_RECALL_MOST = 32 };
+typedef struct kn_recall {
+    uint32_t probes;                 // 0: looking at every entry
+    double recall[KN_RECALL_DEPTHS]; // of the nearest 1, 10, 100 and k
+    double queries_per_second;
+} kn_recall;
+
+// What searches with 1, 2, 4, ... probes find of the true neighbours of entries drawn from the store (each
+// without itself), and what they cost; the last row is the exact search. KNNLM_ENOTSUP: a store without keys.
+knnlm_status kn_index_recall(const kn_store *store, const kn_recall_options *options,
+                             kn_recall out[KN_RECALL_MOST], size_t *count);
 
 // ---------------------------------------------------------------- making
 

@@ -22,10 +22,10 @@ knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, siz
     return KNNLM_OK;
 }
 
-knnlm_status kn_index_open(const kn_store *store, kn_index **out) {
+static knnlm_status open_index(const kn_store *store, bool lists, kn_index **out) {
     kn_index *x;
     knnlm_status status = kn_index_make(store, &x);
-    if (status == KNNLM_OK) status = kn_index_add_lists(x);
+    if (status == KNNLM_OK && lists) status = kn_index_add_lists(x);
     if (status == KNNLM_OK) status = kn_index_add_flat(x, x->info.listed);
     if (status == KNNLM_OK) status = kn_index_mark_removed(x);
     if (status != KNNLM_OK)
@@ -33,6 +33,14 @@ knnlm_status kn_index_open(const kn_store *store, kn_index **out) {
     else
         *out = x;
     return status;
+}
+
+knnlm_status kn_index_open(const kn_store *store, kn_index **out) {
+    return open_index(store, true, out);
+}
+
+knnlm_status kn_index_open_flat(const kn_store *store, kn_index **out) {
+    return open_index(store, false, out);
 }
 
 void kn_index_close(kn_index *x) {

@@ -1,0 +1,62 @@
+#include "index/index.h"
+#include "cli/cli.h"
+#include "cli/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    cli_common common;
+    cli_recipe recipe;
+    const char *store;
+    bool extend;
+} said;
+
+// One option a line.
+// clang-format off
+static const cli_option options[] = {
+    {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    CLI_RECIPE_OPTIONS(said.recipe),
+    {0, "extend", CLI_FLAG, &said.extend, NULL, "only put what was added since into the lists", 0, 0, NULL},
+    {0, "memory", CLI_BYTES, &said.recipe.memory, "SIZE", "most memory for keys at a time, such as 2G", 0, 0, NULL},
+    {0, "force", CLI_FLAG, &said.recipe.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
+    CLI_COMMON_OPTIONS(said.common),
+};
+// clang-format on
+
+static int run(int argc, char **argv) {
+    char **rest;
+    size_t count;
+    kn_recipe recipe;
+    kn_index_result result;
+    int code = cli_parse(&cli_index, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
+    if (code >= 0) return code;
+    code = cli_take_store(&cli_index, &said.store, &rest, &count);
+    if (code != CLI_DONE) return code;
+    if (count) return cli_usage(&cli_index, "one store at a time");
+    code = cli_read_recipe(&cli_index, &said.recipe, &recipe);
+    if (code == CLI_DONE) code = cli_start(&cli_index, &said.common);
+    if (code != CLI_DONE) return code;
+    cli_catch_interrupts();
+    knnlm_status status = said.extend ? kn_index_extend(said.store, &cli_progress, &result)
+                                      : kn_index_build(said.store, &recipe, &cli_progress, &result);
+    if (status != KNNLM_OK) return cli_fail(&cli_index);
+    cli_progress_clear();
+    if (said.common.json)
+        cli_print_json(cli_json_indexed(&result));
+    else
+        cli_print_index(&result);
+    return CLI_DONE;
+}
+
+const cli_command cli_index = {
+    .name = "index",
+    .summary = "sort the entries of a store into lists, so that searches need not look at all of them",
+    .usage = "STORE [options]",
+    .examples = "  knnlm index wiki.store\n"
+                "  knnlm index wiki.store --lists 4096 --codes pq64 --train 1000000\n"
+                "  knnlm index wiki.store --paper\n",
+    .run = run,
+};

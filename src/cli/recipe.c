@@ -1,0 +1,72 @@
+// The recipe of an index on the command line, and what came of it.
+#include "cli/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// "none", "pq64" (64 bytes a code), "pq64x4" (64 parts of 4 bits)
+static bool parse_codes(const char *text, kn_recipe *out) {
+    char *end;
+    out->code_parts = 0;
+    out->code_bits = 0;
+    if (!text || strcmp(text, "none") == 0) return true;
+    if (strncmp(text, "pq", 2) != 0) return false;
+    unsigned long parts = strtoul(text + 2, &end, 10);
+    bool four = strcmp(end, "x4") == 0;
+    if (parts < 1 || parts > KN_STORE_DIMENSION_MAX || (*end && !four)) return false;
+    out->code_parts = (uint32_t)parts;
+    out->code_bits = four ? 4 : 8;
+    return true;
+}
+
+int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recipe *out) {
+    *out = (kn_recipe){.lists = (uint32_t)said->lists,
+                       .train = (uint64_t)said->train,
+                       .probes = (uint32_t)said->probes,
+                       .iterations = (uint32_t)said->iterations,
+                       .seed = said->seed ? (uint64_t)said->seed : 1,
+                       .memory = said->memory,
+                       .force = said->force};
+    if (!parse_codes(said->codes, out))
+        return cli_usage(command, "--codes %s: none, pqN (N bytes) or pqNx4 (N parts of 4 bits)",
+                         said->codes);
+    if (!said->paper) return CLI_DONE;
+    if (said->lists || said->codes || said->train || said->probes)
+        return cli_usage(command, "--paper is a recipe of its own");
+    out->lists = 4096;
+    out->code_parts = 64;
+    out->code_bits = 8;
+    out->train = 1000000;
+    out->probes = 32;
+    return CLI_DONE;
+}
+
+json_t *cli_json_indexed(const kn_index_result *r) {
+    const kn_index_info *i = &r->info;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:{s:o?, s:o?, s:o?}}", "lists",
+                     (json_int_t)i->lists, "probes", (json_int_t)i->probes, "listed", (json_int_t)i->listed,
+                     "outside", (json_int_t)i->flat, "code_bytes", (json_int_t)i->code_bytes, "code_bits",
+                     (json_int_t)i->code_bits, "bytes", (json_int_t)i->bytes, "imbalance",
+                     json_real(i->imbalance), "drift", json_real(i->drift), "objective",
+                     json_real(r->objective), "seconds", "train", json_real(r->train_seconds), "assign",
+                     json_real(r->assign_seconds), "write", json_real(r->write_seconds));
+}
+
+void cli_print_index(const kn_index_result *r) {
+    const kn_index_info *i = &r->info;
+    char size[32], seconds[32];
+    printf("index            %" PRIu32 " lists, %" PRIu64 " entries; %" PRIu32 " lists searched by default\n",
+           i->lists, i->listed, i->probes);
+    if (i->code_bytes)
+        printf("codes            %" PRIu32 " bytes, %" PRIu32 " bits a part\n", i->code_bytes, i->code_bits);
+    printf("its size         %sB\n", cli_count((double)i->bytes, size));
+    printf("its balance      %.2f times the work of equal lists\n", i->imbalance);
+    if (i->drift > 0)
+        printf("its drift        %.2f%s\n", i->drift,
+               i->drift > 1.2 ? ": what was added lies far from the lists; knnlm index learns anew" : "");
+    printf("its time         %s: %.1fs learning, %.1fs assigning, %.1fs writing\n",
+           cli_duration(r->train_seconds + r->assign_seconds + r->write_seconds, seconds), r->train_seconds,
+           r->assign_seconds, r->write_seconds);
+}
