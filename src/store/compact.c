@@ -30,6 +30,7 @@ static size_t first_changed(const kn_store *s) {
 
 static knnlm_status check_space(const kn_store *s, size_t first, bool force) {
     uint64_t bytes = 0, free_bytes;
+    if (force) return KNNLM_OK;
     for (size_t i = first; i < s->manifest.segment_count; i++)
         bytes += s->segments[i].text.size + s->segments[i].keys.size;
     double left =
@@ -39,7 +40,7 @@ static knnlm_status check_space(const kn_store *s, size_t first, bool force) {
     knnlm_status status = inside ? kn_disk_free(inside, &free_bytes) : KNNLM_ENOMEM;
     free(inside);
     KN_TRY(status);
-    if (force || needed <= free_bytes) return KNNLM_OK;
+    if (needed <= free_bytes) return KNNLM_OK;
     return kn_fail(KNNLM_EIO,
                    "%s: the copy takes up to %" PRIu64 " bytes, %" PRIu64 " are free (--force tries anyway)",
                    s->path, needed, free_bytes);

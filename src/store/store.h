@@ -151,8 +151,8 @@ kn_store_segment kn_store_segment_at(const kn_store *store, size_t number);
 // failure every further call fails.
 typedef struct kn_store_writer kn_store_writer;
 
-// A new store in a new (or empty) directory. It exists from the first commit on. Times are those of the
-// clock, or of the environment's SOURCE_DATE_EPOCH.
+// A new store in a new (or empty) directory, or in one where a crash came before the first commit. It exists
+// from the first commit on. Times are those of the clock, or of the environment's SOURCE_DATE_EPOCH.
 knnlm_status kn_store_create(const char *path, const kn_store_settings *settings, kn_store_writer **out);
 // Locks an existing one, and sweeps up what a crash has left. KNNLM_EIO: another process is writing.
 knnlm_status kn_store_write(const char *path, kn_store_writer **out);
@@ -175,8 +175,10 @@ knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, c
                                     const float *keys, size_t count);
 // Removes a document of the base with the next commit.
 knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document);
+// Values that are not finite, or a negative k, make the next call fail (KNNLM_EINVAL).
 void kn_store_writer_tune(kn_store_writer *w, const kn_store_tuned *tuned);
-// Takes the file `name`, already in the store's directory, as part of the store.
+// Takes the file `name`, already in the store's directory, as part of the store, in place of one attached
+// under that name before. KNNLM_EINVAL: no plain name in UTF-8, or one of the store's own.
 knnlm_status kn_store_writer_attach(kn_store_writer *w, const char *name);
 // Everything so far is on disk and visible to who opens the store next, and the run is complete: a document
 // that the base left unfinished is removed. KNNLM_EINVAL in the middle of a document.
