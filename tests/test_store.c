@@ -261,6 +261,8 @@ static void what_is_no_store_is_refused(void **state) {
     assert_int_equal(access("empty/LOCK", F_OK), -1);
     kit_write_file(".", "file", "x", 1);
     FAILS(KNNLM_EIO, "file", kn_store_open("file", &s));
+    kn_store_settings set = kit_settings(KN_KEYS_F16, 4, 7);
+    FAILS(KNNLM_EIO, "file: cannot create", kn_store_create("file", &set, &w));
     kit_write_file("empty", "MANIFEST", "", 0);
     FAILS(KNNLM_EDATA, "not the manifest", kn_store_open("empty", &s));
     static const char newer[] = "knnlm-store 2 0123456789abcdef\n{}";
@@ -270,9 +272,7 @@ static void what_is_no_store_is_refused(void **state) {
     kit_write_file("empty", "MANIFEST", wrong, sizeof wrong - 1);
     FAILS(KNNLM_EDATA, "checksum", kn_store_open("empty", &s));
     assert_true(kn_store_exists("empty"));
-    FAILS(KNNLM_EIO, "store already",
-          kn_store_create("empty", &(kn_store_settings){.dimension = 1, .model_dimension = 1, .segment = 1},
-                          &w));
+    FAILS(KNNLM_EIO, "store already", kn_store_create("empty", &set, &w));
 }
 
 // ---------------------------------------------------------------- bad arguments

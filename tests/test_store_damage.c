@@ -352,7 +352,7 @@ static long flips_wanted(void) {
 
 static void random_flips_in_keys_are_told(void **state) {
     (void)state;
-    layout *l = build_large(KN_KEYS_F32, 64, 12000, 150);
+    layout *l = build_large(KN_KEYS_F32, 32, 12000, 150);
     assert_true(l->segments >= 2);
     flip_by_chance(l, flips_wanted() / 2);
     free(l);

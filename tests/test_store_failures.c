@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -40,6 +41,7 @@ static struct {
     long at;
     bool lasting, shortened; // shortened: a write writes half, and only the next one fails
     bool speechless;         // there is no memory to keep messages in
+    bool full;               // the disk says that it is
     int error;
     atomic_long met; // calls that were made to fail
 } plan;
@@ -303,6 +305,14 @@ char *__real_strdup(const char *text);
 char *__wrap_strdup(const char *text);
 char *__wrap_strdup(const char *text) {
     return plan.counting && plan.speechless ? NULL : __real_strdup(text);
+}
+
+int __real_statvfs(const char *path, struct statvfs *out);
+int __wrap_statvfs(const char *path, struct statvfs *out);
+int __wrap_statvfs(const char *path, struct statvfs *out) {
+    int result = __real_statvfs(path, out);
+    if (plan.full) out->f_bavail = 0;
+    return result;
 }
 
 // Only where manifests are printed, by the writer's thread: jansson 2.14 reads on without the letters that it
@@ -618,6 +628,25 @@ static void failures_are_told_without_memory(void **state) {
     plan.speechless = false;
 }
 
+static void a_full_disk_is_asked_first(void **state) {
+    (void)state;
+    kn_store_compacted c;
+    start();
+    OK(build());
+    OK(add());
+    kit_image before = kit_read(STORE_PATH);
+    plan.full = true;
+    FAILS(KNNLM_EIO, "0 are free", kn_store_compact(STORE_PATH, false, NULL, &c));
+    kit_image after = kit_read(STORE_PATH);
+    assert_null(kit_compare_images(&before, &after));
+    OK(kn_store_compact(STORE_PATH, true, NULL, &c)); // there was room after all
+    plan.full = false;
+    assert_int_equal(c.entries_dropped, 35);
+    run_again("compacted");
+    kit_free(&before);
+    kit_free(&after);
+}
+
 // ---------------------------------------------------------------- the power fails
 
 typedef enum fate { LOST, ZEROED, KEPT } fate; // of bytes that were not synced
@@ -714,10 +743,15 @@ static void the_power_fails_after_a_failed_sync(void **state) {
 int main(void) {
     char directory[KIT_PATH], origin[KIT_PATH];
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_fail),     cmocka_unit_test(syncs_fail),
-        cmocka_unit_test(names_fail),      cmocka_unit_test(mappings_and_threads_fail),
-        cmocka_unit_test(memory_fails),    cmocka_unit_test(failures_are_told_without_memory),
-        cmocka_unit_test(the_power_fails), cmocka_unit_test(the_power_fails_after_a_failed_sync),
+        cmocka_unit_test(writes_fail),
+        cmocka_unit_test(syncs_fail),
+        cmocka_unit_test(names_fail),
+        cmocka_unit_test(mappings_and_threads_fail),
+        cmocka_unit_test(memory_fails),
+        cmocka_unit_test(failures_are_told_without_memory),
+        cmocka_unit_test(a_full_disk_is_asked_first),
+        cmocka_unit_test(the_power_fails),
+        cmocka_unit_test(the_power_fails_after_a_failed_sync),
     };
     kit_temporary(directory);
     if (!getcwd(origin, sizeof origin) || chdir(directory) != 0) return 1;
