@@ -14,9 +14,11 @@ enum {
     TASK_ROWS = 2048,
     LOCAL = 64, // survivors of a query that gather before they are handed over
 };
-// Below this part of the norms, rounding of the norms would show: the distance is taken straight from the
-// row.
-#define CANCELLED 0.02f
+// Below this part of the norms their rounding would show: the distance is taken straight from the row. Which
+// rows are looked at must not depend on what was found before: products are off by less than ROUNDING of the
+// norms, and what is near enough but for that is looked at too.
+#define CANCELLED 0.25f
+#define ROUNDING 4e-6f
 
 // A list, or what lies outside lists, against some of its queries.
 typedef struct task {
@@ -137,16 +139,19 @@ static void scan_rows(batch *b, const task *t, scratch *s, gathering *g, const f
                       size_t n) {
     static const float nothing[KN_CELL];
     const kn_index *x = b->x;
-    float block[KN_CELL_SIZE] __attribute__((aligned(64))), norms[KN_CELL];
+    float block[KN_CELL_SIZE] __attribute__((aligned(64))), norms[KN_CELL], limits[KN_CELL], largest = 0;
     uint32_t masks[KN_CELL];
     bool l2 = x->distance == KN_DISTANCE_L2;
     size_t cells = kn_cells(x->d), panel = cells * KN_CELL_SIZE;
     load_rows(x, t, s, centre, place, n, norms);
     if (x->distance == KN_DISTANCE_COSINE) normalise(s->panel, norms, cells);
+    for (size_t r = 0; r < n; r++) largest = fmaxf(largest, norms[r]);
     for (size_t q = 0; q < t->queries; q += KN_CELL) {
         size_t m = kn_least(KN_CELL, t->queries - q);
         x->k->multiply(block, s->lhs + q / KN_CELL * panel, s->panel, cells, m, false);
-        x->k->near(block, l2 ? norms : nothing, g->terms + q, l2 ? -2 : -1, g->limits + q, m, n, masks);
+        for (size_t i = 0; i < m; i++)
+            limits[i] = g->limits[q + i] + (l2 ? ROUNDING * (g->terms[q + i] + largest) : 0);
+        x->k->near(block, l2 ? norms : nothing, g->terms + q, l2 ? -2 : -1, limits, m, n, masks);
         for (size_t i = 0; i < m; i++)
             if (masks[i]) take(b, t, s, g, q + i, block + i * KN_CELL, masks[i], norms, place);
     }

@@ -1,0 +1,476 @@
+// Searching: every answer against the definition in double precision, for every distance, type of key and
+// filter; the same whatever the threads and the batch; lists and what was added since; damaged indexes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/random.h"
+#include "base/threads.h"
+#include "index/index.h"
+#include "index/top.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define assert_ok(call)                                                                                      \
+    do {                                                                                                     \
+        knnlm_status assert_status_ = (call);                                                                \
+        if (assert_status_ != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                          \
+    } while (0)
+
+#define assert_near(got, want, slack)                                                                        \
+    do {                                                                                                     \
+        if (!(fabs((double)(got) - (want)) <= (slack)))                                                      \
+            fail_msg("%s is %.9g, not %.9g", #got, (double)(got), (double)(want));                           \
+    } while (0)
+
+enum { DOCUMENTS = 7, DOCUMENT = 211, ENTRIES = DOCUMENTS * DOCUMENT, QUERIES = 70, MOST = 4000 };
+
+typedef struct desk {
+    char folder[64], path[96];
+    size_t d;
+    kn_distance distance;
+    float *keys;    // (MOST, d)
+    float *queries; // (QUERIES, d)
+    size_t added;   // entries so far
+} desk;
+
+static void *need(size_t count, size_t size) {
+    void *memory = calloc(count ? count : 1, size);
+    assert_non_null(memory);
+    return memory;
+}
+
+// Some clusters far from the origin, and points that occur twice.
+static void draw(desk *t) {
+    kn_random random = {3};
+    for (size_t i = 0; i < MOST; i++)
+        for (size_t j = 0; j < t->d; j++) {
+            float centre = (float)((i % 13 * 7 + j * 3) % 11) - 3;
+            t->keys[i * t->d + j] =
+                i % 50 == 49 ? t->keys[(i - 1) * t->d + j] : centre + 0.4f * (float)kn_random_normal(&random);
+        }
+    for (size_t i = 0; i < QUERIES; i++) {
+        for (size_t j = 0; j < t->d; j++)
+            t->queries[i * t->d + j] = t->keys[(i * 37 % ENTRIES) * t->d + j] +
+                                       (i % 3 ? 0.2f * (float)kn_random_normal(&random) : 0);
+    }
+}
+
+static void add_documents(desk *t, kn_store_writer *w, size_t count) {
+    int32_t tokens[DOCUMENT] = {0};
+    for (size_t i = 0; i < count; i++) {
+        char name[32];
+        int size = snprintf(name, sizeof name, "d%zu", t->added / DOCUMENT);
+        kn_store_document d = {.name = name, .name_size = (size_t)size, .tokens = DOCUMENT};
+        assert_ok(kn_store_writer_document(w, &d));
+        assert_ok(kn_store_writer_append(w, tokens, NULL, t->keys + t->added * t->d, DOCUMENT));
+        t->added += DOCUMENT;
+    }
+    assert_ok(kn_store_writer_commit(w));
+    kn_store_writer_close(w);
+}
+
+static desk desk_make(size_t d, kn_key_type type, kn_distance distance) {
+    desk t = {.d = d,
+              .distance = distance,
+              .keys = need(MOST * d, sizeof(float)),
+              .queries = need(QUERIES * d, sizeof(float))};
+    kn_store_settings s = {.key_type = type,
+                           .dimension = (int32_t)d,
+                           .model_dimension = (int32_t)d,
+                           .distance = distance,
+                           .segment = 500};
+    kn_store_writer *w;
+    strcpy(t.folder, "/tmp/knnlm-test-search-XXXXXX");
+    assert_non_null(mkdtemp(t.folder));
+    snprintf(t.path, sizeof t.path, "%s/s.store", t.folder);
+    draw(&t);
+    assert_ok(kn_store_create(t.path, &s, &w));
+    add_documents(&t, w, DOCUMENTS);
+    return t;
+}
+
+static void desk_free(desk *t) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", t->folder);
+    assert_int_equal(system(command), 0);
+    free(t->keys);
+    free(t->queries);
+}
+
+static void make_lists(const desk *t, uint32_t lists, uint32_t code_parts) {
+    kn_recipe recipe = {.lists = lists, .probes = 3, .seed = 5, .code_parts = code_parts, .code_bits = 8};
+    kn_index_result r;
+    assert_ok(kn_index_build(t->path, &recipe, NULL, &r));
+    assert_int_equal(r.info.lists, lists);
+    assert_int_equal(r.info.listed, t->added);
+}
+
+// ---------------------------------------------------------------- answers
+
+typedef struct answers {
+    kn_neighbors n;
+    size_t k;
+} answers;
+
+static answers answers_make(size_t k) {
+    return (answers){{need(QUERIES * k, 4), need(QUERIES * k, 4), need(QUERIES, 4)}, k};
+}
+
+static void answers_free(answers *a) {
+    free(a->n.ids);
+    free(a->n.distances);
+    free(a->n.counts);
+}
+
+// Rounding in f32: of the distance and of coordinates (L2), of lengths (inner product), of 1 (cosine).
+// Entries nearer to each other than that may stand in either order.
+static double slack(const desk *t, size_t query, double distance) {
+    double squares = 0;
+    for (size_t j = 0; j < t->d; j++)
+        squares += (double)t->queries[query * t->d + j] * t->queries[query * t->d + j];
+    if (t->distance == KN_DISTANCE_L2) return 4e-6 * fabs(distance) + 1e-6 * sqrt(fabs(distance)) + 1e-12;
+    return t->distance == KN_DISTANCE_IP ? 4e-6 * sqrt(squares) * (10 + sqrt(squares)) : 2e-6;
+}
+
+// Against brute force: the distances are the true ones in order, and each is that of the entry named.
+static void check_answers(const desk *t, const kn_store *s, const answers *a, const kn_search_options *o) {
+    uint32_t *ids = need(t->added, sizeof *ids);
+    double *distances = need(t->added, sizeof *distances), *of = need(t->added, sizeof *of);
+    for (size_t q = 0; q < QUERIES; q++) {
+        size_t count;
+        assert_ok(kn_index_brute_force(s, t->queries + q * t->d, t->added, o->exclude ? &o->exclude[q] : NULL,
+                                       o->allowed, ids, distances, &count));
+        for (size_t i = 0; i < count; i++) of[ids[i]] = distances[i];
+        size_t want = count < a->k ? count : a->k;
+        assert_int_equal(a->n.counts[q], want);
+        for (size_t i = 0; i < a->k; i++) {
+            uint32_t id = a->n.ids[q * a->k + i];
+            float got = a->n.distances[q * a->k + i];
+            if (i >= want) {
+                assert_int_equal(id, UINT32_MAX);
+                assert_true(isinf(got));
+                continue;
+            }
+            assert_near(got, distances[i], slack(t, q, distances[i]));
+            assert_near(got, of[id], slack(t, q, distances[i]));
+            if (i && got == a->n.distances[q * a->k + i - 1]) assert_true(id > a->n.ids[q * a->k + i - 1]);
+        }
+    }
+    free(ids);
+    free(distances);
+    free(of);
+}
+
+static void check_same(const answers *a, const answers *b) {
+    assert_memory_equal(a->n.ids, b->n.ids, QUERIES * a->k * 4);
+    assert_memory_equal(a->n.distances, b->n.distances, QUERIES * a->k * 4);
+    assert_memory_equal(a->n.counts, b->n.counts, QUERIES * 4);
+}
+
+// A single search gives what the batch gives, to rounding: the sums are of another order.
+static void check_single(const desk *t, const kn_index *x, const kn_search_options *o, const answers *batch) {
+    answers one = answers_make(o->k);
+    kn_searcher *s;
+    assert_ok(kn_searcher_open(x, o->k, &s));
+    for (size_t q = 0; q < QUERIES; q++) {
+        kn_search_options mine = *o;
+        kn_neighbors out = {one.n.ids + q * o->k, one.n.distances + q * o->k, one.n.counts + q};
+        if (o->exclude) mine.exclude = &o->exclude[q];
+        assert_ok(kn_searcher_find(s, t->queries + q * t->d, &mine, &out));
+        assert_int_equal(out.counts[0], batch->n.counts[q]);
+        for (size_t i = 0; i < out.counts[0]; i++)
+            assert_near(out.distances[i], batch->n.distances[q * o->k + i],
+                        2 * slack(t, q, out.distances[i]));
+    }
+    kn_searcher_close(s);
+    answers_free(&one);
+}
+
+static void check_index(const desk *t, const kn_search_options *o) {
+    kn_store *s;
+    kn_index *x;
+    answers a = answers_make(o->k);
+    assert_ok(kn_store_open(t->path, &s));
+    assert_ok(kn_index_open(s, &x));
+    assert_ok(kn_index_search(x, t->queries, QUERIES, o, &a.n));
+    check_answers(t, s, &a, o);
+    check_single(t, x, o, &a);
+    kn_index_close(x);
+    kn_store_close(s);
+    answers_free(&a);
+}
+
+// ---------------------------------------------------------------- tests
+
+static const kn_key_type types[] = {KN_KEYS_F32, KN_KEYS_F16, KN_KEYS_INT8};
+static const kn_distance measures[] = {KN_DISTANCE_L2, KN_DISTANCE_IP, KN_DISTANCE_COSINE};
+
+static void exact_without_lists(void **state) {
+    const size_t dimensions[] = {1, 7, 33, 96};
+    (void)state;
+    for (size_t i = 0; i < 36; i++) {
+        desk t = desk_make(dimensions[i / 9], types[i / 3 % 3], measures[i % 3]);
+        check_index(&t, &(kn_search_options){.k = i % 2 ? 10 : 300});
+        desk_free(&t);
+    }
+}
+
+static void exact_with_all_lists(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 9; i++) {
+        desk t = desk_make(40, types[i / 3], measures[i % 3]);
+        make_lists(&t, 12, 0);
+        check_index(&t, &(kn_search_options){.k = 64, .probes = 12});
+        check_index(&t, &(kn_search_options){.k = ENTRIES + 5, .probes = 99});
+        desk_free(&t);
+    }
+}
+
+// With few probes only lists' own entries are found: those are the nearest among what was looked at.
+static void probes_are_the_nearest_lists(void **state) {
+    desk t = desk_make(24, KN_KEYS_F32, KN_DISTANCE_L2);
+    kn_store *s;
+    kn_index *x;
+    (void)state;
+    make_lists(&t, 13, 0);
+    assert_ok(kn_store_open(t.path, &s));
+    assert_ok(kn_index_open(s, &x));
+    double found = 0;
+    answers few = answers_make(20), all = answers_make(20);
+    assert_ok(kn_index_search(x, t.queries, QUERIES, &(kn_search_options){.k = 20}, &few.n));
+    assert_ok(kn_index_search(x, t.queries, QUERIES, &(kn_search_options){.k = 20, .probes = 13}, &all.n));
+    for (size_t q = 0; q < QUERIES; q++)
+        for (size_t i = 0; i < 20; i++)
+            for (size_t j = 0; j < 20; j++) found += few.n.ids[q * 20 + i] == all.n.ids[q * 20 + j];
+    assert_true(found / (20 * QUERIES) > 0.95); // the clusters are far apart
+    answers_free(&few);
+    answers_free(&all);
+    kn_index_close(x);
+    kn_store_close(s);
+    desk_free(&t);
+}
+
+static void threads_and_batches_do_not_matter(void **state) {
+    desk t = desk_make(48, KN_KEYS_F16, KN_DISTANCE_L2);
+    kn_store *s;
+    kn_index *x;
+    (void)state;
+    make_lists(&t, 9, 0);
+    assert_ok(kn_store_open(t.path, &s));
+    assert_ok(kn_index_open(s, &x));
+    kn_search_options o = {.k = 50, .probes = 4};
+    answers a = answers_make(50), b = answers_make(50);
+    assert_ok(kn_threads_set(1));
+    assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
+    for (int threads = 2; threads <= 4; threads++) {
+        assert_ok(kn_threads_set(threads));
+        assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &b.n));
+        check_same(&a, &b);
+    }
+    for (size_t q = 0; q < QUERIES; q++) { // one by one
+        kn_neighbors out = {b.n.ids + q * 50, b.n.distances + q * 50, b.n.counts + q};
+        assert_ok(kn_index_search(x, t.queries + q * t.d, 1, &o, &out));
+    }
+    check_same(&a, &b);
+    o.memory = 1; // so little that every query is a part of its own
+    assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &b.n));
+    check_same(&a, &b);
+    assert_ok(kn_threads_set(2));
+    answers_free(&a);
+    answers_free(&b);
+    kn_index_close(x);
+    kn_store_close(s);
+    desk_free(&t);
+}
+
+static void filters(void **state) {
+    desk t = desk_make(20, KN_KEYS_F32, KN_DISTANCE_L2);
+    kn_entry_range exclude[QUERIES];
+    uint64_t allowed[MOST / 64 + 1] = {0};
+    kn_store_writer *w;
+    (void)state;
+    for (size_t q = 0; q < QUERIES; q++)
+        exclude[q] = (kn_entry_range){q % DOCUMENTS * DOCUMENT, (q % DOCUMENTS + 1) * DOCUMENT};
+    for (size_t i = 0; i < ENTRIES; i++)
+        if (i % 3) allowed[i / 64] |= (uint64_t)1 << i % 64;
+    for (int lists = 0; lists < 2; lists++) {
+        if (lists) make_lists(&t, 6, 0);
+        check_index(&t, &(kn_search_options){.k = 40, .probes = 6, .exclude = exclude});
+        check_index(&t, &(kn_search_options){.k = 40, .probes = 6, .allowed = allowed});
+        check_index(&t, &(kn_search_options){.k = 2000, .probes = 6, .allowed = allowed, .exclude = exclude});
+    }
+    assert_ok(kn_store_write(t.path, &w));
+    assert_ok(kn_store_writer_remove(w, 2));
+    assert_ok(kn_store_writer_commit(w));
+    kn_store_writer_close(w);
+    check_index(&t, &(kn_search_options){.k = 400, .probes = 6}); // removed at once, lists or not
+    desk_free(&t);
+}
+
+static void additions_are_found_and_listed(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        desk t = desk_make(32, types[i], KN_DISTANCE_L2);
+        kn_store_writer *w;
+        kn_index_result r;
+        make_lists(&t, 8, i == 1 ? 8 : 0);
+        assert_ok(kn_store_write(t.path, &w));
+        add_documents(&t, w, 4);
+        check_index(&t, &(kn_search_options){.k = 100, .probes = 8}); // outside the lists
+        assert_ok(kn_index_extend(t.path, NULL, &r));
+        assert_int_equal(r.info.listed, t.added);
+        assert_int_equal(r.info.flat, 0);
+        assert_true(r.info.drift > 0.5 && r.info.drift < 2);
+        check_index(&t, &(kn_search_options){.k = 100, .probes = 8});
+        assert_ok(kn_index_extend(t.path, NULL, &r)); // nothing to do
+        make_lists(&t, 5, 0);                         // anew, in place of the old
+        check_index(&t, &(kn_search_options){.k = 100, .probes = 8});
+        desk_free(&t);
+    }
+}
+
+static void compaction_drops_the_index(void **state) {
+    desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
+    kn_store_writer *w;
+    kn_store_compacted c;
+    kn_store *s;
+    (void)state;
+    make_lists(&t, 4, 0);
+    assert_ok(kn_store_write(t.path, &w));
+    assert_ok(kn_store_writer_remove(w, 0));
+    assert_ok(kn_store_writer_commit(w));
+    kn_store_writer_close(w);
+    assert_ok(kn_store_compact(t.path, false, NULL, &c));
+    assert_ok(kn_store_open(t.path, &s));
+    assert_null(kn_store_annex_note(s));
+    kn_store_close(s);
+    t.added -= DOCUMENT;
+    check_index(&t, &(kn_search_options){.k = 30});
+    desk_free(&t);
+}
+
+static void indexing_twice_gives_the_same(void **state) {
+    desk t = desk_make(36, KN_KEYS_F16, KN_DISTANCE_L2);
+    kn_store *s;
+    uint8_t *first[4] = {0};
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        assert_ok(kn_threads_set(1 + round));
+        make_lists(&t, 10, 9);
+        assert_ok(kn_store_open(t.path, &s));
+        assert_int_equal(kn_store_annex_parts(s), 4);
+        for (size_t i = 0; i < 4; i++) {
+            kn_store_annex_part p = kn_store_annex_at(s, i);
+            if (round) assert_memory_equal(first[i], p.data, p.size);
+            if (!round) memcpy(first[i] = need(p.size, 1), p.data, p.size);
+        }
+        kn_store_close(s);
+    }
+    for (size_t i = 0; i < 4; i++) free(first[i]);
+    desk_free(&t);
+}
+
+static void bad_questions(void **state) {
+    desk t = desk_make(8, KN_KEYS_F32, KN_DISTANCE_L2);
+    kn_store *s;
+    kn_index *x;
+    kn_searcher *one;
+    answers a = answers_make(5);
+    kn_index_result r;
+    (void)state;
+    assert_ok(kn_store_open(t.path, &s));
+    assert_ok(kn_index_open(s, &x));
+    assert_int_equal(kn_index_search(x, t.queries, 1, &(kn_search_options){.k = 0}, &a.n), KNNLM_EINVAL);
+    assert_ok(kn_searcher_open(x, 5, &one));
+    assert_int_equal(kn_searcher_find(one, t.queries, &(kn_search_options){.k = 6}, &a.n), KNNLM_EINVAL);
+    t.queries[3] = NAN;
+    assert_int_equal(kn_index_search(x, t.queries, 1, &(kn_search_options){.k = 5}, &a.n), KNNLM_EDATA);
+    assert_int_equal(kn_searcher_find(one, t.queries, &(kn_search_options){.k = 5}, &a.n), KNNLM_EDATA);
+    assert_ok(kn_index_search(x, t.queries, 0, &(kn_search_options){.k = 5}, &a.n));
+    t.queries[3] = 0;
+    kn_searcher_close(one);
+    kn_index_close(x);
+    kn_store_close(s);
+    assert_int_equal(kn_index_extend(t.path, NULL, &r), KNNLM_EINVAL);
+    assert_int_equal(kn_index_build(t.path, &(kn_recipe){.lists = 4, .code_parts = 3, .seed = 1}, NULL, &r),
+                     KNNLM_EINVAL); // 8 dimensions in 3 parts
+    make_lists(&t, 300, 0);         // more lists than the data deserves
+    check_index(&t, &(kn_search_options){.k = 5, .probes = 300});
+    answers_free(&a);
+    desk_free(&t);
+}
+
+static void recall_is_measured(void **state) {
+    desk t = desk_make(16, KN_KEYS_F16, KN_DISTANCE_L2);
+    kn_recall rows[KN_RECALL_MOST];
+    kn_store *s;
+    size_t count;
+    (void)state;
+    make_lists(&t, 16, 0);
+    assert_ok(kn_store_open(t.path, &s));
+    assert_ok(kn_index_recall(s, &(kn_recall_options){.queries = 40, .k = 50, .seed = 1}, rows, &count));
+    assert_in_range(count, 2, 6);
+    for (size_t i = 0; i < count; i++)
+        for (int j = 0; j < KN_RECALL_DEPTHS; j++) {
+            assert_true(rows[i].recall[j] >= 0 && rows[i].recall[j] <= 1);
+            if (i) assert_true(rows[i].recall[j] >= rows[i - 1].recall[j] - 1e-12);
+        }
+    assert_int_equal(rows[count - 1].probes, 0);
+    kn_store_close(s);
+    desk_free(&t);
+}
+
+// ---------------------------------------------------------------- selection
+
+static int by_value(const void *a, const void *b) {
+    kn_item x = *(const kn_item *)a, y = *(const kn_item *)b;
+    return (x > y) - (x < y);
+}
+
+static void selection(void **state) {
+    kn_random random = {9};
+    (void)state;
+    for (size_t n = 1; n < 3000; n += n / 7 + 1) {
+        kn_item *a = need(n, 8), *b = need(n, 8), *scratch = need(n, 8);
+        for (size_t i = 0; i < n; i++) // many equal distances
+            a[i] = kn_item_make((float)kn_random_below(&random, n % 2 ? 5 : 100000) - 2, (uint32_t)i);
+        memcpy(b, a, n * 8);
+        qsort(b, n, 8, by_value);
+        size_t k = 1 + kn_random_below(&random, n);
+        kn_items_select(a, n, k);
+        kn_items_sort(a, k, scratch);
+        assert_memory_equal(a, b, k * 8);
+        free(a);
+        free(b);
+        free(scratch);
+    }
+    assert_true(kn_item_make(-1.5f, 0) < kn_item_make(-1.0f, 0) &&
+                kn_item_make(-0.5f, 9) < kn_item_make(0.25f, 1));
+    assert_true(kn_item_distance(kn_item_make(-3.25f, 7)) == -3.25f && kn_item_id(kn_item_make(1, 7)) == 7);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(selection),
+        cmocka_unit_test(exact_without_lists),
+        cmocka_unit_test(exact_with_all_lists),
+        cmocka_unit_test(probes_are_the_nearest_lists),
+        cmocka_unit_test(threads_and_batches_do_not_matter),
+        cmocka_unit_test(filters),
+        cmocka_unit_test(additions_are_found_and_listed),
+        cmocka_unit_test(compaction_drops_the_index),
+        cmocka_unit_test(indexing_twice_gives_the_same),
+        cmocka_unit_test(bad_questions),
+        cmocka_unit_test(recall_is_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
