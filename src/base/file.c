@@ -216,7 +216,8 @@ knnlm_status kn_disk_free(const char *path, uint64_t *bytes) {
     struct statvfs fs;
     char *copy = kn_strdup(path);
     if (!copy) return KNNLM_ENOMEM;
-    int failed = statvfs(dirname(copy), &fs), error = errno;
+    // What is not there yet will be where its directory is.
+    int failed = statvfs(path, &fs) != 0 && statvfs(dirname(copy), &fs) != 0, error = errno;
     free(copy);
     if (failed) return kn_fail_errno(KNNLM_EIO, error, "%s: cannot tell the free space", path);
     *bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
