@@ -53,18 +53,10 @@ typedef struct batch {
 // Residuals of up to 32 queries in a left panel, and their squared norms.
 static void pack_queries(const batch *b, const uint32_t *members, size_t n, const float *centre, float *panel,
                          float *terms) {
-    size_t d = b->x->d, padded = kn_cells(d) * KN_CELL;
+    const kn_index *x = b->x;
     for (size_t q = 0; q < n; q++) {
-        const float *x = b->queries + members[q] * d;
-        float sum = 0;
-        for (size_t k = 0; k < padded; k += KN_CELL) {
-            float *cell = panel + k * KN_CELL + q * KN_CELL;
-            size_t width = kn_least(KN_CELL, d - kn_least(d, k));
-            for (size_t j = 0; j < width; j++) cell[j] = x[k + j] - centre[k + j];
-            for (size_t j = width; j < KN_CELL; j++) cell[j] = 0;
-            for (size_t j = 0; j < width; j++) sum += cell[j] * cell[j];
-        }
-        terms[q] = b->x->distance == KN_DISTANCE_L2 ? sum : b->x->distance == KN_DISTANCE_COSINE ? 1 : 0;
+        float norm = x->k->load_row(panel + q * KN_CELL, b->queries + members[q] * x->d, centre, x->d);
+        terms[q] = x->distance == KN_DISTANCE_L2 ? norm : x->distance == KN_DISTANCE_COSINE ? 1 : 0;
     }
 }
 

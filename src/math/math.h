@@ -92,6 +92,9 @@ typedef struct kn_kernels {
     void (*adam)(float *w, float *m, float *v, const float *g, size_t n, const kn_adam *p);
     void (*nesterov)(float *w, float *m, const float *g, size_t n, const kn_nesterov *p);
 
+    // One row (d) less the centre (d) in a left panel (f32 layout) at `cells`, its place in the first cell;
+    // returns its squared norm.
+    float (*load_row)(float *cells, const float *row, const float *centre, size_t d);
     // A right panel (f32 layout) of n <= 32 stored rows (n, d) less the centre (d), and their squared norms.
     void (*load_columns)(float *panel, float *norms, const void *rows, kn_row_type type, const float *scales,
                          const float *centre, size_t n, size_t d);

@@ -84,6 +84,25 @@ static inline void load_block(float *block, kn_vec *norms, const uint8_t *rows, 
     memset(block + n * KN_CELL, 0, (KN_CELL - n) * KN_CELL * sizeof *block);
 }
 
+float kn_isa(load_row)(float *cells, const float *row, const float *centre, size_t d) {
+    kn_vec sum = {0};
+    float rest = 0;
+    for (size_t k = 0; k < d; k += KN_CELL, cells += KN_CELL_SIZE) {
+        size_t j = 0, width = kn_least(KN_CELL, d - k);
+        for (; j + KN_LANES <= width; j += KN_LANES) {
+            kn_vec v = *(const kn_vec *)(row + k + j) - *(const kn_vec *)(centre + k + j);
+            *(kn_vec *)(cells + j) = v;
+            sum += v * v;
+        }
+        for (; j < width; j++) {
+            cells[j] = row[k + j] - centre[k + j];
+            rest += cells[j] * cells[j];
+        }
+        for (; j < KN_CELL; j++) cells[j] = 0;
+    }
+    return sum_lanes(sum) + rest;
+}
+
 void kn_isa(load_columns)(float *panel, float *norms, const void *rows, kn_row_type type, const float *scales,
                           const float *centre, size_t n, size_t d) {
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));

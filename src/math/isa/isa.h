@@ -68,6 +68,7 @@ void kn_isa(scan_bytes)(uint16_t *sums, const uint8_t *codes, const uint8_t *tab
                         size_t blocks);
 void kn_isa(scan_halves)(uint16_t *sums, const uint8_t *codes, const uint8_t *tables, size_t columns,
                          size_t blocks);
+float kn_isa(load_row)(float *cells, const float *row, const float *centre, size_t d);
 void kn_isa(load_columns)(float *panel, float *norms, const void *rows, kn_row_type type, const float *scales,
                           const float *centre, size_t n, size_t d);
 void kn_isa(near)(float *block, const float *row_terms, const float *query_terms, float factor,

@@ -45,6 +45,7 @@ const kn_kernels kn_isa(kernels) = {
     .quantize = kn_isa(quantize),
     .scan_bytes = kn_isa(scan_bytes),
     .scan_halves = kn_isa(scan_halves),
+    .load_row = kn_isa(load_row),
     .load_columns = kn_isa(load_columns),
     .near = kn_isa(near),
     .row_distances = kn_isa(row_distances),
