@@ -27,19 +27,35 @@ static void put_codes(const kn_pq *p, size_t j, const uint8_t *nearest, size_t r
         for (size_t r = 0; r < rows; r++) codes[r * bytes + j / 2] |= (uint8_t)(nearest[r] << 4);
 }
 
-static void encode_rows(void *context, size_t task, int worker) {
-    const encoding *e = context;
+// Parts are taken from the rows a few at a time: 64 rows, a page apart each, are more places than the CPU can
+// foresee, and one part of each is as little as a fraction of a cache line.
+enum { SLICE = 64 }; // dimensions
+
+static void encode_slice(const encoding *e, size_t first, size_t rows, size_t j, size_t parts) {
     const kn_pq *p = e->p;
-    size_t first = task * KN_POINTS, rows = kn_least(KN_POINTS, e->n - first), part = p->part;
-    float points[KN_PQ_PART_MAX * KN_POINTS] __attribute__((aligned(64)));
+    size_t part = p->part, ld = p->d;
+    const float *x = e->x + first * ld + j * part;
+    float slice[KN_POINTS * SLICE], points[KN_PQ_PART_MAX * KN_POINTS] __attribute__((aligned(64)));
     uint8_t nearest[KN_POINTS];
-    (void)worker;
-    for (size_t j = 0; j < p->m; j++) {
-        kn_pq_points(points, e->x + first * p->d + j * part, p->d, rows, part, p->centre + j * part);
+    if (part * parts <= SLICE) {
+        for (size_t r = 0; r < rows; r++) memcpy(slice + r * SLICE, x + r * ld, part * parts * sizeof *x);
+        x = slice;
+        ld = SLICE;
+    }
+    for (size_t last = j + parts; j < last; j++, x += part) {
+        kn_pq_points(points, x, ld, rows, part, p->centre + j * part);
         e->k->nearest(nearest, points, part, p->centred + j * p->count * part, p->halves + j * p->count,
                       p->count);
         put_codes(p, j, nearest, rows, e->codes + first * kn_pq_code_bytes(p));
     }
+}
+
+static void encode_rows(void *context, size_t task, int worker) {
+    const encoding *e = context;
+    size_t first = task * KN_POINTS, rows = kn_least(KN_POINTS, e->n - first);
+    size_t m = e->p->m, parts = kn_most(1, SLICE / e->p->part);
+    (void)worker;
+    for (size_t j = 0; j < m; j += parts) encode_slice(e, first, rows, j, kn_least(parts, m - j));
 }
 
 void kn_pq_encode(const kn_pq *p, const float *x, size_t n, uint8_t *codes) {

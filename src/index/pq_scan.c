@@ -96,7 +96,7 @@ static float find_step(const kn_pq *p, const kn_kernels *k, const float *tables,
     for (size_t j = 0; j < p->m; j++) {
         k->range(tables + j * p->count, p->count, &low, &high);
         *offset += (double)low;
-        if (!(high - low <= widest)) widest = high - low; // NaN stays
+        widest = fmaxf(widest, high - low);
     }
     size_t levels = kn_least(255, UINT16_MAX / p->m); // sums of 16 bits
     return widest / (float)levels;
@@ -107,6 +107,7 @@ kn_pq_scale kn_pq_quantize(const kn_pq *p, const float *tables, uint8_t *small) 
     double offset, away = 0;
     float step = find_step(p, k, tables, &offset);
     memset(small, 0, kn_pq_small_bytes(p));
+    // A table that is not finite makes the offset so.
     if (!isfinite(step) || !isfinite((float)offset)) return (kn_pq_scale){0, 0, INFINITY};
     float low, high, largest = 0, inverse = 1 / step;
     if (!isfinite(inverse)) step = inverse = 0; // nothing between the values of any table, or next to nothing

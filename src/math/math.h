@@ -114,6 +114,7 @@ typedef struct kn_kernels {
     // products negated.
     void (*column_distances)(float *out, const float *query, const float *columns, size_t depth, size_t count,
                              bool inner_product);
+    // The least and the largest of x; NaN when one is not finite.
     void (*range)(const float *x, size_t n, float *low, float *high);
     // out = (x - low) * inverse to the nearest, at most 255; the largest |x - low - step out| returned.
     float (*quantize)(uint8_t *out, const float *x, size_t n, float low, float step, float inverse);

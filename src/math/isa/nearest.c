@@ -14,25 +14,20 @@ static inline kn_vec splat(float x) {
     return x - (kn_vec){0};
 }
 
-static inline ivec splat_int(int32_t x) {
-    return x - (ivec){0};
-}
-
 // best = score and which = number in the lanes where score is lower.
-static inline void keep_lower(kn_vec *best, ivec *which, kn_vec score, int32_t number) {
+static inline void keep_lower(kn_vec *best, ivec *which, kn_vec score, ivec number) {
 #if defined(__AVX512F__)
     __mmask16 lower = _mm512_cmp_ps_mask((__m512)score, (__m512)*best, _CMP_LT_OQ);
     *best = (kn_vec)_mm512_mask_mov_ps((__m512)*best, lower, (__m512)score);
-    *which = (ivec)_mm512_mask_set1_epi32((__m512i)*which, lower, number);
+    *which = (ivec)_mm512_mask_mov_epi32((__m512i)*which, lower, (__m512i)number);
 #elif defined(__AVX2__)
     __m256 lower = _mm256_cmp_ps((__m256)score, (__m256)*best, _CMP_LT_OQ);
     *best = (kn_vec)_mm256_blendv_ps((__m256)*best, (__m256)score, lower);
-    *which =
-        (ivec)_mm256_blendv_epi8((__m256i)*which, (__m256i)splat_int(number), _mm256_castps_si256(lower));
+    *which = (ivec)_mm256_blendv_epi8((__m256i)*which, (__m256i)number, _mm256_castps_si256(lower));
 #else
     ivec lower = score < *best;
     *best = (kn_vec)(((ivec)score & lower) | ((ivec)*best & ~lower));
-    *which = (splat_int(number) & lower) | (*which & ~lower);
+    *which = (number & lower) | (*which & ~lower);
 #endif
 }
 
@@ -48,10 +43,10 @@ enum { FOUR = 4, STRIP = VECTORS * KN_LANES };
 static inline void nearest_strip(uint8_t *nearest, const float *points, size_t depth, const float *centroids,
                                  const float *halves, size_t count) {
     kn_vec best[VECTORS];
-    ivec which[VECTORS];
+    ivec which[VECTORS], number = {0};
     for (int v = 0; v < VECTORS; v++) {
         best[v] = splat(INFINITY);
-        which[v] = splat_int(0);
+        which[v] = (ivec){0};
     }
     for (size_t c = 0; c < count; c += FOUR) {
         kn_vec score[FOUR][VECTORS];
@@ -69,9 +64,9 @@ static inline void nearest_strip(uint8_t *nearest, const float *points, size_t d
                     score[k][v] -= centroid[(size_t)k * depth + i] * *(const kn_vec *)(x + v * KN_LANES);
         }
 #pragma GCC unroll 4
-        for (int k = 0; k < FOUR; k++)
+        for (int k = 0; k < FOUR; k++, number += 1)
 #pragma GCC unroll 4
-            for (int v = 0; v < VECTORS; v++) keep_lower(&best[v], &which[v], score[k][v], (int32_t)c + k);
+            for (int v = 0; v < VECTORS; v++) keep_lower(&best[v], &which[v], score[k][v], number);
     }
     for (int v = 0; v < VECTORS; v++)
         for (int l = 0; l < KN_LANES; l++) nearest[v * KN_LANES + l] = (uint8_t)which[v][l];
