@@ -72,6 +72,12 @@ void kn_map_release(const kn_map *map, size_t offset, size_t size) {
         madvise((void *)(uintptr_t)(map->data + start), end - start, MADV_DONTNEED);
 }
 
+void kn_map_prefetch(const kn_map *map, size_t offset, size_t size) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), start = offset / page * page;
+    if (map->data && offset < map->size && size <= map->size - offset)
+        madvise((void *)(uintptr_t)(map->data + start), offset + size - start, MADV_WILLNEED);
+}
+
 knnlm_status kn_file_read(const char *path, char **data, size_t *size) {
     kn_map map;
     KN_TRY(kn_map_open(path, &map));

@@ -14,6 +14,8 @@ knnlm_status kn_map_open(const char *path, kn_map *out);
 void kn_map_close(kn_map *map);
 // Tells the system that the pages of [offset, offset+size) are not needed soon; they can be read again.
 void kn_map_release(const kn_map *map, size_t offset, size_t size);
+// Tells it that they are needed soon.
+void kn_map_prefetch(const kn_map *map, size_t offset, size_t size);
 
 // The whole file as bytes with a NUL after them (not counted); released with free().
 knnlm_status kn_file_read(const char *path, char **data, size_t *size);

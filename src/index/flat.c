@@ -61,7 +61,8 @@ knnlm_status kn_index_add_flat(kn_index *x, uint64_t first) {
         x->flat[x->flat_count++] = (kn_run){.first_id = (uint32_t)(g.first + skip),
                                             .rows = (const uint8_t *)g.keys + skip * x->row_bytes,
                                             .scales = g.scales ? g.scales + skip : NULL,
-                                            .count = g.count - skip};
+                                            .count = g.count - skip,
+                                            .rows_part = i};
     }
     x->info.flat = info->entries - first;
     return find_centre(x, first);

@@ -13,6 +13,7 @@ enum {
     TASK_QUERIES = GROUPS * KN_CELL,
     TASK_ROWS = 2048,
     LOCAL = 64, // survivors of a query that gather before they are handed over
+    STEP = 256, // tasks between two looks at the progress, and at what to read ahead
 };
 // Below this part of the norms their rounding would show: the distance is taken straight from the row. Which
 // rows are looked at must not depend on what was found before: products are off by less than ROUNDING of the
@@ -44,7 +45,7 @@ typedef struct batch {
     kn_top *tops;
     uint32_t *members; // queries of each list, list after list; then all of them, for what is flat
     task *tasks;
-    size_t task_count, task_capacity;
+    size_t task_count, task_capacity, step;
     scratch *scratches;
 } batch;
 
@@ -149,8 +150,7 @@ static void scan_rows(batch *b, const task *t, scratch *s, gathering *g, const f
     }
 }
 
-static void run_task(void *context, size_t number, int worker) {
-    batch *b = context;
+static void run_task(batch *b, size_t number, int worker) {
     const task *t = &b->tasks[number];
     const uint32_t *members = b->members + t->first_query;
     scratch *s = &b->scratches[worker];
@@ -273,25 +273,48 @@ static void finish_query(void *context, size_t q, int worker) {
     f->out->counts[b->first + q] = (uint32_t)count;
 }
 
+// Rows of tasks [from, to) are needed soon, or not any more. Stores that fit into memory are left to the
+// system.
+static void advise(const batch *b, size_t from, size_t to, bool soon) {
+    for (size_t i = from; b->o->memory && i < to && i < b->task_count; i++) {
+        const task *t = &b->tasks[i];
+        if (!t->run->rows) continue;
+        if (t->run->ends)
+            kn_store_annex_advise(b->x->store, t->run->rows_part, t->from * b->x->row_bytes,
+                                  (t->to - t->from) * b->x->row_bytes, soon);
+        else
+            kn_store_segment_advise(b->x->store, t->run->rows_part, t->run->first_id + t->from,
+                                    t->to - t->from, soon);
+    }
+}
+
+static void run_step(void *context, size_t number, int worker) {
+    batch *b = context;
+    run_task(b, b->step + number, worker);
+}
+
+static knnlm_status run_tasks(batch *b) {
+    advise(b, 0, STEP, true);
+    for (b->step = 0; b->step < b->task_count; b->step += STEP) {
+        advise(b, b->step + STEP, b->step + 2 * STEP, true);
+        kn_parallel(kn_least(STEP, b->task_count - b->step), run_step, b);
+        advise(b, b->step, b->step + STEP, false);
+        if (!kn_progress_report(b->o->progress, "searching", b->step, b->task_count, "parts"))
+            return kn_fail(KNNLM_ESTOPPED, "stopped while searching");
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status run_batch(batch *b, uint32_t probes, kn_item *items, kn_neighbors *out) {
-    enum { STEP = 512 }; // tasks between two looks at the progress
     size_t capacity = kn_top_capacity(b->k);
     b->tops = kn_alloc(b->n, sizeof *b->tops);
     if (!b->tops) return KNNLM_ENOMEM;
     for (size_t q = 0; q < b->n; q++) kn_top_init(&b->tops[q], items + q * capacity, b->k);
     KN_TRY(scratches_make(b));
     KN_TRY(plan(b, probes));
-    task *all = b->tasks;
-    knnlm_status status = KNNLM_OK;
-    for (size_t done = 0; done < b->task_count && status == KNNLM_OK; done += STEP) {
-        b->tasks = all + done;
-        kn_parallel(kn_least(STEP, b->task_count - done), run_task, b);
-        if (!kn_progress_report(b->o->progress, "searching", done, b->task_count, "parts"))
-            status = kn_fail(KNNLM_ESTOPPED, "stopped while searching");
-    }
-    b->tasks = all;
-    if (status == KNNLM_OK) kn_parallel(b->n, finish_query, &(finishing){b, out});
-    return status;
+    KN_TRY(run_tasks(b));
+    kn_parallel(b->n, finish_query, &(finishing){b, out});
+    return KNNLM_OK;
 }
 
 static void batch_free(batch *b) {

@@ -16,7 +16,7 @@ typedef struct kn_run {
     const float *scales;
     const uint8_t *codes; // (count, code bytes); NULL: none
     size_t count;
-    size_t rows_part; // of the store's annex, when listed
+    size_t rows_part; // of the store's annex, when listed; else the segment
 } kn_run;
 
 struct kn_index {

@@ -204,8 +204,10 @@ typedef struct kn_store_annex_part {
 } kn_store_annex_part;
 size_t kn_store_annex_parts(const kn_store *store);
 kn_store_annex_part kn_store_annex_at(const kn_store *store, size_t number);
-// Hands the pages of a part back to the system; they can be read again.
-void kn_store_annex_release(const kn_store *store, size_t number, size_t offset, size_t size);
+// Advice for what is larger than memory: bytes of a part, or keys of entries of a segment, that are needed
+// soon, or not any more (they can be read again).
+void kn_store_annex_advise(const kn_store *store, size_t number, size_t offset, size_t size, bool soon);
+void kn_store_segment_advise(const kn_store *store, size_t number, uint64_t first, uint64_t count, bool soon);
 
 typedef struct kn_annex_writer kn_annex_writer;
 // Begins a new annex (keep: more parts of the present one) in the store that `w` has locked.
