@@ -338,6 +338,44 @@ static void additions_are_found_and_listed(void **state) {
     }
 }
 
+// Candidates come from codes, distances from keys: right for every entry named, and nearly all are the
+// nearest.
+static void codes_first(void **state) {
+    desk t = desk_make(32, KN_KEYS_F16, KN_DISTANCE_L2);
+    kn_search_options o = {.k = 5, .probes = 8};
+    kn_store *s;
+    kn_index *x;
+    kn_searcher *one;
+    size_t hits = 0;
+    (void)state;
+    make_lists(&t, 8, 16);
+    assert_ok(kn_store_open(t.path, &s));
+    assert_ok(kn_index_open(s, &x));
+    assert_ok(kn_searcher_open(x, 5, &one));
+    answers a = answers_make(5), b = answers_make(5);
+    assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
+    for (size_t q = 0; q < QUERIES; q++) {
+        kn_neighbors out = {b.n.ids + q * 5, b.n.distances + q * 5, b.n.counts + q};
+        assert_ok(kn_searcher_find(one, t.queries + q * t.d, &o, &out));
+        assert_int_equal(out.counts[0], 5);
+        for (size_t i = 0; i < 5; i++) {
+            uint32_t *same = NULL;
+            for (size_t j = 0; j < 5; j++)
+                if (a.n.ids[q * 5 + j] == out.ids[i]) same = &a.n.ids[q * 5 + j];
+            if (!same) continue;
+            hits++;
+            assert_near(out.distances[i], a.n.distances[same - a.n.ids], slack(&t, q, out.distances[i]));
+        }
+    }
+    assert_true(hits > 5 * QUERIES * 95 / 100);
+    answers_free(&a);
+    answers_free(&b);
+    kn_searcher_close(one);
+    kn_index_close(x);
+    kn_store_close(s);
+    desk_free(&t);
+}
+
 static void compaction_drops_the_index(void **state) {
     desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
     kn_store_writer *w;
@@ -467,6 +505,7 @@ int main(void) {
         cmocka_unit_test(threads_and_batches_do_not_matter),
         cmocka_unit_test(filters),
         cmocka_unit_test(additions_are_found_and_listed),
+        cmocka_unit_test(codes_first),
         cmocka_unit_test(compaction_drops_the_index),
         cmocka_unit_test(indexing_twice_gives_the_same),
         cmocka_unit_test(bad_questions),

@@ -7,18 +7,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 256 }; // rows measured before they are looked at
+enum {
+    CHUNK = 256, // rows measured before they are looked at
+    // Codes come first when there are this many times more candidates than neighbours wanted; this many times
+    // the neighbours are then measured exactly.
+    CODES_FROM = 16,
+    CODES_KEEP = 4,
+};
 
 struct kn_searcher {
     const kn_index *x;
     size_t k_most;
-    float *query;
+    float *query, *residual, *tables, *rows; // rows: CHUNK of them, decoded
     uint32_t *lists;
     float *near; // distances of lists
     void *probe; // memory of the quantizer
-    kn_item *items;
+    kn_item *items, *candidates;
     kn_top top;
 };
+
+// Memory for codes, where there are any.
+static bool make_tables(kn_searcher *s) {
+    const kn_index *x = s->x;
+    if (!x->has_pq) return true;
+    s->residual = kn_alloc_aligned(x->d, sizeof *s->residual);
+    s->tables = kn_alloc_aligned(x->pq.m * x->pq.count, sizeof *s->tables);
+    s->rows = kn_alloc_aligned(CHUNK * x->d, sizeof *s->rows);
+    s->candidates = kn_alloc_aligned(kn_top_capacity(CODES_KEEP * s->k_most), sizeof *s->candidates);
+    return s->residual && s->tables && s->rows && s->candidates;
+}
 
 knnlm_status kn_searcher_open(const kn_index *x, size_t k_most, kn_searcher **out) {
     kn_searcher *s = kn_alloc(1, sizeof *s);
@@ -30,7 +47,7 @@ knnlm_status kn_searcher_open(const kn_index *x, size_t k_most, kn_searcher **ou
     s->near = kn_alloc(x->info.lists, sizeof *s->near);
     s->probe = kn_alloc_aligned(1, x->quantizer ? kn_quantizer_scratch_bytes(x->quantizer) : 1);
     s->items = kn_alloc_aligned(kn_top_capacity(k_most), sizeof *s->items);
-    if (s->query && s->lists && s->near && s->probe && s->items) {
+    if (s->query && s->lists && s->near && s->probe && s->items && make_tables(s)) {
         *out = s;
         return KNNLM_OK;
     }
@@ -41,50 +58,142 @@ knnlm_status kn_searcher_open(const kn_index *x, size_t k_most, kn_searcher **ou
 void kn_searcher_close(kn_searcher *s) {
     if (!s) return;
     kn_free_aligned(s->query);
+    kn_free_aligned(s->residual);
+    kn_free_aligned(s->tables);
+    kn_free_aligned(s->rows);
     kn_free_aligned(s->probe);
     kn_free_aligned(s->items);
+    kn_free_aligned(s->candidates);
     free(s->lists);
     free(s->near);
     free(s);
 }
 
-static void measure(const kn_index *x, const float *query, const kn_run *r, size_t place, size_t n,
-                    float *distances) {
-    const uint8_t *rows = r->rows + place * x->row_bytes;
-    const float *scales = r->scales ? r->scales + place : NULL;
+// ---------------------------------------------------------------- distances
+
+static void measure(const kn_index *x, const float *query, const void *rows, kn_row_type type,
+                    const float *scales, size_t n, float *distances) {
     float norms[CHUNK];
-    x->k->row_distances(distances, query, rows, x->type, scales, n, x->d, x->distance != KN_DISTANCE_L2);
+    x->k->row_distances(distances, query, rows, type, scales, n, x->d, x->distance != KN_DISTANCE_L2);
     if (x->distance == KN_DISTANCE_IP)
         for (size_t i = 0; i < n; i++) distances[i] = -distances[i];
     if (x->distance != KN_DISTANCE_COSINE) return;
-    x->k->row_distances(norms, x->zero, rows, x->type, scales, n, x->d, false);
+    x->k->row_distances(norms, x->zero, rows, type, scales, n, x->d, false);
     for (size_t i = 0; i < n; i++) distances[i] = 1 - (norms[i] > 0 ? distances[i] / sqrtf(norms[i]) : 0);
 }
 
-static void scan(kn_searcher *s, const kn_search_options *o, const kn_run *r, size_t from, size_t to) {
-    float distances[CHUNK];
+static void measure_rows(const kn_searcher *s, const kn_run *r, size_t place, size_t n, float *distances) {
+    measure(s->x, s->query, r->rows + place * s->x->row_bytes, s->x->type,
+            r->scales ? r->scales + place : NULL, n, distances);
+}
+
+// Tables of a list, and what its distances have beside them.
+static float make_list_tables(kn_searcher *s, size_t list) {
+    const kn_index *x = s->x;
+    const float *home = x->centres + list * x->d;
+    bool l2 = x->distance == KN_DISTANCE_L2;
+    float beside = 0;
+    memcpy(s->residual, s->query, x->d * sizeof *s->residual);
+    if (l2 && !x->plain_codes)
+        for (size_t j = 0; j < x->d; j++) s->residual[j] -= home[j];
+    if (!l2 && !x->plain_codes) beside = -x->k->dot(s->query, home, x->d);
+    kn_pq_tables(&x->pq, s->residual, !l2, s->tables);
+    return beside + (x->distance == KN_DISTANCE_COSINE ? 1 : 0);
+}
+
+static void measure_codes(const kn_searcher *s, const kn_run *r, size_t place, size_t n, float beside,
+                          float *distances) {
+    kn_pq_scan(&s->x->pq, s->tables, r->codes + place * kn_pq_code_bytes(&s->x->pq), n, distances);
+    for (size_t i = 0; i < n; i++) distances[i] += beside;
+}
+
+// Without keys, cosine is of the decoded vector, whose length is not 1.
+static void measure_decoded(kn_searcher *s, const kn_run *r, size_t list, size_t place, size_t n,
+                            float *distances) {
+    kn_index_decode(s->x, r, list, s->x->zero, place, n, s->rows);
+    measure(s->x, s->query, s->rows, KN_ROWS_F32, NULL, n, distances);
+}
+
+// ---------------------------------------------------------------- lists
+
+// How rows are measured: by their keys, by their codes, or by what the codes stand for.
+typedef enum by { BY_KEYS, BY_CODES, BY_DECODED } by;
+
+// `base` NO_BASE: items name entries; else places, counted from it.
+#define NO_BASE UINT64_MAX
+static void scan(kn_searcher *s, const kn_search_options *o, const kn_run *r, size_t list, size_t from,
+                 size_t to, by how, uint64_t base, kn_top *top) {
+    float distances[CHUNK], beside = how == BY_CODES && from < to ? make_list_tables(s, list) : 0;
     kn_item items[CHUNK];
     for (size_t place = from; place < to; place += CHUNK) {
         size_t n = kn_least(CHUNK, to - place), found = 0;
-        measure(s->x, s->query, r, place, n, distances);
+        if (how == BY_KEYS) measure_rows(s, r, place, n, distances);
+        if (how == BY_CODES) measure_codes(s, r, place, n, beside, distances);
+        if (how == BY_DECODED) measure_decoded(s, r, list, place, n, distances);
         for (size_t i = 0; i < n; i++) {
-            if (!(distances[i] <= s->top.limit)) continue;
+            if (!(distances[i] <= top->limit)) continue;
             uint32_t id = kn_run_id(r, place + i);
-            if (kn_index_admits(s->x, o, 0, id)) items[found++] = kn_item_make(distances[i], id);
+            if (kn_index_admits(s->x, o, 0, id))
+                items[found++] =
+                    kn_item_make(distances[i], base == NO_BASE ? id : (uint32_t)(base + place + i));
         }
-        kn_top_put(&s->top, items, found);
+        kn_top_put(top, items, found);
     }
 }
 
-static void scan_all(kn_searcher *s, const kn_search_options *o, uint32_t probes) {
+static void scan_lists(kn_searcher *s, const kn_search_options *o, uint32_t probes, by how, bool places,
+                       kn_top *top) {
+    const kn_index *x = s->x;
+    uint64_t base = 0;
+    for (size_t i = 0; i < x->listed_count; i++) {
+        const kn_run *r = &x->listed[i];
+        for (uint32_t p = 0; p < probes; p++)
+            scan(s, o, r, s->lists[p], r->ends[s->lists[p]], r->ends[s->lists[p] + 1], how,
+                 places ? base : NO_BASE, top);
+        base += r->count;
+    }
+}
+
+static uint64_t count_candidates(const kn_searcher *s, uint32_t probes) {
+    uint64_t count = 0;
+    for (size_t i = 0; i < s->x->listed_count; i++)
+        for (uint32_t p = 0; p < probes; p++)
+            count += s->x->listed[i].ends[s->lists[p] + 1] - s->x->listed[i].ends[s->lists[p]];
+    return count;
+}
+
+// The nearest by their codes, then those by their keys, in the order in which they lie.
+static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_t probes, size_t k) {
+    const kn_index *x = s->x;
+    kn_top best;
+    kn_top_init(&best, s->candidates, CODES_KEEP * k);
+    scan_lists(s, o, probes, BY_CODES, true, &best);
+    size_t n = kn_top_finish(&best, s->candidates + CODES_KEEP * k), run = 0;
+    for (size_t i = 0; i < n; i++) s->candidates[i] = kn_item_id(s->candidates[i]);
+    kn_items_sort_places(s->candidates, n, s->candidates + CODES_KEEP * k);
+    uint64_t base = 0;
+    for (size_t i = 0; i < n; i++) {
+        float distance;
+        while (s->candidates[i] >= base + x->listed[run].count) base += x->listed[run++].count;
+        const kn_run *r = &x->listed[run];
+        size_t place = (size_t)(s->candidates[i] - base);
+        measure_rows(s, r, place, 1, &distance);
+        kn_item item = kn_item_make(distance, kn_run_id(r, place));
+        if (distance <= s->top.limit) kn_top_put(&s->top, &item, 1);
+    }
+}
+
+static void scan_all(kn_searcher *s, const kn_search_options *o, size_t k, uint32_t probes) {
     const kn_index *x = s->x;
     if (probes) kn_quantizer_probe_one(x->quantizer, s->query, probes, s->lists, s->near, s->probe);
-    for (uint32_t p = 0; p < probes; p++)
-        for (size_t i = 0; i < x->listed_count; i++) {
-            const kn_run *r = &x->listed[i];
-            scan(s, o, r, r->ends[s->lists[p]], r->ends[s->lists[p] + 1]);
-        }
-    for (size_t i = 0; i < x->flat_count; i++) scan(s, o, &x->flat[i], 0, x->flat[i].count);
+    if (!x->info.has_keys && x->has_pq)
+        scan_lists(s, o, probes, x->distance == KN_DISTANCE_COSINE ? BY_DECODED : BY_CODES, false, &s->top);
+    else if (x->has_pq && count_candidates(s, probes) > CODES_FROM * (uint64_t)k)
+        scan_codes_first(s, o, probes, k);
+    else
+        scan_lists(s, o, probes, BY_KEYS, false, &s->top);
+    for (size_t i = 0; i < x->flat_count; i++)
+        scan(s, o, &x->flat[i], 0, 0, x->flat[i].count, BY_KEYS, NO_BASE, &s->top);
 }
 
 knnlm_status kn_searcher_find(kn_searcher *s, const float *query, const kn_search_options *o,
@@ -98,7 +207,7 @@ knnlm_status kn_searcher_find(kn_searcher *s, const float *query, const kn_searc
         if (!isfinite(query[i])) return kn_fail(KNNLM_EDATA, "the query is not finite");
     kn_index_query(s->x, query, s->query);
     kn_top_init(&s->top, s->items, k);
-    scan_all(s, o, probes);
+    scan_all(s, o, k, probes);
     size_t count = kn_top_finish(&s->top, s->items + k);
     for (size_t i = 0; i < k; i++) {
         out->ids[i] = i < count ? kn_item_id(s->items[i]) : UINT32_MAX;

@@ -74,6 +74,13 @@ void kn_items_sort(kn_item *a, size_t n, kn_item *scratch) {
     insertion_sort(a, n);
 }
 
+void kn_items_sort_places(kn_item *a, size_t n, kn_item *scratch) {
+    for (int shift = 0; shift < 33; shift += DIGIT) {
+        scatter(a, scratch, n, shift);
+        memcpy(a, scratch, n * sizeof *a);
+    }
+}
+
 void kn_top_init(kn_top *t, kn_item *items, size_t k) {
     *t = (kn_top){.items = items,
                   .k = (uint32_t)k,

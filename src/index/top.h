@@ -27,6 +27,8 @@ static inline uint32_t kn_item_id(kn_item item) {
 void kn_items_select(kn_item *items, size_t n, size_t k);
 // Ascending. `scratch` has room for n.
 void kn_items_sort(kn_item *items, size_t n, kn_item *scratch);
+// The same for plain numbers below 2^32.
+void kn_items_sort_places(kn_item *places, size_t n, kn_item *scratch);
 
 // Candidates of one query: `capacity` items at the caller's place, shrunk to the best k when full.
 typedef struct kn_top {
