@@ -7,6 +7,7 @@
 #include "base/threads.h"
 #include "build/build.h"
 #include "build/projection.h"
+#include "build/source.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -349,6 +350,82 @@ static void no_keys_no_model(void **state) {
     kn_store_close(s);
 }
 
+// What the model reads again from the tokens of a store without keys is what a store with keys holds, bit for
+// bit.
+static void the_model_reads_keys_again(void **state) {
+    desk *d = *state;
+    kn_build_options o = kn_build_options_default();
+    kn_store *with, *without;
+    kn_model_source *source;
+    float *want = test_alloc(9301 * WIDTH, sizeof *want), *got = test_alloc(9301 * WIDTH, sizeof *got);
+    o.keys = KN_KEYS_F32;
+    build(d, &o);
+    with = open_store(d);
+    assert_ok(kn_store_keys(with, 0, 9301, want));
+    snprintf(d->store, sizeof d->store, "%s/none.store", d->folder);
+    o.keys = KN_KEYS_NONE;
+    build(d, &o);
+    without = open_store(d);
+    assert_ok(kn_model_source_open(d->lm, without, &source));
+    kn_key_source keys = kn_model_source_keys(source);
+    const size_t ranges[][2] = {{0, 9301}, {0, 1}, {1, 300}, {250, 100}, {301, 80}, {400, 4000}, {9300, 1}};
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        assert_ok(keys.read(keys.context, ranges[i][0], ranges[i][1], got));
+        assert_memory_equal(got, want + ranges[i][0] * WIDTH, ranges[i][1] * WIDTH * sizeof *got);
+    }
+    assert_int_equal(keys.read(keys.context, 9301, 1, got), KNNLM_EINVAL);
+    kn_model_source_close(source);
+    kn_store_close(with);
+    kn_store_close(without);
+    free(want);
+    free(got);
+}
+
+// Codes alone: found by both searches, and near to what the keys would give.
+static void codes_without_keys(void **state) {
+    desk *d = *state;
+    enum { K = 20, QUERIES = 30 };
+    kn_build_options o = kn_build_options_default();
+    kn_recipe recipe = {.lists = 8, .code_parts = 16, .code_bits = 8, .probes = 8, .seed = 1};
+    kn_index_result r;
+    kn_index *x;
+    kn_searcher *one;
+    bool done;
+    uint32_t ids[QUERIES * K], single[K], counts[QUERIES];
+    float distances[QUERIES * K], nearer[K], *queries = test_alloc(QUERIES * WIDTH, sizeof *queries);
+    o.keys = KN_KEYS_F32;
+    build(d, &o);
+    kn_store *s = open_store(d);
+    for (size_t i = 0; i < QUERIES; i++) assert_ok(kn_store_keys(s, i * 311, 1, queries + i * WIDTH));
+    kn_store_close(s);
+    snprintf(d->store, sizeof d->store, "%s/codes.store", d->folder);
+    o.keys = KN_KEYS_NONE;
+    build(d, &o);
+    assert_ok(kn_build_index(d->store, &recipe, true, d->lm, NULL, &done, &r));
+    assert_true(done);
+    assert_int_equal(r.info.listed, 9301);
+    assert_false(r.info.has_keys);
+    assert_ok(kn_build_index(d->store, &recipe, true, d->lm, NULL, &done, &r));
+    assert_false(done);
+    s = open_store(d);
+    assert_ok(kn_index_open(s, &x));
+    assert_ok(kn_searcher_open(x, K, &one));
+    kn_search_options so = {.k = K};
+    assert_ok(kn_index_search(x, queries, QUERIES, &so, &(kn_neighbors){ids, distances, counts}));
+    size_t found = 0;
+    for (size_t q = 0; q < QUERIES; q++) {
+        for (size_t i = 0; i < K; i++) found += ids[q * K + i] == q * 311;
+        assert_ok(kn_searcher_find(one, queries + q * WIDTH, &so, &(kn_neighbors){single, nearer, counts}));
+        for (size_t i = 0; i < K; i++)
+            assert_true(fabsf(nearer[i] - distances[q * K + i]) <= 1e-4f * (1 + distances[q * K + i]));
+    }
+    assert_true(found >= QUERIES * 9 / 10); // each query is an entry
+    kn_searcher_close(one);
+    kn_index_close(x);
+    kn_store_close(s);
+    free(queries);
+}
+
 static void projected_keys_are_projections(void **state) {
     desk *d = *state;
     enum { OUT = 6 };
@@ -567,6 +644,8 @@ int main(void) {
         TEST(an_unfinished_document_that_changed_is_read_anew),
         TEST(keys_are_rounded_as_said),
         TEST(no_keys_no_model),
+        TEST(the_model_reads_keys_again),
+        TEST(codes_without_keys),
         TEST(projected_keys_are_projections),
         TEST(other_settings_are_refused),
         TEST(another_model_is_refused),

@@ -326,13 +326,13 @@ static void additions_are_found_and_listed(void **state) {
         assert_ok(kn_store_write(t.path, &w));
         add_documents(&t, w, 4);
         check_index(&t, &(kn_search_options){.k = 100, .probes = 8}); // outside the lists
-        assert_ok(kn_index_extend(t.path, NULL, &r));
+        assert_ok(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r));
         assert_int_equal(r.info.listed, t.added);
         assert_int_equal(r.info.flat, 0);
         assert_true(r.info.drift > 0.5 && r.info.drift < 2);
         check_index(&t, &(kn_search_options){.k = 100, .probes = 8});
-        assert_ok(kn_index_extend(t.path, NULL, &r)); // nothing to do
-        make_lists(&t, 5, 0);                         // anew, in place of the old
+        assert_ok(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r)); // nothing to do
+        make_lists(&t, 5, 0);                                                  // anew, in place of the old
         check_index(&t, &(kn_search_options){.k = 100, .probes = 8});
         desk_free(&t);
     }
@@ -438,7 +438,7 @@ static void bad_questions(void **state) {
     kn_searcher_close(one);
     kn_index_close(x);
     kn_store_close(s);
-    assert_int_equal(kn_index_extend(t.path, NULL, &r), KNNLM_EINVAL);
+    assert_int_equal(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r), KNNLM_EINVAL);
     assert_int_equal(kn_index_build(t.path, &(kn_recipe){.lists = 4, .code_parts = 3, .seed = 1}, NULL, &r),
                      KNNLM_EINVAL); // 8 dimensions in 3 parts
     make_lists(&t, 300, 0);         // more lists than the data deserves

@@ -58,7 +58,8 @@ knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts,
 
 // Brings the index of the store at `path` up to date: what was added goes into its lists; a store without
 // one gets it by the recipe when that is worth while, or `wanted` in any case. *done: something was done.
-knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool wanted,
+// `lm` (or NULL) reads the tokens of a store without keys again, straight into codes: no key is ever written.
+knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool wanted, kn_lm *lm,
                             const kn_progress *progress, bool *done, kn_index_result *out);
 
 // Keeps the tokenizer in a new store, so that its tokens have a text without the model.

@@ -1,30 +1,53 @@
 // Keeping the index of a store in step with its entries.
-#include "build/build.h"
+#include "build/source.h"
 
 // Below this many entries an exact search takes no longer than one by lists.
 enum { WORTH_LISTS = 50000 };
 
-knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool wanted,
+static knnlm_status learn_or_extend(const kn_store *store, const char *path, const kn_recipe *recipe,
+                                    bool wanted, const kn_progress *progress, bool *done,
+                                    kn_index_result *out) {
+    kn_index *index;
+    uint64_t entries = kn_store_describe(store)->entries;
+    KN_TRY(kn_index_open(store, &index));
+    kn_index_info info = *kn_index_describe(index);
+    kn_index_close(index);
+    // What a model has computed is not thrown away: it is gone on with.
+    if (info.lists && (!wanted || recipe->source)) {
+        *done = info.listed < entries;
+        return *done ? kn_index_extend(path, recipe, progress, out) : KNNLM_OK;
+    }
+    *done = wanted || entries >= WORTH_LISTS;
+    return *done ? kn_index_build(path, recipe, progress, out) : KNNLM_OK;
+}
+
+static knnlm_status index_by_model(const kn_store *store, kn_lm *lm, const char *path,
+                                   const kn_recipe *recipe, const kn_progress *progress, bool *done,
+                                   kn_index_result *out) {
+    kn_model_source *source;
+    kn_recipe streamed = *recipe;
+    KN_TRY(kn_model_source_open(lm, store, &source));
+    kn_key_source keys = kn_model_source_keys(source);
+    streamed.source = &keys;
+    knnlm_status status = learn_or_extend(store, path, &streamed, true, progress, done, out);
+    kn_model_source_close(source);
+    return status;
+}
+
+knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool wanted, kn_lm *lm,
                             const kn_progress *progress, bool *done, kn_index_result *out) {
     kn_store *store;
-    kn_index *index;
+    knnlm_status status = KNNLM_OK;
     *done = false;
     KN_TRY(kn_store_open(path, &store));
-    knnlm_status status = kn_index_open(store, &index);
-    if (status != KNNLM_OK) {
-        kn_store_close(store);
-        return status;
-    }
-    kn_index_info info = *kn_index_describe(index);
-    uint64_t entries = kn_store_describe(store)->entries;
-    kn_index_close(index);
+    const kn_store_info *info = kn_store_describe(store);
+    bool keys = info->settings.key_type != KN_KEYS_NONE;
+    // A store without keys has an index when it was given codes once.
+    bool codes = recipe->code_parts || kn_store_annex_note(store);
+    if (info->entries && keys)
+        status = learn_or_extend(store, path, recipe, wanted, progress, done, out);
+    else if (info->entries && lm && codes)
+        status = index_by_model(store, lm, path, recipe, progress, done, out);
     kn_store_close(store);
-    if (!info.has_keys || !entries) return KNNLM_OK;
-    if (info.lists && !wanted) {
-        *done = info.flat > 0;
-        return info.flat ? kn_index_extend(path, progress, out) : KNNLM_OK;
-    }
-    if (!wanted && entries < WORTH_LISTS) return KNNLM_OK;
-    *done = true;
-    return kn_index_build(path, recipe, progress, out);
+    return status;
 }

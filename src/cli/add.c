@@ -46,9 +46,9 @@ static knnlm_status add(const char *const *texts, size_t count) {
     kn_store_close(store);
     if (status != KNNLM_OK) return status;
     status = kn_build_add(lm, said.store, texts, count, &o, &cli_progress, &result);
-    kn_lm_close(lm);
     if (status == KNNLM_OK)
-        status = kn_build_index(said.store, &as_ever, false, &cli_progress, &indexed, &index);
+        status = kn_build_index(said.store, &as_ever, false, lm, &cli_progress, &indexed, &index);
+    kn_lm_close(lm);
     cli_progress_clear();
     if (status == KNNLM_OK) cli_print_built(&result, indexed ? &index : NULL, said.store, said.common.json);
     return status;

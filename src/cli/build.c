@@ -72,9 +72,9 @@ static knnlm_status build(const char *const *texts, size_t count, int32_t projec
     KN_TRY(kn_tap_parse(said.tap, &o.tap));
     KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
     knnlm_status status = kn_build(lm, said.store, texts, count, &o, &cli_progress, &result);
-    kn_lm_close(lm);
     if (status == KNNLM_OK && !said.no_index)
-        status = kn_build_index(said.store, recipe, recipe_said(), &cli_progress, &indexed, &index);
+        status = kn_build_index(said.store, recipe, recipe_said(), lm, &cli_progress, &indexed, &index);
+    kn_lm_close(lm);
     cli_progress_clear();
     if (status == KNNLM_OK) cli_print_built(&result, indexed ? &index : NULL, said.store, said.common.json);
     return status;

@@ -56,6 +56,14 @@ static knnlm_status recall_recipe(kn_recipe *out) {
     return status;
 }
 
+static bool has_index(void) {
+    kn_store *store;
+    if (kn_store_open(said.store, &store) != KNNLM_OK) return false;
+    bool has = kn_store_annex_note(store) != NULL;
+    kn_store_close(store);
+    return has;
+}
+
 // Entries get other numbers: an index is made anew. Without it searches are right, only slower.
 static knnlm_status compact(kn_store_compacted *out) {
     kn_recipe recipe;
@@ -63,8 +71,8 @@ static knnlm_status compact(kn_store_compacted *out) {
     bool done;
     KN_TRY(recall_recipe(&recipe));
     KN_TRY(kn_store_compact(said.store, said.force, &cli_progress, out));
-    if (!recipe.lists || out->segments_after == 0) return KNNLM_OK;
-    return kn_build_index(said.store, &recipe, out->entries_dropped > 0, &cli_progress, &done, &index);
+    if (!recipe.lists || out->segments_after == 0 || has_index()) return KNNLM_OK;
+    return kn_build_index(said.store, &recipe, true, NULL, &cli_progress, &done, &index);
 }
 
 static int run(int argc, char **argv) {

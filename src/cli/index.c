@@ -10,7 +10,7 @@
 static struct {
     cli_common common;
     cli_recipe recipe;
-    const char *store;
+    const char *store, *model;
     bool extend;
 } said;
 
@@ -18,6 +18,7 @@ static struct {
 // clang-format off
 static const cli_option options[] = {
     {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &said.model, "FILE", "for a store without keys: the model that made it (default: where it was then)", 0, 0, NULL},
     CLI_RECIPE_OPTIONS(said.recipe),
     {0, "extend", CLI_FLAG, &said.extend, NULL, "only put what was added since into the lists", 0, 0, NULL},
     {0, "memory", CLI_BYTES, &said.recipe.memory, "SIZE", "most memory for keys at a time, such as 2G", 0, 0, NULL},
@@ -25,6 +26,33 @@ static const cli_option options[] = {
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
+
+// A store without keys: the model reads its tokens again.
+static knnlm_status index_by_model(const kn_store *store, const kn_recipe *recipe, kn_index_result *out) {
+    kn_lm *lm;
+    bool done;
+    if (!recipe->code_parts && !kn_store_annex_note(store))
+        return kn_fail(KNNLM_EINVAL, "%s: keeps no keys: say which codes to keep (--codes pq64)", said.store);
+    KN_TRY(cli_open_maker(said.model, store, (kn_precision)said.common.precision, &lm));
+    knnlm_status status = kn_build_index(said.store, recipe, true, lm, &cli_progress, &done, out);
+    kn_lm_close(lm);
+    if (status == KNNLM_OK && !done) return kn_fail(KNNLM_EINVAL, "%s: is indexed already", said.store);
+    return status;
+}
+
+static knnlm_status make_index(const kn_recipe *recipe, kn_index_result *out) {
+    kn_store *store;
+    KN_TRY(kn_store_open(said.store, &store));
+    knnlm_status status;
+    if (kn_store_describe(store)->settings.key_type == KN_KEYS_NONE)
+        status = index_by_model(store, recipe, out);
+    else if (said.extend)
+        status = kn_index_extend(said.store, recipe, &cli_progress, out);
+    else
+        status = kn_index_build(said.store, recipe, &cli_progress, out);
+    kn_store_close(store);
+    return status;
+}
 
 static int run(int argc, char **argv) {
     char **rest;
@@ -40,9 +68,7 @@ static int run(int argc, char **argv) {
     if (code == CLI_DONE) code = cli_start(&cli_index, &said.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    knnlm_status status = said.extend ? kn_index_extend(said.store, &cli_progress, &result)
-                                      : kn_index_build(said.store, &recipe, &cli_progress, &result);
-    if (status != KNNLM_OK) return cli_fail(&cli_index);
+    if (make_index(&recipe, &result) != KNNLM_OK) return cli_fail(&cli_index);
     cli_progress_clear();
     if (said.common.json)
         cli_print_json(cli_json_indexed(&result));

@@ -12,10 +12,11 @@ void kn_arrange_free(kn_arrangement *a) {
     free(a->ends);
 }
 
-knnlm_status kn_arrange_keys(const kn_store *store, uint64_t first, size_t n, float *out) {
+knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source, uint64_t first, size_t n,
+                             float *out) {
     const kn_store_settings *s = &kn_store_describe(store)->settings;
     size_t d = (size_t)s->dimension;
-    KN_TRY(kn_store_keys(store, first, n, out));
+    KN_TRY(source ? source->read(source->context, first, n, out) : kn_store_keys(store, first, n, out));
     if (s->distance != KN_DISTANCE_COSINE) return KNNLM_OK;
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
@@ -34,7 +35,7 @@ static knnlm_status stopped(void) {
 
 static knnlm_status assign_chunk(kn_arrangement *a, size_t at, size_t n, float *keys, float *distances) {
     size_t d = kn_quantizer_dimension(a->quantizer);
-    KN_TRY(kn_arrange_keys(a->store, a->first + at, n, keys));
+    KN_TRY(kn_arrange_keys(a->store, a->source, a->first + at, n, keys));
     KN_TRY(kn_quantizer_assign(a->quantizer, keys, n, a->list + at, distances));
     for (size_t i = 0; i < n; i++) a->objective += distances[i];
     if (!a->pq) return KNNLM_OK;

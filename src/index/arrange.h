@@ -13,7 +13,8 @@ typedef struct kn_arrangement {
     const kn_pq *pq;               // NULL: no codes
     uint64_t first;
     size_t count, lists;
-    uint64_t memory; // bytes for buffers
+    uint64_t memory;             // bytes for buffers
+    const kn_key_source *source; // NULL: the store's keys
     const kn_progress *progress;
     // Results:
     uint32_t *list;   // of each entry
@@ -23,7 +24,8 @@ typedef struct kn_arrangement {
 } kn_arrangement;
 
 // Keys of entries [first, first + n) as the lists see them: of length 1 for cosine.
-knnlm_status kn_arrange_keys(const kn_store *store, uint64_t first, size_t n, float *out);
+knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source, uint64_t first, size_t n,
+                             float *out);
 // Finds every entry's list and code.
 knnlm_status kn_arrange_assign(kn_arrangement *a);
 // Writes the run's parts: order, rows, codes.

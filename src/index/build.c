@@ -17,6 +17,7 @@ enum {
     LISTS_LEAST = 16,
     PROBES = 32,             // the paper's
     CODE_TRAIN_MOST = 65536, // keys that codes are learnt from
+    RUN = 1 << 20,           // entries a commit, when keys come from a source
 };
 
 typedef struct making {
@@ -61,8 +62,9 @@ static knnlm_status resolve(making *m) {
     if (n->trained > info->entries) n->trained = info->entries;
     uint64_t bytes = n->trained * m->d * sizeof(float);
     if (r->memory && bytes > r->memory / 2) n->trained = r->memory / 2 / (m->d * sizeof(float));
-    if (info->settings.key_type == KN_KEYS_NONE)
-        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys that could be indexed (--keys none)", info->path);
+    if (info->settings.key_type == KN_KEYS_NONE && (!r->source || !n->code_parts))
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys: its model (-m) and codes (--codes) are needed",
+                       info->path);
     return info->entries ? KNNLM_OK : kn_fail(KNNLM_EINVAL, "%s: has no entries to index", info->path);
 }
 
@@ -79,14 +81,21 @@ static knnlm_status check_space(const making *m) {
 
 // ---------------------------------------------------------------- learning
 
-// Keys from everywhere in the store: one from each of `count` equal stretches.
+// Keys from everywhere in the store: some from each of many equal stretches.
 static knnlm_status sample(making *m, uint64_t count, uint64_t seed, float *out) {
     uint64_t entries = kn_store_describe(m->store)->entries;
+    uint64_t together = m->recipe->source ? m->recipe->source->stretch : 1,
+             parts = (count + together - 1) / together;
     kn_random random = {seed};
-    for (uint64_t i = 0; i < count; i++) {
-        uint64_t from = (uint64_t)((unsigned __int128)i * entries / count);
-        uint64_t to = (uint64_t)((unsigned __int128)(i + 1) * entries / count);
-        KN_TRY(kn_arrange_keys(m->store, from + kn_random_below(&random, to - from), 1, out + i * m->d));
+    for (uint64_t i = 0, done = 0; i < parts; i++) {
+        uint64_t from = (uint64_t)((unsigned __int128)i * entries / parts);
+        uint64_t to = (uint64_t)((unsigned __int128)(i + 1) * entries / parts);
+        uint64_t n = kn_least(kn_least((size_t)together, (size_t)(to - from)), (size_t)(count - done));
+        uint64_t first = from + kn_random_below(&random, to - from - n + 1);
+        KN_TRY(kn_arrange_keys(m->store, m->recipe->source, first, n, out + done * m->d));
+        done += n;
+        if (!kn_progress_report(m->progress, "sampling", done, count, "keys"))
+            return kn_fail(KNNLM_ESTOPPED, "stopped while sampling: the store is as it was");
     }
     return KNNLM_OK;
 }
@@ -145,20 +154,21 @@ static knnlm_status write_lists(making *m, kn_annex_writer *a) {
     return kn_annex_seal(a, m->note.lists);
 }
 
-static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first) {
+static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first, uint64_t end) {
     kn_arrangement run = {.store = m->store,
                           .quantizer = m->quantizer,
                           .pq = m->has_pq ? &m->pq : NULL,
                           .first = first,
-                          .count = (size_t)(kn_store_describe(m->store)->entries - first),
+                          .count = (size_t)(end - first),
+                          .source = m->recipe->source,
                           .memory = m->recipe->memory,
                           .progress = m->progress};
     double start = kn_seconds();
     knnlm_status status = kn_arrange_assign(&run);
-    m->out->assign_seconds = kn_seconds() - start;
+    m->out->assign_seconds += kn_seconds() - start;
     start = kn_seconds();
     if (status == KNNLM_OK) status = kn_arrange_write(&run, a);
-    m->out->write_seconds = kn_seconds() - start;
+    m->out->write_seconds += kn_seconds() - start;
     m->out->objective = run.objective;
     kn_arrange_free(&run);
     if (status != KNNLM_OK) return status;
@@ -178,14 +188,23 @@ static knnlm_status publish(making *m, kn_annex_writer *a) {
     return status;
 }
 
-static knnlm_status write(making *m, bool keep, uint64_t first) {
+static knnlm_status write_part(making *m, bool keep, uint64_t first, uint64_t end) {
     kn_annex_writer *a;
     KN_TRY(kn_annex_open(m->w, keep, &a));
     knnlm_status status = keep ? KNNLM_OK : write_lists(m, a);
-    if (status == KNNLM_OK) status = write_run(m, a, first);
+    if (status == KNNLM_OK) status = write_run(m, a, first, end);
     if (status == KNNLM_OK) return publish(m, a);
     kn_annex_abort(a);
     return status;
+}
+
+// Keys that cost a model's work are committed as they come; those of the store all at once, so that lists are
+// in one piece.
+static knnlm_status write(making *m, bool keep, uint64_t first) {
+    uint64_t entries = kn_store_describe(m->store)->entries, step = m->recipe->source ? RUN : entries;
+    for (; first < entries; first += step, keep = true)
+        KN_TRY(write_part(m, keep, first, first + kn_least((size_t)step, (size_t)(entries - first))));
+    return KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- the doors
@@ -251,16 +270,16 @@ static knnlm_status extend(making *m) {
         return kn_fail(KNNLM_EINVAL, "%s: has no index to extend", kn_store_describe(m->store)->path);
     KN_TRY(kn_index_open(m->store, &x));
     uint64_t first = x->info.listed;
-    knnlm_status status = x->info.flat ? reuse(m, x) : KNNLM_OK;
-    bool more = x->info.flat > 0;
+    bool more = first < kn_store_describe(m->store)->entries;
+    knnlm_status status = more ? reuse(m, x) : KNNLM_OK;
     kn_index_close(x);
     return status == KNNLM_OK && more ? write(m, true, first) : status;
 }
 
-knnlm_status kn_index_extend(const char *path, const kn_progress *progress, kn_index_result *out) {
-    static const kn_recipe as_before;
+knnlm_status kn_index_extend(const char *path, const kn_recipe *recipe, const kn_progress *progress,
+                             kn_index_result *out) {
     making m;
-    knnlm_status status = begin(&m, path, &as_before, progress, out);
+    knnlm_status status = begin(&m, path, recipe, progress, out);
     if (status == KNNLM_OK) status = extend(&m);
     making_free(&m);
     return status == KNNLM_OK ? describe(path, out) : status;

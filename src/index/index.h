@@ -101,6 +101,13 @@ knnlm_status kn_index_recall(const kn_store *store, const kn_recall_options *opt
 
 // ---------------------------------------------------------------- making
 
+// Where keys come from, for stores that keep none: those of entries [first, first + n), as (n, dimension).
+typedef struct kn_key_source {
+    knnlm_status (*read)(void *context, uint64_t first, size_t n, float *out);
+    void *context;
+    size_t stretch; // entries that cost little more than one of them
+} kn_key_source;
+
 typedef struct kn_recipe {
     uint32_t lists;      // 0: by the number of entries
     uint32_t code_parts; // bytes of a PQ code with 8 bits; 0: none
@@ -109,7 +116,8 @@ typedef struct kn_recipe {
     uint32_t probes;     // 0: 32, or all
     uint32_t iterations; // of k-means; 0: 10
     uint64_t seed, memory;
-    bool force; // goes on although disk or memory seem too small
+    bool force;                  // goes on although disk or memory seem too small
+    const kn_key_source *source; // NULL: the store's keys
 } kn_recipe;
 
 typedef struct kn_index_result {
@@ -118,10 +126,14 @@ typedef struct kn_index_result {
     double objective; // mean squared distance to the centroid
 } kn_index_result;
 
-// (Re)indexes the store at `path`: KNNLM_EIO while another process writes to it.
+// (Re)indexes the store at `path`: KNNLM_EIO while another process writes to it. A store without keys is
+// indexed by its source alone, in codes, a million entries a commit: what was interrupted is gone on with by
+// kn_index_extend.
 knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_progress *progress,
                             kn_index_result *out);
-// Puts what was added since into the lists, without learning anew.
-knnlm_status kn_index_extend(const char *path, const kn_progress *progress, kn_index_result *out);
+// Puts what was added since into the lists, without learning anew; of the recipe memory, force and source
+// count.
+knnlm_status kn_index_extend(const char *path, const kn_recipe *recipe, const kn_progress *progress,
+                             kn_index_result *out);
 
 #endif
