@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "base/threads.h"
+#include "index/kmeans.h"
 #include "index/quantizer_parts.h"
 
 #include <math.h>
@@ -211,11 +212,214 @@ static void vectors_without_a_place(void **state) {
     free(c);
 }
 
+// ---------------------------------------------------------------- k-means
+
+// The sum of squared distances from points to their nearest centroids, in double precision.
+static double objective(const float *x, size_t n, size_t d, const float *centroids, size_t clusters) {
+    double sum = 0;
+    for (size_t r = 0; r < n; r++) {
+        double best = INFINITY;
+        for (size_t c = 0; c < clusters; c++)
+            best = fmin(best, reference(KN_QUANTIZER_L2, x + r * d, centroids + c * d, d));
+        sum += best;
+    }
+    return sum;
+}
+
+typedef struct learned {
+    float *centroids;
+    kn_kmeans_result result;
+    double objective;
+} learned;
+
+static learned learn(const float *x, size_t n, size_t d, kn_kmeans_options o) {
+    learned l = {.centroids = memory(o.clusters * d, sizeof(float))};
+    OK(kn_kmeans_learn(x, n, d, &o, NULL, l.centroids, &l.result));
+    for (size_t i = 0; i < o.clusters * d; i++) assert_true(isfinite(l.centroids[i]));
+    l.objective = objective(x, n, d, l.centroids, o.clusters);
+    // What is reported is of lists that need not be the nearest any more.
+    assert_true(l.objective <= l.result.objective * (1 + 1e-5) + 1e-9);
+    return l;
+}
+
+static void rounds_never_raise_the_objective(void **state) {
+    (void)state;
+    static const shape shapes[] = {{900, 20, 40, 0, 0, 0.8}, {600, 50, 3, 0, 5, 0.5}, {300, 7, 1, 0, 0, 1}};
+    for (size_t i = 0; i < 6; i++) {
+        shape s = shapes[i / 2];
+        float *x = make_points(s.n, s.d, s.offset, s.noise, i + 10);
+        double before = INFINITY, spread = objective(x, s.n, s.d, x, 1);
+        for (int rounds = 1; rounds < 9; rounds++) {
+            kn_kmeans_options o = kn_kmeans_defaults(s.count);
+            o.iterations = rounds, o.exact = true, o.plusplus = i % 2;
+            learned l = learn(x, s.n, s.d, o);
+            assert_true(l.result.objective <= before * (1 + 1e-6));
+            assert_true(l.objective < spread && l.result.iterations <= rounds);
+            before = l.result.objective;
+            free(l.centroids);
+        }
+        free(x);
+    }
+}
+
+static void separate_clusters_are_found(void **state) {
+    (void)state;
+    enum { N = 2000, PLACES = 40 }; // as in make_points
+    static const size_t sizes[] = {2, 3, 33, 100};
+    for (size_t i = 0; i < 4; i++) {
+        size_t d = sizes[i];
+        float *x = make_points(N, d, 2, 1e-3, 20 + i);
+        kn_kmeans_options o = kn_kmeans_defaults(PLACES);
+        o.iterations = 30;
+        double best = INFINITY;
+        for (o.seed = 1; o.seed <= 5; o.seed++) { // one start in five is lucky
+            learned l = learn(x, N, d, o);
+            best = fmin(best, l.objective);
+            free(l.centroids);
+        }
+        assert_true(best < 1.1e-6 * N * (double)d);
+        free(x);
+    }
+}
+
+static void means_are_means(void **state) {
+    (void)state;
+    enum { N = 500, D = 37 };
+    float *x = make_points(N, D, 3, 1, 30);
+    learned l = learn(x, N, D, kn_kmeans_defaults(1));
+    for (size_t i = 0; i < D; i++) {
+        double sum = 0;
+        for (size_t r = 0; r < N; r++) sum += (double)x[r * D + i];
+        assert_true(fabs(sum / N - (double)l.centroids[i]) < 1e-6);
+    }
+    assert_true(fabs(l.objective - l.result.objective) < 1e-6 * l.objective);
+    assert_true(l.result.iterations <= 2 && l.result.reseeded == 0);
+    free(l.centroids);
+    free(x);
+}
+
+// Every point has a centroid on it, whatever the clusters beyond do.
+static void few_points(void **state) {
+    (void)state;
+    enum { D = 6 };
+    static const size_t cases[][3] = {// points, different ones, clusters
+                                      {10, 10, 16}, {10, 10, 10}, {1, 1, 3},
+                                      {500, 9, 30}, {500, 1, 4},  {64, 9, 9}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t n = cases[i][0], different = cases[i][1];
+        float *x = make_points(n, D, 1, 1, 40 + i);
+        for (size_t r = different; r < n; r++) memcpy(x + r * D, x + r % different * D, D * sizeof *x);
+        for (int random = 0; random < 2; random++) {
+            kn_kmeans_options o = kn_kmeans_defaults(cases[i][2]);
+            o.plusplus = !random;
+            o.iterations = 30; // time for the empty ones to find what was left
+            learned l = learn(x, n, D, o);
+            assert_true(l.objective < 1e-9);
+            if (n <= o.clusters)
+                for (size_t c = 0; c < o.clusters; c++)
+                    assert_memory_equal(l.centroids + c * D, x + c % n * D, D * sizeof *x);
+            free(l.centroids);
+        }
+        free(x);
+    }
+}
+
+static void spherical_centroids(void **state) {
+    (void)state;
+    enum { N = 800, D = 21, CLUSTERS = 12 };
+    float *x = make_points(N, D, 0.2, 0.3, 50);
+    for (size_t r = 0; r < N; r++) {
+        double size = length(x + r * D, D);
+        for (size_t i = 0; i < D; i++) x[r * D + i] = (float)((double)x[r * D + i] / size);
+    }
+    double before = INFINITY;
+    for (int rounds = 1; rounds < 6; rounds++) {
+        kn_kmeans_options o = kn_kmeans_defaults(CLUSTERS);
+        o.spherical = true, o.iterations = rounds;
+        learned l = learn(x, N, D, o);
+        for (size_t c = 0; c < CLUSTERS; c++) assert_true(fabs(length(l.centroids + c * D, D) - 1) < 1e-6);
+        assert_true(l.result.objective <= before * (1 + 1e-6));
+        before = l.result.objective;
+        free(l.centroids);
+    }
+    kn_kmeans_options few = kn_kmeans_defaults(N);
+    few.spherical = true;
+    float *centroids = memory(N * D, sizeof *centroids);
+    OK(kn_kmeans_learn(x, N / 2, D, &few, NULL, centroids, NULL));
+    for (size_t c = 0; c < N; c++) assert_true(fabs(length(centroids + c * D, D) - 1) < 1e-6);
+    free(centroids);
+    free(x);
+}
+
+// Large enough for the short cuts: as good as without them, and the same bits with any number of threads.
+static void short_cuts_cost_little(void **state) {
+    (void)state;
+    static const shape shapes[] = {{2500, 512, 90, 0, 0.5, 0.7}, {2500, 520, 270, 0, 0.5, 0.7}};
+    for (size_t i = 0; i < 2; i++) {
+        size_t n = shapes[i].n, d = shapes[i].d, clusters = shapes[i].count;
+        float *x = make_points(n, d, 0.5, 0.7, 60 + i);
+        kn_kmeans_options o = kn_kmeans_defaults(clusters);
+        float *one = memory(clusters * d, sizeof *one), *other = memory(clusters * d, sizeof *other);
+        kn_kmeans_result quick, exact;
+        OK(kn_threads_set(1));
+        OK(kn_kmeans_learn(x, n, d, &o, NULL, one, &quick));
+        for (int threads = 2; threads < 4; threads++) {
+            OK(kn_threads_set(threads));
+            OK(kn_kmeans_learn(x, n, d, &o, NULL, other, &quick));
+            assert_memory_equal(one, other, clusters * d * sizeof *one);
+        }
+        OK(kn_threads_set(0));
+        o.exact = true;
+        OK(kn_kmeans_learn(x, n, d, &o, NULL, other, &exact));
+        assert_true(quick.objective <= exact.objective * 1.01);
+        free(x), free(one), free(other);
+    }
+}
+
+static bool stop_at(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
+    assert_true(done <= total && strcmp(what, "k-means") == 0 && strcmp(unit, "rounds") == 0);
+    return done < *(uint64_t *)context;
+}
+
+static void wrong_arguments(void **state) {
+    (void)state;
+    enum { N = 300, D = 4 };
+    float *x = make_points(N, D, 0, 1, 70), centroids[20 * D];
+    kn_kmeans_options o = kn_kmeans_defaults(20);
+    uint64_t limit = 2;
+    kn_progress progress = {stop_at, &limit};
+    FAILS(KNNLM_ESTOPPED, "stopped after 2 of 10 rounds",
+          kn_kmeans_learn(x, N, D, &o, &progress, centroids, NULL));
+    limit = 100;
+    OK(kn_kmeans_learn(x, N, D, &o, &progress, centroids, NULL));
+    FAILS(KNNLM_EINVAL, "0 points", kn_kmeans_learn(x, 0, D, &o, NULL, centroids, NULL));
+    FAILS(KNNLM_EINVAL, "0 dimensions", kn_kmeans_learn(x, N, 0, &o, NULL, centroids, NULL));
+    o.iterations = 0;
+    FAILS(KNNLM_EINVAL, "0 rounds", kn_kmeans_learn(x, N, D, &o, NULL, centroids, NULL));
+    o = kn_kmeans_defaults(0);
+    FAILS(KNNLM_EINVAL, "0 clusters", kn_kmeans_learn(x, N, D, &o, NULL, centroids, NULL));
+    o = kn_kmeans_defaults(20);
+    const float bad[] = {NAN, INFINITY, -INFINITY, 1e30f};
+    for (size_t i = 0; i < 4; i++) {
+        x[123 * D + i] = bad[i];
+        FAILS(KNNLM_EDATA, "point 123 is not finite", kn_kmeans_learn(x, N, D, &o, NULL, centroids, NULL));
+        x[123 * D + i] = 0;
+    }
+    free(x);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantizers_are_exact),
         cmocka_unit_test(quantizers_repeat),
         cmocka_unit_test(vectors_without_a_place),
+        cmocka_unit_test(rounds_never_raise_the_objective),
+        cmocka_unit_test(separate_clusters_are_found),
+        cmocka_unit_test(means_are_means),
+        cmocka_unit_test(few_points),
+        cmocka_unit_test(spherical_centroids),
+        cmocka_unit_test(short_cuts_cost_little),
+        cmocka_unit_test(wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static float add_lanes(float *lanes) {
 }
 
 // Multiplication and addition stand apart, so that no compiler fuses them: the bits are the same everywhere.
-static float squared_distance(const float *a, const float *b, size_t d) {
+float kn_squared_distance(const float *a, const float *b, size_t d) {
     float lanes[LANES] = {0};
     size_t i = 0;
     for (; i + LANES <= d; i += LANES)
@@ -54,7 +54,7 @@ static float inner_product(const float *a, const float *b, size_t d) {
 
 float kn_quantizer_measure(const kn_quantizer *q, const float *x, size_t list) {
     const float *c = q->centroids + list * q->d;
-    return q->metric == KN_QUANTIZER_L2 ? squared_distance(x, c, q->d) : inner_product(x, c, q->d);
+    return q->metric == KN_QUANTIZER_L2 ? kn_squared_distance(x, c, q->d) : inner_product(x, c, q->d);
 }
 
 // ---------------------------------------------------------------- packing
