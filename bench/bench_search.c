@@ -14,6 +14,7 @@
     "bench_search keys STORE FILE                             the store's keys as FILE.npy, for a peer\n"    \
     "bench_search index STORE LISTS TRAIN                     indexes; a line: seconds of each step\n"       \
     "bench_search batch STORE QUERIES K PROBES REPEATS OUT    a line a repeat: queries/s; ids to OUT.npy\n"  \
+    "bench_search exact STORE QUERIES K REPEATS OUT           the same, looking at every entry\n"            \
     "bench_search single STORE QUERIES K PROBES REPEATS       a line a repeat: median milliseconds of a "    \
     "query\n"
 
@@ -136,10 +137,10 @@ typedef struct work {
     kn_neighbors out;
 } work;
 
-static work work_open(const char *path, const char *file, size_t k) {
+static work work_open(const char *path, const char *file, bool exact, size_t k) {
     work w = {.k = k};
     bench_check(kn_store_open(path, &w.store));
-    bench_check(kn_index_open(w.store, &w.index));
+    bench_check(exact ? kn_index_open_flat(w.store, &w.index) : kn_index_open(w.store, &w.index));
     bench_check(kn_npy_open(file, &w.file));
     w.n = w.file.dims[0];
     w.d = w.file.dims[1];
@@ -161,9 +162,9 @@ static void work_close(work *w) {
     kn_store_close(w->store);
 }
 
-static int batch(const char *path, const char *file, size_t k, uint32_t probes, int repeats,
+static int batch(const char *path, const char *file, bool exact, size_t k, uint32_t probes, int repeats,
                  const char *out) {
-    work w = work_open(path, file, k);
+    work w = work_open(path, file, exact, k);
     kn_search_options o = {.k = k, .probes = probes};
     kn_npy_writer *ids;
     for (int i = 0; i < repeats; i++) {
@@ -184,7 +185,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static int single(const char *path, const char *file, size_t k, uint32_t probes, int repeats) {
-    work w = work_open(path, file, k);
+    work w = work_open(path, file, false, k);
     kn_search_options o = {.k = k, .probes = probes};
     kn_searcher *s;
     double *times = bench_need(kn_alloc(w.n, sizeof *times));
@@ -213,8 +214,10 @@ int main(int argc, char **argv) {
     if (argc == 5 && strcmp(verb, "index") == 0)
         return make_index(argv[2], (uint32_t)atoi(argv[3]), strtoull(argv[4], NULL, 10));
     if (argc == 8 && strcmp(verb, "batch") == 0)
-        return batch(argv[2], argv[3], strtoul(argv[4], NULL, 10), (uint32_t)atoi(argv[5]), atoi(argv[6]),
-                     argv[7]);
+        return batch(argv[2], argv[3], false, strtoul(argv[4], NULL, 10), (uint32_t)atoi(argv[5]),
+                     atoi(argv[6]), argv[7]);
+    if (argc == 7 && strcmp(verb, "exact") == 0)
+        return batch(argv[2], argv[3], true, strtoul(argv[4], NULL, 10), 0, atoi(argv[5]), argv[6]);
     if (argc == 7 && strcmp(verb, "single") == 0)
         return single(argv[2], argv[3], strtoul(argv[4], NULL, 10), (uint32_t)atoi(argv[5]), atoi(argv[6]));
     return bench_usage(USAGE);

@@ -6,6 +6,15 @@
     peer_faiss.py pq POINTS.npy PARTS BITS [train|encode [REPEATS]]
         faiss.ProductQuantizer on all points: train prints "vectors/s vectors/s-of-CPU error" (mean squared distance
         to what the codes stand for), encode (of random centroids, as bench_pq) "vectors/s vectors/s-of-CPU".
+    peer_faiss.py build KEYS.npy LISTS TRAIN DIRECTORY
+        IVF-Flat and IVF-PQ64 over one coarse quantizer (learnt from TRAIN keys), written to the directory.
+    peer_faiss.py batch KIND DIRECTORY KEYS.npy QUERIES.npy K PROBES REPEATS IDS.npy
+        KIND: flat, ivfflat, ivfpq, or refine (IVF-PQ, twice as many as wanted, and their exact distances): a line a
+        repeat, queries/s; writes what was found.
+    peer_faiss.py single ivfpq DIRECTORY KEYS.npy QUERIES.npy K PROBES
+        Median milliseconds of a query that comes alone.
+    peer_faiss.py recall FOUND.npy TRUE.npy
+        Parts of the true nearest 1, 10, 100 and K that were found.
 
 Environment: OPENBLAS_CORETYPE=SkylakeX where the CPU has AVX-512 (OpenBLAS does not know newer ones), OMP_NUM_THREADS.
 """
@@ -55,7 +64,64 @@ def pq(path, parts, bits, what="train", repeats=1):
         print(f"{rates} {error:.6g}", flush=True)
 
 
-VERBS = {"kmeans": kmeans, "pq": pq}
+def build(path, lists, train, out):
+    x = np.load(path)
+    sample = x[np.random.default_rng(1).permutation(len(x))[: int(train)]]
+    quantizer = faiss.IndexFlatL2(x.shape[1])
+    flat = faiss.IndexIVFFlat(quantizer, x.shape[1], int(lists))
+    flat.train(sample)
+    flat.add(x)
+    faiss.write_index(flat, f"{out}/ivfflat")
+    codes = faiss.IndexIVFPQ(quantizer, x.shape[1], int(lists), 64, 8)
+    codes.cp.niter = 1  # the quantizer is trained already
+    codes.train(sample[:16384])
+    codes.add(x)
+    faiss.write_index(codes, f"{out}/ivfpq")
+
+
+def opened(kind, directory, keys, probes):
+    if kind == "flat":
+        x = np.load(keys)
+        index = faiss.IndexFlatL2(x.shape[1])
+        index.add(x)
+        return index
+    index = faiss.read_index(f"{directory}/{'ivfflat' if kind == 'ivfflat' else 'ivfpq'}")
+    index.nprobe = int(probes)
+    if kind != "refine":
+        return index
+    refined = faiss.IndexRefineFlat(index, faiss.swig_ptr(np.load(keys)))
+    refined.k_factor = 2
+    return refined
+
+
+def batch(kind, directory, keys, queries, k, probes, repeats, out):
+    index, q = opened(kind, directory, keys, probes), np.load(queries)
+    for _ in range(int(repeats)):
+        start = time.perf_counter()
+        _, ids = index.search(q, int(k))
+        print(f"{len(q) / (time.perf_counter() - start):.1f}", flush=True)
+    np.save(out, np.where(ids < 0, 2**32 - 1, ids).astype("u4"))
+
+
+def single(kind, directory, keys, queries, k, probes):
+    index, q = opened(kind, directory, keys, probes), np.load(queries)[:300]
+    times = []
+    for i in range(len(q)):
+        start = time.perf_counter()
+        index.search(q[i : i + 1], int(k))
+        times.append(time.perf_counter() - start)
+    print(f"{1e3 * float(np.median(times)):.4f}")
+
+
+def recall(found, true):
+    a, b = np.load(found), np.load(true)
+    n = min(len(a), len(b))
+    k = b.shape[1]
+    parts = [np.mean([len(np.intersect1d(a[i, :j], b[i, :j])) / j for i in range(n)]) for j in (1, 10, 100, k)]
+    print(" ".join(f"{p:.4f}" for p in parts))
+
+
+VERBS = {"kmeans": kmeans, "pq": pq, "build": build, "batch": batch, "single": single, "recall": recall}
 
 if __name__ == "__main__":
     if len(sys.argv) < 3 or sys.argv[1] not in VERBS:
