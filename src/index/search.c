@@ -20,6 +20,8 @@ enum {
 // norms, and what is near enough but for that is looked at too.
 #define CANCELLED 0.25f
 #define ROUNDING 4e-6f
+// Of products in bf16, as a part of the lengths: both factors are off by 2^-9 of themselves at most.
+#define ROUGHNESS 0.0040f
 
 // A list, or what lies outside lists, against some of its queries.
 typedef struct task {
@@ -61,6 +63,33 @@ static void pack_queries(const batch *b, const uint32_t *members, size_t n, cons
     }
 }
 
+// Outside lists a query meets all rows and few survive: there a product in bf16, twice as fast, tells which
+// are worth measuring. In lists a third of the rows survive, and measuring them would cost more than it
+// saves.
+static bool is_rough(const kn_index *x, const kn_run *r) {
+    return x->rough && r->rows && !r->ends && x->distance == KN_DISTANCE_L2;
+}
+
+static void pack_roughly(const batch *b, const uint32_t *members, size_t n, const float *centre, scratch *s,
+                         void *panel, float *terms) {
+    const kn_index *x = b->x;
+    for (size_t q = 0; q < n; q++)
+        x->k->widen_rows(s->rows + q * x->d, terms + q, b->queries + members[q] * x->d, KN_ROWS_F32, NULL,
+                         centre, 1, x->d);
+    x->rough->pack_lhs(panel, s->rows, x->d, n, x->d);
+}
+
+static void pack_group(const batch *b, const task *t, const float *centre, scratch *s, size_t group,
+                       float *terms) {
+    const uint32_t *members = b->members + t->first_query + group * KN_CELL;
+    size_t n = kn_least(KN_CELL, t->queries - group * KN_CELL);
+    if (is_rough(b->x, t->run))
+        pack_roughly(b, members, n, centre, s, (char *)s->lhs + group * kn_panel_bytes(b->x->rough, b->x->d),
+                     terms);
+    else
+        pack_queries(b, members, n, centre, s->lhs + group * kn_cells(b->x->d) * KN_CELL_SIZE, terms);
+}
+
 static void lock(kn_top *t) {
     while (atomic_flag_test_and_set_explicit(&t->lock, memory_order_acquire)) {
 #if defined(__x86_64__)
@@ -98,11 +127,13 @@ static void take(batch *b, const task *t, scratch *s, gathering *g, size_t q, co
         uint32_t id = kn_run_id(t->run, place + r);
         float distance = line[r];
         if (!kn_index_admits(x, b->o, b->first + query, id)) continue;
-        if (t->run->rows && x->distance == KN_DISTANCE_L2 &&
-            distance < CANCELLED * (row_terms[r] + g->terms[q]))
+        bool doubtful = is_rough(x, t->run) || (t->run->rows && x->distance == KN_DISTANCE_L2 &&
+                                                distance < CANCELLED * (row_terms[r] + g->terms[q]));
+        if (doubtful)
             x->k->row_distances(&distance, b->queries + query * x->d,
                                 t->run->rows + (place + r) * x->row_bytes, x->type,
                                 t->run->scales ? t->run->scales + place + r : NULL, 1, x->d, false);
+        if (!(distance <= g->limits[q])) continue;
         s->local[q][g->counts[q]++] = kn_item_make(distance, id);
         if (g->counts[q] == LOCAL) hand_over(b, query, s->local[q], &g->counts[q], &g->limits[q]);
     }
@@ -119,6 +150,13 @@ static void normalise(float *panel, const float *norms, size_t cells) {
 static void load_rows(const kn_index *x, const task *t, scratch *s, const float *centre, size_t place,
                       size_t n, float *norms) {
     const kn_run *r = t->run;
+    memset(norms, 0, KN_CELL * sizeof *norms);
+    if (is_rough(x, r)) {
+        x->k->widen_rows(s->rows, norms, r->rows + place * x->row_bytes, x->type,
+                         r->scales ? r->scales + place : NULL, centre, n, x->d);
+        x->rough->pack_rhs(s->panel, s->rows, x->d, n, x->d);
+        return;
+    }
     if (r->rows) {
         x->k->load_columns(s->panel, norms, r->rows + place * x->row_bytes, x->type,
                            r->scales ? r->scales + place : NULL, centre, n, x->d);
@@ -128,6 +166,23 @@ static void load_rows(const kn_index *x, const task *t, scratch *s, const float 
     x->k->load_columns(s->panel, norms, s->rows, KN_ROWS_F32, NULL, x->zero, n, x->d);
 }
 
+// Products of some queries with the rows of the panel.
+static void multiply(const kn_index *x, const task *t, const scratch *s, size_t group, size_t m,
+                     float *block) {
+    size_t cells = kn_cells(x->d);
+    if (is_rough(x, t->run))
+        x->rough->multiply(block, (const char *)s->lhs + group * kn_panel_bytes(x->rough, x->d), s->panel,
+                           cells, m, false);
+    else
+        x->k->multiply(block, s->lhs + group * cells * KN_CELL_SIZE, s->panel, cells, m, false);
+}
+
+// How far the distance of a product may be from the true one.
+static float doubt(const kn_index *x, const task *t, float term, float largest) {
+    if (x->distance != KN_DISTANCE_L2) return 0;
+    return ROUNDING * (term + largest) + (is_rough(x, t->run) ? 2 * ROUGHNESS * sqrtf(term * largest) : 0);
+}
+
 static void scan_rows(batch *b, const task *t, scratch *s, gathering *g, const float *centre, size_t place,
                       size_t n) {
     static const float nothing[KN_CELL];
@@ -135,15 +190,13 @@ static void scan_rows(batch *b, const task *t, scratch *s, gathering *g, const f
     float block[KN_CELL_SIZE] __attribute__((aligned(64))), norms[KN_CELL], limits[KN_CELL], largest = 0;
     uint32_t masks[KN_CELL];
     bool l2 = x->distance == KN_DISTANCE_L2;
-    size_t cells = kn_cells(x->d), panel = cells * KN_CELL_SIZE;
     load_rows(x, t, s, centre, place, n, norms);
-    if (x->distance == KN_DISTANCE_COSINE) normalise(s->panel, norms, cells);
+    if (x->distance == KN_DISTANCE_COSINE) normalise(s->panel, norms, kn_cells(x->d));
     for (size_t r = 0; r < n; r++) largest = fmaxf(largest, norms[r]);
     for (size_t q = 0; q < t->queries; q += KN_CELL) {
         size_t m = kn_least(KN_CELL, t->queries - q);
-        x->k->multiply(block, s->lhs + q / KN_CELL * panel, s->panel, cells, m, false);
-        for (size_t i = 0; i < m; i++)
-            limits[i] = g->limits[q + i] + (l2 ? ROUNDING * (g->terms[q + i] + largest) : 0);
+        multiply(x, t, s, q / KN_CELL, m, block);
+        for (size_t i = 0; i < m; i++) limits[i] = g->limits[q + i] + doubt(x, t, g->terms[q + i], largest);
         x->k->near(block, l2 ? norms : nothing, g->terms + q, l2 ? -2 : -1, limits, m, n, masks);
         for (size_t i = 0; i < m; i++)
             if (masks[i]) take(b, t, s, g, q + i, block + i * KN_CELL, masks[i], norms, place);
@@ -155,11 +208,8 @@ static void run_task(batch *b, size_t number, int worker) {
     const uint32_t *members = b->members + t->first_query;
     scratch *s = &b->scratches[worker];
     const float *centre = kn_index_centre(b->x, t->run, t->list);
-    size_t panel = kn_cells(b->x->d) * KN_CELL_SIZE;
     gathering g;
-    for (size_t q = 0; q < t->queries; q += KN_CELL)
-        pack_queries(b, members + q, kn_least(KN_CELL, t->queries - q), centre, s->lhs + q / KN_CELL * panel,
-                     g.terms + q);
+    for (size_t q = 0; q < t->queries; q += KN_CELL) pack_group(b, t, centre, s, q / KN_CELL, g.terms + q);
     for (size_t q = 0; q < t->queries; q++) {
         g.counts[q] = 0;
         hand_over(b, members[q], s->local[q], &g.counts[q], &g.limits[q]);

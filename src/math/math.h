@@ -98,6 +98,9 @@ typedef struct kn_kernels {
     // A right panel (f32 layout) of n <= 32 stored rows (n, d) less the centre (d), and their squared norms.
     void (*load_columns)(float *panel, float *norms, const void *rows, kn_row_type type, const float *scales,
                          const float *centre, size_t n, size_t d);
+    // The same rows as f32 (n, d), less the centre, for kernels of other elements to pack.
+    void (*widen_rows)(float *out, float *norms, const void *rows, kn_row_type type, const float *scales,
+                       const float *centre, size_t n, size_t d);
     // block (queries, 32) of products becomes distances: row_terms[r] + query_terms[q] + factor * product.
     // masks[q]: which of the first `rows` are at most limits[q].
     void (*near)(float *block, const float *row_terms, const float *query_terms, float factor,

@@ -121,6 +121,37 @@ void kn_isa(load_columns)(float *panel, float *norms, const void *rows, kn_row_t
     for (size_t r = 0; r < KN_CELL; r++) norms[r] = sum_lanes(sums[r]);
 }
 
+static inline float widen_row(float *out, const void *row, kn_row_type type, float scale, const float *centre,
+                              size_t d) {
+    kn_vec sum = {0};
+    float rest = 0;
+    size_t j = 0;
+    for (; j + KN_LANES <= d; j += KN_LANES) {
+        kn_vec v = widen(row, j, type, scale) - *(const kn_vec *)(centre + j);
+        *(kn_vec *)(out + j) = v;
+        sum += v * v;
+    }
+    for (; j < d; j++) {
+        out[j] = widen_one(row, j, type, scale) - centre[j];
+        rest += out[j] * out[j];
+    }
+    return sum_lanes(sum) + rest;
+}
+
+void kn_isa(widen_rows)(float *out, float *norms, const void *rows, kn_row_type type, const float *scales,
+                        const float *centre, size_t n, size_t d) {
+    size_t stride = row_bytes(type, d);
+    for (size_t r = 0; r < n; r++) {
+        const uint8_t *row = (const uint8_t *)rows + r * stride;
+        if (type == KN_ROWS_F16)
+            norms[r] = widen_row(out + r * d, row, KN_ROWS_F16, 1, centre, d);
+        else if (type == KN_ROWS_INT8)
+            norms[r] = widen_row(out + r * d, row, KN_ROWS_INT8, scales[r], centre, d);
+        else
+            norms[r] = widen_row(out + r * d, row, KN_ROWS_F32, 1, centre, d);
+    }
+}
+
 // ---------------------------------------------------------------- products to distances
 
 void kn_isa(near)(float *block, const float *row_terms, const float *query_terms, float factor,

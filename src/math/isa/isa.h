@@ -71,6 +71,8 @@ void kn_isa(scan_halves)(uint16_t *sums, const uint8_t *codes, const uint8_t *ta
 float kn_isa(load_row)(float *cells, const float *row, const float *centre, size_t d);
 void kn_isa(load_columns)(float *panel, float *norms, const void *rows, kn_row_type type, const float *scales,
                           const float *centre, size_t n, size_t d);
+void kn_isa(widen_rows)(float *out, float *norms, const void *rows, kn_row_type type, const float *scales,
+                        const float *centre, size_t n, size_t d);
 void kn_isa(near)(float *block, const float *row_terms, const float *query_terms, float factor,
                   const float *limits, size_t queries, size_t rows, uint32_t *masks);
 void kn_isa(row_distances)(float *out, const float *q, const void *rows, kn_row_type type,

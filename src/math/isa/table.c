@@ -47,6 +47,7 @@ const kn_kernels kn_isa(kernels) = {
     .scan_halves = kn_isa(scan_halves),
     .load_row = kn_isa(load_row),
     .load_columns = kn_isa(load_columns),
+    .widen_rows = kn_isa(widen_rows),
     .near = kn_isa(near),
     .row_distances = kn_isa(row_distances),
 };
