@@ -1,0 +1,141 @@
+#!/bin/sh
+# The index as its users meet it:  sh tests/test_cli_index.sh PATH_TO_knnlm SOURCE_DIR
+set -u
+export LC_ALL=C SOURCE_DATE_EPOCH=1700000000
+
+knnlm=$1
+model=$2/tests/golden/adaptive.model.gguf
+[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+cd "$work" || exit 1
+
+checks=0 failures=0
+failed() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
+    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
+}
+
+check() {
+    what=$1
+    shift
+    checks=$((checks + 1))
+    "$@" >/dev/null 2>&1 || failed "$what"
+}
+
+run() {
+    code=$1
+    shift
+    checks=$((checks + 1))
+    "$knnlm" "$@" >out 2>err </dev/null
+    got=$?
+    [ $got -eq "$code" ] || failed "knnlm $*: exit code $got, not $code"
+}
+
+# complains CODE PATTERN ARGUMENT...: one line that says so, and nothing on stdout
+complains() {
+    code=$1 pattern=$2
+    shift 2
+    run "$code" "$@"
+    check "knnlm $*: one line" test "$(wc -l <err)" -eq 1
+    check "knnlm $*: nothing on stdout" test ! -s out
+    check "knnlm $*: says '$pattern'" grep -q "^knnlm $1: .*$pattern" err
+}
+
+# The first number called $1 in the JSON on stdout.
+field() { grep -o "\"$1\": [-0-9.e+]*" out | sed -n '1s/.*: //p'; }
+
+# How many files of a kind a store has.
+parts() { find "$1" -name "*.$2" | wc -l; }
+
+# Words of the golden model's vocabulary are what its tokenizer says; any will do.
+text() { awk -v seed="$1" -v n="$2" 'BEGIN { srand(seed); for (i = 1; i <= n; i++) printf "w%d%s", int(rand() * 95), i % 12 ? " " : "\n" }'; }
+text 1 1500 >a.txt
+text 2 900 >b.txt
+text 3 400 >c.txt
+
+# ---- building, and what build does by itself
+run 0 build -m "$model" -o s.store a.txt b.txt
+check "a small store has no index" test "$(parts s.store lists)" -eq 0
+run 0 verify --recall --queries 30 --neighbors 50 s.store
+check "the recall of a store without lists is that of all" grep -q '^all  *1.0000' out
+run 0 index s.store --lists 16
+check "index tells its lists" grep -q '16 lists, 2600 entries' out
+run 0 verify s.store
+run 0 index --json s.store --lists 9 --probes 4 --codes pq8
+check "lists are those asked for" test "$(field lists)" -eq 9
+check "probes are those asked for" test "$(field probes)" -eq 4
+check "codes are those asked for" test "$(field code_bytes)" -eq 8
+check "an index replaces the other" test "$(parts s.store lists)" -eq 1
+run 0 verify --recall --queries 30 --neighbors 50 --plot recall.svg s.store
+check "recall has a row for 1 probe" grep -q '^1  ' out
+check "recall has a row for all" grep -q '^all  *1.0000  *1.0000  *1.0000  *1.0000' out
+check "the plot is a plot" grep -q '</svg>' recall.svg
+run 0 verify --recall --json --queries 30 --neighbors 50 s.store
+check "recall in JSON" grep -q '"recall_10": ' out
+
+# ---- the same whatever the threads
+cp -r s.store t.store
+run 0 index s.store --lists 12 --codes pq4x4 -t 1
+run 0 index t.store --lists 12 --codes pq4x4 -t 3
+rm -f s.store/LOCK t.store/LOCK
+check "one thread or three: the same index" diff -r s.store t.store
+
+# ---- a living store
+run 0 add s.store c.txt --json
+check "what is added goes into the lists" test "$(field listed)" -eq 3033
+check "the drift is told" test -n "$(field drift)"
+run 0 index s.store --extend
+run 0 remove s.store b.txt
+run 0 verify --recall --queries 20 --neighbors 20 s.store
+run 0 compact s.store
+check "after compaction there is an index" test "$(parts s.store lists)" -eq 1
+run 0 verify s.store
+run 0 info --json s.store
+check "compaction dropped the removed" test "$(field entries)" -eq 2058
+run 0 compact s.store
+check "nothing to compact: the index stays" test "$(parts s.store lists)" -eq 1
+
+# ---- damage
+cp -r s.store d.store
+lists=$(find d.store -name "*.lists")
+printf '\377' | dd of="$lists" bs=1 seek=200 conv=notrunc 2>/dev/null
+run 1 verify d.store
+check "verify names the damaged part" grep -q "damaged .*\.lists" out
+run 0 index d.store --lists 5
+run 0 verify d.store
+
+# ---- keys that go straight into codes
+run 0 build -m "$model" -o n.store --keys none a.txt b.txt
+check "no keys, no codes: no index" test "$(parts n.store lists)" -eq 0
+complains 1 'codes' index n.store
+run 0 index n.store --codes pq16 --lists 8
+check "no key was ever written" test "$(($(parts n.store keys) + $(parts n.store rows)))" -eq 0
+complains 1 'already' index n.store --codes pq16
+run 0 build -m "$model" -o n.store --keys none a.txt b.txt c.txt
+check "a build puts the new ones into codes too" grep -q '3033 entries;' out
+run 0 build -m "$model" -o o.store --keys none --codes pq16 --lists 8 a.txt
+run 0 verify o.store
+complains 1 'no keys' verify --recall o.store
+
+# ---- wrong usage
+complains 2 'store' index
+complains 2 'one store' index s.store t.store
+complains 2 'codes' index s.store --codes nonsense
+complains 2 'codes' index s.store --codes pq
+complains 2 'range' index s.store --lists 0
+complains 2 'paper' index s.store --paper --lists 5
+complains 1 'parts\|multiple' index s.store --codes pq7
+complains 1 'nowhere' index nowhere
+run 0 index s.store --lists 300
+check "more lists than the data deserves" grep -q '300 lists' out
+run 0 build -m "$model" -o f.store --lists 4 a.txt
+check "a recipe given to build is followed" grep -q '4 lists' out
+run 0 build -m "$model" -o g.store --no-index --lists 4 a.txt
+check "--no-index stops before" test "$(parts g.store lists)" -eq 0
+
+echo "$checks checks, $failures failed"
+[ $failures -eq 0 ]
