@@ -8,15 +8,18 @@
 #include <math.h>
 
 #define USAGE                                                                                                \
-    "bench_search make STORE ENTRIES DIMENSION QUERIES FILE   a store of a mixture of 5000 centres in 32\n"  \
-    "                                                         dimensions, and FILE.npy with queries like "   \
-    "it\n"                                                                                                   \
-    "bench_search keys STORE FILE                             the store's keys as FILE.npy, for a peer\n"    \
-    "bench_search index STORE LISTS TRAIN                     indexes; a line: seconds of each step\n"       \
-    "bench_search batch STORE QUERIES K PROBES REPEATS OUT    a line a repeat: queries/s; ids to OUT.npy\n"  \
-    "bench_search exact STORE QUERIES K REPEATS OUT           the same, looking at every entry\n"            \
-    "bench_search single STORE QUERIES K PROBES REPEATS       a line a repeat: median milliseconds of a "    \
-    "query\n"
+    "bench_search make STORE ENTRIES DIMENSION QUERIES FILE [f16|f32|int8]\n"                                \
+    "    a store of a mixture of 5000 centres in 32 dimensions, and FILE.npy with queries like it\n"         \
+    "bench_search keys STORE FILE\n"                                                                         \
+    "    the store's keys as FILE.npy, for a peer\n"                                                         \
+    "bench_search index STORE LISTS TRAIN [PARTS [MEMORY]]\n"                                                \
+    "    indexes, with codes of PARTS bytes; a line: seconds of each step\n"                                 \
+    "bench_search batch STORE QUERIES K PROBES REPEATS OUT [MEMORY]\n"                                       \
+    "    a line a repeat: queries/s; ids to OUT.npy; with MEMORY (bytes) also what was resident\n"           \
+    "bench_search exact STORE QUERIES K REPEATS OUT\n"                                                       \
+    "    the same, looking at every entry\n"                                                                 \
+    "bench_search single STORE QUERIES K PROBES REPEATS\n"                                                   \
+    "    a line a repeat: median milliseconds of a query\n"
 
 enum { CENTRES = 5000, LATENT = 32 };
 
@@ -73,8 +76,10 @@ static void save_queries(const mixture *m, const char *path, size_t n) {
     free(queries);
 }
 
-static int make(const char *path, size_t n, size_t d, size_t queries, const char *file) {
-    kn_store_settings s = {.key_type = KN_KEYS_F16,
+static int make(const char *path, size_t n, size_t d, size_t queries, const char *file, const char *type) {
+    kn_store_settings s = {.key_type = strcmp(type, "int8") == 0  ? KN_KEYS_INT8
+                                       : strcmp(type, "f32") == 0 ? KN_KEYS_F32
+                                                                  : KN_KEYS_F16,
                            .dimension = (int32_t)d,
                            .model_dimension = (int32_t)d,
                            .segment = KN_STORE_SEGMENT_DEFAULT};
@@ -119,8 +124,9 @@ static int keys(const char *path, const char *file) {
 
 // ---------------------------------------------------------------- indexing and searching
 
-static int make_index(const char *path, uint32_t lists, uint64_t train) {
-    kn_recipe recipe = {.lists = lists, .train = train, .seed = 1};
+static int make_index(const char *path, uint32_t lists, uint64_t train, uint32_t parts, uint64_t memory) {
+    kn_recipe recipe = {
+        .lists = lists, .train = train, .seed = 1, .code_parts = parts, .code_bits = 8, .memory = memory};
     kn_index_result r;
     bench_check(kn_index_build(path, &recipe, NULL, &r));
     printf("train %.3f assign %.3f write %.3f objective %.6g imbalance %.2f\n", r.train_seconds,
@@ -163,15 +169,16 @@ static void work_close(work *w) {
 }
 
 static int batch(const char *path, const char *file, bool exact, size_t k, uint32_t probes, int repeats,
-                 const char *out) {
+                 const char *out, uint64_t memory) {
     work w = work_open(path, file, exact, k);
-    kn_search_options o = {.k = k, .probes = probes};
+    kn_search_options o = {.k = k, .probes = probes, .memory = memory};
     kn_npy_writer *ids;
     for (int i = 0; i < repeats; i++) {
         double start = kn_seconds();
         bench_check(kn_index_search(w.index, w.queries, w.n, &o, &w.out));
         printf("%.1f\n", (double)w.n / (kn_seconds() - start));
     }
+    if (memory) printf("resident %.0f MB at most\n", (double)kn_memory_peak() / 1e6);
     bench_check(kn_npy_create(out, KN_NPY_U32, 2, (size_t[]){w.n, k}, &ids));
     bench_check(kn_npy_put(ids, w.out.ids, w.n * k));
     bench_check(kn_npy_commit(ids));
@@ -205,20 +212,28 @@ static int single(const char *path, const char *file, size_t k, uint32_t probes,
     return 0;
 }
 
+// Argument `i`, or what stands for it when it is not given.
+static uint64_t number(int argc, char **argv, int i, uint64_t otherwise) {
+    return i < argc ? strtoull(argv[i], NULL, 10) : otherwise;
+}
+
 int main(int argc, char **argv) {
     const char *verb = argc > 1 ? argv[1] : "";
-    if (argc == 7 && strcmp(verb, "make") == 0)
-        return make(argv[2], strtoul(argv[3], NULL, 10), strtoul(argv[4], NULL, 10),
-                    strtoul(argv[5], NULL, 10), argv[6]);
-    if (argc == 4 && strcmp(verb, "keys") == 0) return keys(argv[2], argv[3]);
-    if (argc == 5 && strcmp(verb, "index") == 0)
-        return make_index(argv[2], (uint32_t)atoi(argv[3]), strtoull(argv[4], NULL, 10));
-    if (argc == 8 && strcmp(verb, "batch") == 0)
-        return batch(argv[2], argv[3], false, strtoul(argv[4], NULL, 10), (uint32_t)atoi(argv[5]),
-                     atoi(argv[6]), argv[7]);
-    if (argc == 7 && strcmp(verb, "exact") == 0)
-        return batch(argv[2], argv[3], true, strtoul(argv[4], NULL, 10), 0, atoi(argv[5]), argv[6]);
-    if (argc == 7 && strcmp(verb, "single") == 0)
-        return single(argv[2], argv[3], strtoul(argv[4], NULL, 10), (uint32_t)atoi(argv[5]), atoi(argv[6]));
+    char **a = argv + 2;
+    int n = argc - 2;
+    if ((n == 5 || n == 6) && strcmp(verb, "make") == 0)
+        return make(a[0], number(n, a, 1, 0), number(n, a, 2, 0), number(n, a, 3, 0), a[4],
+                    n == 6 ? a[5] : "f16");
+    if (n == 2 && strcmp(verb, "keys") == 0) return keys(a[0], a[1]);
+    if (n >= 3 && n <= 5 && strcmp(verb, "index") == 0)
+        return make_index(a[0], (uint32_t)number(n, a, 1, 0), number(n, a, 2, 0),
+                          (uint32_t)number(n, a, 3, 0), number(n, a, 4, 0));
+    if ((n == 6 || n == 7) && strcmp(verb, "batch") == 0)
+        return batch(a[0], a[1], false, number(n, a, 2, 0), (uint32_t)number(n, a, 3, 0), atoi(a[4]), a[5],
+                     number(n, a, 6, 0));
+    if (n == 5 && strcmp(verb, "exact") == 0)
+        return batch(a[0], a[1], true, number(n, a, 2, 0), 0, atoi(a[3]), a[4], 0);
+    if (n == 5 && strcmp(verb, "single") == 0)
+        return single(a[0], a[1], number(n, a, 2, 0), (uint32_t)number(n, a, 3, 0), atoi(a[4]));
     return bench_usage(USAGE);
 }
