@@ -1,14 +1,14 @@
 #include "build/build.h"
 #include "cli/cli.h"
+#include "index/faiss.h"
 #include "lm/lm.h"
-#include "store/interop.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static struct {
     cli_common common;
-    const char *output, *model, *tap;
+    const char *output, *model, *tap, *faiss;
     int64_t dimension, entries, vocabulary;
     int key_type, value_type, keys, distance;
     bool force;
@@ -22,6 +22,7 @@ static const char *const store_types[] = {"f16", "f32", "int8", NULL}; // as kn_
 // clang-format off
 static const cli_option options[] = {
     {'o', "output", CLI_STRING, &said.output, "STORE", "store to make (required)", 0, 0, NULL},
+    {0, "faiss", CLI_STRING, &said.faiss, "INDEX", "codes for keys: of an IVFPQ index file of FAISS", 0, 0, NULL},
     {0, "dim", CLI_INTEGER, &said.dimension, "D", "numbers of a key (default: by the files)", 1, KN_STORE_DIMENSION_MAX, NULL},
     {0, "entries", CLI_INTEGER, &said.entries, "N", "entries in the files (default: by the files)", 1, (double)KN_STORE_ENTRIES_MAX, NULL},
     {0, "key-type", CLI_CHOICE, &said.key_type, "TYPE", "how keys without header lie: f16 or f32 (default: by the sizes)", 0, 0, key_types},
@@ -39,7 +40,8 @@ static const cli_option options[] = {
 typedef struct job {
     kn_import_options o;
     kn_import_totals totals;
-    char *keys, *values; // the files found
+    kn_faiss_totals faiss;
+    char *keys, *values; // the files found; of an index, values NULL: there are none
     char tokenizer[KN_FINGERPRINT], tap[KN_TAP_TEXT];
     double seconds;
 } job;
@@ -76,6 +78,56 @@ static void print_text(const job *j) {
            cli_count((double)t->entries / j->seconds, rate));
 }
 
+static void print_faiss_json(const job *j) {
+    const kn_faiss_totals *t = &j->faiss;
+    const kn_store_settings *s = &j->o.settings;
+    const char *type = j->values ? kn_npy_type_name(t->value_type) : NULL;
+    json_t *values = j->values ? json_string(j->values) : json_null();
+    cli_print_json(json_pack(
+        "{s:o?, s:o?, s:o?, s:I, s:I, s:i, s:s?, s:b, s:I, s:I, s:I, s:I, s:b, s:I, s:o?, s:o?, "
+        "s:{s:s, s:i, s:o?, s:o?, s:s}}",
+        "store", json_string(said.output), "faiss", json_string(said.faiss), "values", values, "entries",
+        (json_int_t)t->entries, "documents", (json_int_t)t->documents, "dimension", t->dimension,
+        "value_type", type, "restored", t->restored, "lists", (json_int_t)t->lists, "probes",
+        (json_int_t)t->probes, "code_parts", (json_int_t)t->code_parts, "code_bits", (json_int_t)t->code_bits,
+        "residuals", t->residuals, "bytes", (json_int_t)t->bytes, "seconds", json_real(j->seconds),
+        "entries_per_second", json_real((double)t->entries / j->seconds), "settings", "distance",
+        kn_distance_names[t->distance], "vocabulary", j->values || s->vocabulary ? s->vocabulary : 1, "model",
+        json_string(s->model), "tap", json_string(s->tap), "fingerprint", s->model_fingerprint));
+}
+
+static void print_faiss_text(const job *j) {
+    const kn_faiss_totals *t = &j->faiss;
+    char bytes[32], rate[32], time[32];
+    printf("store            %s\n", said.output);
+    printf("index            %s: %s, dimension %d\n", said.faiss, kn_distance_names[t->distance],
+           t->dimension);
+    if (j->values)
+        printf("values           %s: %s\n", j->values, kn_npy_type_name(t->value_type));
+    else
+        printf("values           none: every token is 0\n");
+    printf("entries          %llu\n", (unsigned long long)t->entries);
+    printf("documents        %llu%s\n", (unsigned long long)t->documents,
+           t->restored ? "" : ", of unknown text: there is no origins.npy");
+    printf("lists            %u, %u probed\n", t->lists, t->probes);
+    printf("codes            %u parts of %u bits, of %s\n", t->code_parts, t->code_bits,
+           t->residuals ? "residuals" : "keys");
+    printf("size             %sB\n", cli_count((double)t->bytes, bytes));
+    printf("time             %s, %s entries/s\n", cli_duration(j->seconds, time),
+           cli_count((double)t->entries / j->seconds, rate));
+}
+
+static void print(const job *j) {
+    if (said.faiss && said.common.json)
+        print_faiss_json(j);
+    else if (said.faiss)
+        print_faiss_text(j);
+    else if (said.common.json)
+        print_json(j);
+    else
+        print_text(j);
+}
+
 // ---------------------------------------------------------------- work
 
 // What the model knows of the keys. The strings live in the job and in the model.
@@ -102,7 +154,10 @@ static knnlm_status ask_model(const kn_lm *lm, kn_tap tap, job *j) {
 }
 
 static knnlm_status find_files(job *j, char **paths, size_t count) {
-    if (count == 1) {
+    if (said.faiss) {
+        j->values = count ? kn_strdup(paths[0]) : NULL;
+        if (count && !j->values) return KNNLM_ENOMEM;
+    } else if (count == 1) {
         KN_TRY(kn_import_find(paths[0], &j->keys, &j->values));
     } else {
         j->keys = kn_strdup(paths[0]);
@@ -124,17 +179,21 @@ static knnlm_status keep_tokenizer(const kn_lm *lm) {
     return status;
 }
 
+static knnlm_status import_index(job *j) {
+    kn_faiss_import_options o = {
+        .values = j->values, .value_type = j->o.value_type, .force = j->o.force, .settings = j->o.settings};
+    return kn_faiss_import(said.faiss, &o, said.output, &cli_progress, &j->faiss);
+}
+
 static knnlm_status work(job *j, const kn_lm *lm, kn_tap tap) {
     double start = kn_seconds();
     if (lm) KN_TRY(ask_model(lm, tap, j));
-    knnlm_status status = kn_store_import(&j->o, said.output, &cli_progress, &j->totals);
+    knnlm_status status =
+        said.faiss ? import_index(j) : kn_store_import(&j->o, said.output, &cli_progress, &j->totals);
     if (status == KNNLM_OK && lm) status = keep_tokenizer(lm);
     j->seconds = kn_seconds() - start;
     cli_progress_clear();
-    if (status == KNNLM_OK && said.common.json)
-        print_json(j);
-    else if (status == KNNLM_OK)
-        print_text(j);
+    if (status == KNNLM_OK) print(j);
     return status;
 }
 
@@ -154,29 +213,39 @@ static kn_import_options make_options(void) {
     kn_import_options o = {.entries = (uint64_t)said.entries, .convert = said.keys >= 0, .force = said.force};
     if (said.key_type >= 0) o.key_type = (kn_import_type)(KN_IMPORT_F16 + said.key_type);
     if (said.value_type >= 0) o.value_type = (kn_import_type)(KN_IMPORT_INT64 + said.value_type);
-    o.settings = (kn_store_settings){.model = "",
-                                     .model_fingerprint = "",
-                                     .tokenizer = "",
-                                     .tokenizer_fingerprint = "",
-                                     .split = "",
-                                     .tap = said.tap ? said.tap : "",
-                                     .vocabulary = (int32_t)said.vocabulary,
-                                     .key_type = said.keys >= 0 ? (kn_key_type)said.keys : KN_KEYS_F16,
-                                     .dimension = (int32_t)said.dimension,
-                                     .distance = (kn_distance)said.distance};
+    o.settings =
+        (kn_store_settings){.model = "",
+                            .model_fingerprint = "",
+                            .tokenizer = "",
+                            .tokenizer_fingerprint = "",
+                            .split = "",
+                            .tap = said.tap ? said.tap : "",
+                            .vocabulary = (int32_t)said.vocabulary,
+                            .key_type = said.keys >= 0 ? (kn_key_type)said.keys : KN_KEYS_F16,
+                            .dimension = (int32_t)said.dimension,
+                            .distance = said.distance < 0 ? KN_DISTANCE_L2 : (kn_distance)said.distance};
     return o;
+}
+
+static int check_usage(size_t count) {
+    if (!said.output || !*said.output) return cli_usage(&cli_import, "no -o STORE to make");
+    if (said.faiss && count > 1) return cli_usage(&cli_import, "--faiss INDEX and a file of values");
+    if (said.faiss && (said.distance >= 0 || said.keys >= 0 || said.key_type >= 0 || said.entries))
+        return cli_usage(&cli_import,
+                         "--distance, --keys, --key-type, --entries: the index of --faiss tells them");
+    if (!said.faiss && (count < 1 || count > 2))
+        return cli_usage(&cli_import, "a file of keys and a file of values, or a directory with both");
+    return CLI_DONE;
 }
 
 static int run(int argc, char **argv) {
     char **paths;
     size_t count;
-    said.key_type = said.value_type = said.keys = -1;
+    said.key_type = said.value_type = said.keys = said.distance = -1;
     int code = cli_parse(&cli_import, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
-    if (!said.output || !*said.output) return cli_usage(&cli_import, "no -o STORE to make");
-    if (count < 1 || count > 2)
-        return cli_usage(&cli_import, "a file of keys and a file of values, or a directory with both");
-    code = cli_start(&cli_import, &said.common);
+    code = check_usage(count);
+    if (code == CLI_DONE) code = cli_start(&cli_import, &said.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
     job j = {.o = make_options()};
@@ -189,9 +258,11 @@ static int run(int argc, char **argv) {
 const cli_command cli_import = {
     .name = "import",
     .summary = "make a store of keys and values that another program has written",
-    .usage = "KEYS VALUES -o STORE [options]\n       knnlm import DIRECTORY -o STORE [options]",
+    .usage = "KEYS VALUES -o STORE [options]\n       knnlm import DIRECTORY -o STORE [options]\n"
+             "       knnlm import --faiss INDEX [VALUES] -o STORE [options]",
     .examples = "  knnlm import dstore_keys.npy dstore_vals.npy -o wiki.store --dim 1024 --key-type f16\n"
                 "  knnlm import checkpoints/gpt2 -o wiki.store --vocab 50257\n"
-                "  knnlm import wiki-arrays -o copy.store -m my.gguf --keys int8\n",
+                "  knnlm import wiki-arrays -o copy.store -m my.gguf --keys int8\n"
+                "  knnlm import --faiss knn.index dstore_vals.npy -o wiki.store --value-type int64\n",
     .run = run,
 };

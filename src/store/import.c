@@ -58,6 +58,7 @@ static knnlm_status bad_value(const importing *m, size_t row, int64_t value) {
 static knnlm_status check_values(importing *m) {
     const kn_npy *v = &m->files.values;
     int64_t end = m->settings.vocabulary ? m->settings.vocabulary : (int64_t)INT32_MAX + 1;
+    if (!m->files.values_path) return KNNLM_OK;
     if (m->settings.vocabulary > UINT16_MAX + 1 && kn_npy_type_size(v->type) <= 2)
         return kn_fail(KNNLM_EDATA, "%s: %s cannot hold the tokens of a vocabulary of %d: they are lost",
                        m->files.values_path, kn_npy_type_name(v->type), m->settings.vocabulary);
@@ -102,11 +103,11 @@ static knnlm_status take_origins(importing *m, const kn_store_document *d, uint6
 static knnlm_status append(importing *m, size_t n, bool has_offsets) {
     size_t d = m->dimension, value = kn_npy_type_size(m->files.values.type);
     const kn_npy *k = &m->files.keys, *v = &m->files.values;
-    kn_npy_integers(v, m->done, n, m->integers);
+    if (v->data) kn_npy_integers(v, m->done, n, m->integers); // else they stay 0
     for (size_t i = 0; i < n; i++) m->tokens[i] = (int32_t)m->integers[i];
-    kn_npy_floats(k, m->done * d, n * d, m->keys);
+    if (k->data) kn_npy_floats(k, m->done * d, n * d, m->keys);
     knnlm_status status =
-        kn_store_writer_append(m->w, m->tokens, has_offsets ? m->offsets : NULL, m->keys, n);
+        kn_store_writer_append(m->w, m->tokens, has_offsets ? m->offsets : NULL, k->data ? m->keys : NULL, n);
     if (status == KNNLM_EDATA) kn_fail_in(status, m->files.keys_path);
     KN_TRY(status);
     size_t key = d * kn_npy_type_size(k->type);
@@ -219,7 +220,7 @@ static knnlm_status put_documents(importing *m) {
 }
 
 static knnlm_status put_one_document(importing *m) {
-    const char *name = m->files.values_path;
+    const char *name = m->o->name ? m->o->name : m->files.values_path;
     kn_store_document d = {.name = name, .path = name, .tokens = m->entries};
     d.name_size = d.path_size = strlen(name);
     return m->entries ? put_document(m, &d, 0) : KNNLM_OK;
@@ -258,7 +259,8 @@ static knnlm_status open_documents(importing *m) {
 }
 
 static knnlm_status check_room(const importing *m, const char *path) {
-    uint64_t free_bytes, needed = m->entries * (kn_key_bytes(m->settings.key_type, m->dimension) + 8);
+    uint64_t free_bytes,
+        needed = m->entries * (kn_key_bytes(m->settings.key_type, m->dimension) + 8) + m->o->room;
     KN_TRY(kn_disk_free(path, &free_bytes));
     if (m->o->force || needed <= free_bytes) return KNNLM_OK;
     return kn_fail(KNNLM_EIO,
@@ -273,6 +275,7 @@ static knnlm_status plan(importing *m, const char *path) {
     m->settings = m->o->settings;
     if (!m->o->convert) m->settings.key_type = k->type == KN_NPY_F16 ? KN_KEYS_F16 : KN_KEYS_F32;
     if (m->settings.key_type == KN_KEYS_NONE) return kn_fail(KNNLM_EINVAL, "an import keeps the keys");
+    if (!m->o->keys) m->settings.key_type = KN_KEYS_NONE;
     m->settings.dimension = m->settings.model_dimension = (int32_t)m->dimension;
     if (!m->settings.segment) m->settings.segment = KN_STORE_SEGMENT_DEFAULT;
     *m->out = (kn_import_totals){.entries = m->entries,
@@ -294,7 +297,9 @@ static knnlm_status plan(importing *m, const char *path) {
 static knnlm_status fill(importing *m) {
     m->w->hold = true; // full segments are not published: there is no store before it is whole
     KN_TRY(m->tsv_path ? put_documents(m) : put_one_document(m));
+    if (m->o->add) KN_TRY(m->o->add(m->o->context, m->w));
     m->w->hold = false;
+    m->w->changed = true; // what was added has committed, to nobody's eyes
     return kn_store_writer_commit(m->w);
 }
 

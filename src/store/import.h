@@ -6,8 +6,8 @@
 
 typedef struct kn_import_files {
     char *keys_path, *values_path;
-    kn_npy keys, values; // (N, d), (N): also those without header
-    bool headers;        // both are .npy files
+    kn_npy keys, values; // (N, d), (N): also those without header; without data when there is no such file
+    bool headers;        // all files are .npy files
 } kn_import_files;
 
 // Whatever it returns, *out is released by kn_import_close.

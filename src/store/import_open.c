@@ -253,6 +253,13 @@ static void describe(const kn_npy *npy, bool header, char out[TEXT_MAX]) {
         snprintf(out, TEXT_MAX, "%zu x %zu of %s", npy->dims[0], npy->dims[1], kn_npy_type_name(npy->type));
 }
 
+static knnlm_status no_such_values(const opening *p) {
+    char values[TEXT_MAX];
+    describe(&p->f->values, p->values_header, values);
+    return kn_fail(KNNLM_EDATA, "%s has %s: not the values of %" PRIu64 " entries", p->f->values_path, values,
+                   p->entries);
+}
+
 static knnlm_status nothing_fits(const opening *p) {
     char keys[TEXT_MAX], values[TEXT_MAX], wanted[TEXT_MAX] = "";
     describe(&p->f->keys, p->keys_header, keys);
@@ -310,7 +317,7 @@ static knnlm_status understand(opening *p) {
     reading r[READINGS];
     size_t count = list_readings(p, r);
     kn_npy *k = &p->f->keys, *v = &p->f->values;
-    if (count == 0) return nothing_fits(p);
+    if (count == 0) return p->o->keys ? nothing_fits(p) : no_such_values(p);
     if (count > 1) return several_fit(p, r, count);
     if (r->entries > KN_STORE_ENTRIES_MAX)
         return kn_fail(KNNLM_ENOTSUP, "%s: %zu entries: a store has at most %" PRIu32, p->f->values_path,
@@ -331,10 +338,29 @@ static knnlm_status name_files(const kn_import_options *o, kn_import_files *f) {
     return f->keys_path && f->values_path ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
+// The number of entries is known; their keys are as if they had been read.
+static knnlm_status open_values(opening *p) {
+    const kn_import_options *o = p->o;
+    kn_import_files *f = p->f;
+    size_t d = (size_t)o->settings.dimension, entries = (size_t)o->entries;
+    f->keys = (kn_npy){.type = KN_NPY_F32, .n_dims = 2, .dims = {entries, d}};
+    f->values = (kn_npy){.type = KN_NPY_I32, .n_dims = 1, .dims = {entries}};
+    if (!o->values) return KNNLM_OK;
+    f->values_path = kn_strdup(o->values);
+    if (!f->values_path) return KNNLM_ENOMEM;
+    KN_TRY(open_array(f->values_path, &f->values, &p->values_header));
+    KN_TRY(check_values_header(p));
+    p->keys_header = true;
+    p->entries = entries;
+    f->headers = p->values_header;
+    return understand(p);
+}
+
 knnlm_status kn_import_open(const kn_import_options *o, kn_import_files *f) {
     opening p = {.o = o, .f = f};
     uint64_t entries = 0, dimension = 0;
     *f = (kn_import_files){0};
+    if (!o->keys) return open_values(&p);
     KN_TRY(name_files(o, f));
     KN_TRY(open_array(f->keys_path, &f->keys, &p.keys_header));
     KN_TRY(open_array(f->values_path, &f->values, &p.values_header));

@@ -54,7 +54,10 @@ typedef enum kn_import_type {
 
 typedef struct kn_import_options {
     // `values` NULL: `keys` is a directory that holds one pair, or the keys of a pair (kn_import_find).
+    // `keys` NULL: a store without keys; `entries` and settings.dimension are told, and `values` NULL is
+    // token 0 everywhere.
     const char *keys, *values;
+    const char *name; // of the one document that everything becomes; NULL: that of the values
     uint64_t entries; // 0: by the files
     kn_import_type key_type, value_type;
     bool convert; // keys to settings.key_type; else they stay as they are
@@ -62,6 +65,10 @@ typedef struct kn_import_options {
     // Of the new store. dimension 0: by the files; segment 0: the default; model_dimension is set by the
     // import.
     kn_store_settings settings;
+    // Called when all entries are there, before the store is: to add an annex, of `room` bytes. May be NULL.
+    knnlm_status (*add)(void *context, kn_store_writer *w);
+    void *context;
+    uint64_t room;
 } kn_import_options;
 
 typedef struct kn_import_totals {
