@@ -89,7 +89,8 @@ def opened(kind, directory, keys, probes):
     index.nprobe = int(probes)
     if kind != "refine":
         return index
-    refined = faiss.IndexRefineFlat(index, faiss.swig_ptr(np.load(keys)))
+    x = np.load(keys)
+    refined = faiss.IndexRefineFlat(index, faiss.swig_ptr(x))
     refined.k_factor = 2
     return refined
 

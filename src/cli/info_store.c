@@ -58,14 +58,34 @@ static json_t *json_tuned(const kn_store_tuned *t) {
                      (json_int_t)t->k);
 }
 
+// What the index of the store is; no lists: it has none.
+static knnlm_status ask_index(const kn_store *store, kn_index_info *out) {
+    kn_index *index;
+    KN_TRY(kn_index_open(store, &index));
+    *out = *kn_index_describe(index);
+    kn_index_close(index);
+    return KNNLM_OK;
+}
+
+static json_t *json_index(const kn_index_info *x) {
+    if (!x->lists) return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o?, s:o?}", "lists", (json_int_t)x->lists,
+                     "probes", (json_int_t)x->probes, "listed", (json_int_t)x->listed, "outside",
+                     (json_int_t)x->flat, "code_bytes", (json_int_t)x->code_bytes, "code_bits",
+                     (json_int_t)x->code_bits, "bytes", (json_int_t)x->bytes, "imbalance",
+                     json_real(x->imbalance), "drift", json_real(x->drift));
+}
+
 static knnlm_status print_json(const kn_store *store) {
     const kn_store_info *i = kn_store_describe(store);
+    kn_index_info index;
+    KN_TRY(ask_index(store, &index));
     const kn_store_settings *s = &i->settings;
     json_t *documents;
     KN_TRY(json_documents(store, &documents));
     cli_print_json(json_pack(
         "{s:o?, s:i, s:b, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:I, s:{s:o?, s:s, s:i}, s:{s:s, s:s, s:i, s:b}, "
-        "s:{s:s, s:i, s:s, s:s, s:b}, s:{s:i, s:i, s:s}, s:I, s:o, s:o, s:o}",
+        "s:{s:s, s:i, s:s, s:s, s:b}, s:{s:i, s:i, s:s}, s:I, s:o, s:o, s:o, s:o}",
         "store", json_string(i->path), "version", KN_STORE_VERSION, "complete", i->complete, "generation",
         (json_int_t)i->generation, "created", (json_int_t)i->created, "entries", (json_int_t)i->entries,
         "document_count", (json_int_t)i->documents, "removed", "entries", (json_int_t)i->removed_entries,
@@ -75,8 +95,8 @@ static knnlm_status print_json(const kn_store *store) {
         s->vocabulary, "kept", i->has_tokenizer, "keys", "type", kn_key_type_names[s->key_type], "dimension",
         s->dimension, "tap", s->tap, "distance", kn_distance_names[s->distance], "projected",
         i->has_projection, "windows", "length", s->window, "min_context", s->min_context, "documents",
-        s->split, "segment", (json_int_t)s->segment, "tuned", json_tuned(&i->tuned), "segments",
-        json_segments(store), "documents", documents));
+        s->split, "segment", (json_int_t)s->segment, "tuned", json_tuned(&i->tuned), "index",
+        json_index(&index), "segments", json_segments(store), "documents", documents));
     return KNNLM_OK;
 }
 
@@ -139,12 +159,28 @@ static knnlm_status print_documents(const kn_store *store, bool all) {
     return KNNLM_OK;
 }
 
+static void print_index(const kn_index_info *x) {
+    char size[32];
+    if (!x->lists) {
+        printf("index            none: searches look at every entry\n");
+        return;
+    }
+    printf("index            %" PRIu32 " lists, %" PRIu32 " searched by default", x->lists, x->probes);
+    if (x->code_bytes) printf(", codes of %" PRIu32 " bytes", x->code_bytes);
+    printf(", %sB", cli_count((double)x->bytes, size));
+    if (x->flat) printf("; %" PRIu64 " entries are outside", x->flat);
+    printf("\n");
+}
+
 static knnlm_status print_text(const kn_store *store, bool all) {
     const kn_store_info *i = kn_store_describe(store);
+    kn_index_info index;
+    KN_TRY(ask_index(store, &index));
     printf("store            %s%s\n", i->path,
            i->complete ? "" : "  (not complete: the command that was building it goes on with it)");
     print_settings(&i->settings, i->has_projection);
     print_counts(i);
+    print_index(&index);
     return print_documents(store, all);
 }
 
