@@ -2,7 +2,7 @@
 """Makes the IVFPQ indexes that tests/test_faiss.c reads, with Debian's FAISS:  /usr/bin/python3 tests/golden/make_faiss.py
 
 faiss-NAME.index is what faiss.write_index wrote; faiss-NAME.ids.npy and .distances.npy are the neighbours that FAISS found
-in it for faiss-queries.npy (-1: fewer than asked for). Still smaller ones are the seeds of fuzz/corpus/faiss.
+in it for faiss-queries.npy (-1: fewer than asked for). faiss-half-L-M.index has entries in M of its L lists. Still smaller ones are the seeds of fuzz/corpus/faiss.
 """
 import os
 
@@ -47,6 +47,15 @@ def make(shape, random, d, n):
     return index
 
 
+def make_half(lists, filled, random):
+    """Entries in `filled` lists: around half of them FAISS changes the way in which it writes their sizes."""
+    index = faiss.IndexIVFPQ(faiss.IndexFlatL2(4), 4, lists, 2, 4)
+    index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
+    index.train((10 * random.standard_normal((50 * lists, 4))).astype("float32"))
+    index.add(faiss.downcast_index(index.quantizer).reconstruct_n(0, lists)[lists - filled :])
+    return index
+
+
 def main():
     random = np.random.default_rng(5)
     queries = (2 * random.standard_normal((QUERIES, D)) + 1).astype("float32")
@@ -61,6 +70,9 @@ def main():
         np.save(path + ".distances.npy", distances)
         seed = (shape[0], 12 if shape[6] else 3, 2, 4) + shape[4:]
         faiss.write_index(make(seed, random, 4, 9), os.path.join(SEEDS, shape[0] + ".index"))
+    for lists, filled in ((8, 4), (8, 5), (7, 3), (7, 4)):
+        name = "faiss-half-%d-%d.index" % (lists, filled)
+        faiss.write_index(make_half(lists, filled, random), os.path.join(HERE, name))
 
 
 main()
