@@ -121,6 +121,11 @@ run 0 build -m "$model" -o o.store --keys none --codes pq16 --lists 8 a.txt
 run 0 verify o.store
 complains 1 'no keys' verify --recall o.store
 
+run 0 remove n.store b.txt
+complains 1 'keeps no keys' compact n.store
+run 0 compact --force n.store
+run 0 verify n.store
+
 # ---- wrong usage
 complains 2 'store' index
 complains 2 'one store' index s.store t.store
