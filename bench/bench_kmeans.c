@@ -3,7 +3,8 @@
 //   D bench_kmeans keys FILE STORE [N]               the first N keys of a store (default: all) bench_kmeans
 //   kmeans FILE CLUSTERS [ITERATIONS [OPTIONS [OUT]]]   prints seconds and the objective, exactly
 //                                                  measured afterwards; OPTIONS: of letters r (random start),
-//                                                  e (exact rounds), s (spherical), or -
+//                                                  e (exact rounds), s (spherical), or -,
+//                                                  and a digit: the seed
 //   bench_kmeans measure FILE CENTROIDS            the objective of centroids in a .npy file
 //   bench_kmeans assign FILE CLUSTERS [REPEATS]    the quantizer on the file's first CLUSTERS points:
 //   vectors/s bench_kmeans probe FILE CLUSTERS PROBES [N]    queries/s, N (1000) at a time, then one at a
@@ -120,6 +121,8 @@ static int kmeans(const char *path, size_t clusters, int iterations, const char 
     kn_kmeans_result result;
     float *centroids = bench_need(kn_alloc_aligned(clusters, p.d * sizeof *centroids));
     if (iterations) options.iterations = iterations;
+    const char *digit = strpbrk(letters, "0123456789");
+    if (digit) options.seed = (uint64_t)(*digit - '0');
     options.plusplus = !strchr(letters, 'r');
     options.exact = strchr(letters, 'e') != NULL;
     options.spherical = strchr(letters, 's') != NULL;

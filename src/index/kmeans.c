@@ -1,7 +1,7 @@
 // The rounds of k-means.
 //
 // What large problems do instead of n x clusters x d products a round (SAMPLE and the rest were chosen by the
-// objective reached in a given time, on mixtures and on real keys):
+// objective reached in a given time, on one mixture and one set of real keys, one seed each):
 //   1. They start on a sample, SAMPLE points a cluster. A good start is worth more than many rounds after a
 //      poor one, and fewer points a cluster make a poor one.
 //   2. All points are assigned once. In the rounds that follow a point looks only at the centroids nearest to
