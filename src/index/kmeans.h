@@ -2,8 +2,9 @@
 //
 // Up to 511 clusters, and more when `exact` is asked for, it is the way of Lloyd: every round finds the
 // nearest centroid of each point and moves each centroid to the mean of its points, so that no round raises
-// the objective. More clusters take short cuts that cost the objective next to nothing (kmeans.c tells
-// which). Either way the result depends on points, options and the kind of CPU, and not on the threads.
+// the objective. More clusters take short cuts (kmeans.c tells which) and a fifth of the time or less;
+// objectives were then between 1% lower (another start) and 2% higher than after as many exact rounds.
+// Either way the result depends on points, options and the kind of CPU, and not on the threads.
 #ifndef KN_INDEX_KMEANS_H
 #define KN_INDEX_KMEANS_H
 
