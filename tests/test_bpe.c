@@ -2,9 +2,9 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/threads.h"
+#include "base/utf8.h"
 #include "text/bpe.h"
 #include "text/bpe_alphabet.h"
-#include "text/utf8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 // Bytes to documents: files, directories, compressed files, wiki titles, and what can be wrong with them.
 #include "base/file.h"
 #include "base/random.h"
+#include "base/utf8.h"
 #include "text/documents.h"
-#include "text/utf8.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

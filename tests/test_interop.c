@@ -1,8 +1,8 @@
 // Stores to and from NumPy's arrays, the raw ones of the paper's code and of knn-transformers; and what can
 // be wrong with them.
 #include "base/random.h"
+#include "base/utf8.h"
 #include "store/interop.h"
-#include "text/utf8.h"
 
 #include <dirent.h>
 #include <ftw.h>

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const kn_split_names[] = {"file", "wiki", NULL};
-
 // Entries a commit by default: about a minute's work at most. Of the model's size alone, so that the same
 // build makes the same store everywhere.
 static uint32_t default_segment(const kn_lm_info *info) {

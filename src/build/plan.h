@@ -17,8 +17,6 @@ typedef struct kn_plan {
     bool force;
 } kn_plan;
 
-extern const char *const kn_split_names[]; // by kn_split
-
 knnlm_status kn_plan_build(kn_lm *lm, const kn_build_options *options, kn_plan *out);
 // By the settings of a store.
 knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_options *options, kn_plan *out);

@@ -16,7 +16,7 @@ static struct {
 static const cli_option options[] = {
     {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
     {'m', "model", CLI_STRING, &said.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki (default: as the store was built)", 0, 0, cli_splits},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki (default: as the store was built)", 0, 0, kn_split_names},
     {0, "memory", CLI_BYTES, &said.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &said.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
     CLI_COMMON_OPTIONS(said.common),
@@ -24,7 +24,7 @@ static const cli_option options[] = {
 // clang-format on
 
 static kn_split split_of(const kn_store *store) {
-    bool wiki = strcmp(kn_store_describe(store)->settings.split, cli_splits[KN_SPLIT_WIKI]) == 0;
+    bool wiki = strcmp(kn_store_describe(store)->settings.split, kn_split_names[KN_SPLIT_WIKI]) == 0;
     return said.split >= 0 ? (kn_split)said.split : wiki ? KN_SPLIT_WIKI : KN_SPLIT_FILE;
 }
 

@@ -21,7 +21,7 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model that reads the texts (required)", 0, 0, NULL},
     {'o', "output", CLI_STRING, &said.store, "STORE", "directory of the store (required); an interrupted build goes on", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
     {0, "min-context", CLI_INTEGER, &said.min_context, "N", "tokens before every target (default: half the model's context)", 0, 1 << 20, NULL},
     {0, "tap", CLI_STRING, &said.tap, "TAP", "ffn, ffn-raw, attention, attention-raw, output-norm or output, with @LAYER (default: ffn)", 0, 0, NULL},
     {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "f16, f32, int8 or none (default: f16)", 0, 0, kn_key_type_names},

@@ -73,7 +73,6 @@ typedef struct cli_common {
         0, "json", CLI_FLAG, &(common).json, NULL, "print one JSON object instead of text", 0, 0, NULL       \
     }
 extern const char *const cli_precisions[];
-extern const char *const cli_splits[]; // file, wiki: as kn_split
 // Applies threads; CLI_DONE or the exit code.
 int cli_start(const cli_command *command, const cli_common *common);
 

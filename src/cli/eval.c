@@ -17,7 +17,7 @@ static struct {
 // clang-format off
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model to score with (required)", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
     {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's context leaves)", 0, 1 << 20, NULL},
     {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
@@ -34,7 +34,8 @@ static void print_json(const kn_lm_info *info, const kn_eval_result *r) {
         (json_int_t)t->bytes, "ppl", json_real(r->ppl), "ppl_word", json_real(r->ppl_word), "bits_per_byte",
         json_real(r->bits_per_byte), "nll", json_real(r->nll), "seconds", json_real(r->seconds),
         "tokens_per_second", json_real(r->tokens_per_second), "settings", "score", r->score, "context",
-        r->context, "documents", cli_splits[said.split], "threads", kn_threads(), "kernels", info->kernels));
+        r->context, "documents", kn_split_names[said.split], "threads", kn_threads(), "kernels",
+        info->kernels));
 }
 
 static void print_text(const kn_eval_result *r) {

@@ -1,7 +1,7 @@
 #include "cli/info_store.h"
 
+#include "base/utf8.h"
 #include "cli/store.h"
-#include "text/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -67,15 +67,6 @@ static knnlm_status ask_index(const kn_store *store, kn_index_info *out) {
     return KNNLM_OK;
 }
 
-static json_t *json_index(const kn_index_info *x) {
-    if (!x->lists) return json_null();
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o?, s:o?}", "lists", (json_int_t)x->lists,
-                     "probes", (json_int_t)x->probes, "listed", (json_int_t)x->listed, "outside",
-                     (json_int_t)x->flat, "code_bytes", (json_int_t)x->code_bytes, "code_bits",
-                     (json_int_t)x->code_bits, "bytes", (json_int_t)x->bytes, "imbalance",
-                     json_real(x->imbalance), "drift", json_real(x->drift));
-}
-
 static knnlm_status print_json(const kn_store *store) {
     const kn_store_info *i = kn_store_describe(store);
     kn_index_info index;
@@ -96,7 +87,7 @@ static knnlm_status print_json(const kn_store *store) {
         s->dimension, "tap", s->tap, "distance", kn_distance_names[s->distance], "projected",
         i->has_projection, "windows", "length", s->window, "min_context", s->min_context, "documents",
         s->split, "segment", (json_int_t)s->segment, "tuned", json_tuned(&i->tuned), "index",
-        json_index(&index), "segments", json_segments(store), "documents", documents));
+        cli_json_index(&index), "segments", json_segments(store), "documents", documents));
     return KNNLM_OK;
 }
 

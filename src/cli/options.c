@@ -14,7 +14,6 @@
 enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
 
 const char *const cli_precisions[] = {"auto", "f32", "bf16", NULL};
-const char *const cli_splits[] = {"file", "wiki", NULL};
 
 int cli_fail(const cli_command *command) {
     cli_progress_clear();

@@ -43,15 +43,22 @@ int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recip
     return CLI_DONE;
 }
 
-json_t *cli_json_indexed(const kn_index_result *r) {
-    const kn_index_info *i = &r->info;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:{s:o?, s:o?, s:o?}}", "lists",
-                     (json_int_t)i->lists, "probes", (json_int_t)i->probes, "listed", (json_int_t)i->listed,
-                     "outside", (json_int_t)i->flat, "code_bytes", (json_int_t)i->code_bytes, "code_bits",
+json_t *cli_json_index(const kn_index_info *i) {
+    if (!i->lists) return json_null();
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o?, s:o?}", "lists", (json_int_t)i->lists,
+                     "probes", (json_int_t)i->probes, "listed", (json_int_t)i->listed, "outside",
+                     (json_int_t)i->flat, "code_bytes", (json_int_t)i->code_bytes, "code_bits",
                      (json_int_t)i->code_bits, "bytes", (json_int_t)i->bytes, "imbalance",
-                     json_real(i->imbalance), "drift", json_real(i->drift), "objective",
-                     json_real(r->objective), "seconds", "train", json_real(r->train_seconds), "assign",
-                     json_real(r->assign_seconds), "write", json_real(r->write_seconds));
+                     json_real(i->imbalance), "drift", json_real(i->drift));
+}
+
+json_t *cli_json_indexed(const kn_index_result *r) {
+    json_t *object = cli_json_index(&r->info);
+    json_object_set_new(object, "objective", json_real(r->objective));
+    json_object_set_new(object, "seconds",
+                        json_pack("{s:o?, s:o?, s:o?}", "train", json_real(r->train_seconds), "assign",
+                                  json_real(r->assign_seconds), "write", json_real(r->write_seconds)));
+    return object;
 }
 
 void cli_print_index(const kn_index_result *r) {

@@ -32,6 +32,7 @@ typedef struct cli_recipe {
 // CLI_DONE or the exit code.
 int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recipe *out);
 void cli_print_index(const kn_index_result *result);
+json_t *cli_json_index(const kn_index_info *index); // null without lists
 json_t *cli_json_indexed(const kn_index_result *result);
 // The model that made the store: `given`, or the one that the store remembers. Checked against the store.
 knnlm_status cli_open_maker(const char *given, const kn_store *store, kn_precision precision, kn_lm **out);

@@ -48,7 +48,7 @@ static const settings unsaid = {
 static const cli_option options[] = {
     {'o', "output", CLI_STRING, &said.output, "FILE", "model to write (required)", 0, 0, NULL},
     {0, "valid", CLI_STRING, &said.valid, "TEXT", "validation text; the best model on it is kept", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
     {0, "preset", CLI_STRING, &said.preset, "NAME", "tiny, small (default), base, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
     {0, "tokenizer", CLI_CHOICE, &said.kind, "KIND", "bpe (default), word or wordpiece", 0, 0, kinds},
     {0, "tokenizer-file", CLI_STRING, &said.tokenizer_file, "FILE", "tokenizer.json, vocab.txt or GGUF to take it from", 0, 0, NULL},

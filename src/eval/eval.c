@@ -1,7 +1,7 @@
 #include "eval/eval.h"
 
 #include "base/file.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

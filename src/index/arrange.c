@@ -142,7 +142,7 @@ static kn_store_segment *segment_of(const kn_arrangement *a, size_t i) {
 
 static const void *entry_row(const kn_arrangement *a, size_t i) {
     const kn_store_settings *s = &kn_store_describe(a->store)->settings;
-    size_t d = (size_t)s->dimension, row = s->key_type == KN_KEYS_INT8 ? d : kn_key_bytes(s->key_type, d);
+    size_t d = (size_t)s->dimension, row = kn_key_row_bytes(s->key_type, d);
     const kn_store_segment *g = segment_of(a, i);
     return (const uint8_t *)g->keys + (a->first + i - g->first) * row;
 }
@@ -158,7 +158,7 @@ static knnlm_status write_rows(kn_arrangement *a, kn_annex_writer *w) {
     bool int8 = s->key_type == KN_KEYS_INT8;
     if (s->key_type == KN_KEYS_NONE) return KNNLM_OK;
     KN_TRY(kn_annex_begin(w, "rows"));
-    KN_TRY(write_section(a, w, entry_row, int8 ? d : kn_key_bytes(s->key_type, d)));
+    KN_TRY(write_section(a, w, entry_row, kn_key_row_bytes(s->key_type, d)));
     if (int8) KN_TRY(write_section(a, w, entry_scale, sizeof(float)));
     return kn_annex_seal(w, a->count);
 }

@@ -24,7 +24,7 @@ knnlm_status kn_index_make(const kn_store *store, kn_index **out) {
     x->type = row_type(s->key_type);
     x->d = (size_t)s->dimension;
     x->entries = kn_store_describe(store)->entries;
-    x->row_bytes = s->key_type == KN_KEYS_INT8 ? x->d : kn_key_bytes(s->key_type, x->d);
+    x->row_bytes = kn_key_row_bytes(s->key_type, x->d);
     x->info.has_keys = s->key_type != KN_KEYS_NONE;
     x->zero = kn_alloc(x->d, sizeof *x->zero);
     x->flat_centre = kn_alloc(x->d, sizeof *x->flat_centre);

@@ -36,8 +36,7 @@ void kn_store_annex_advise(const kn_store *s, size_t number, size_t offset, size
 void kn_store_segment_advise(const kn_store *s, size_t number, uint64_t first, uint64_t count, bool soon) {
     const kn_segment *g = &s->segments[number];
     const kn_store_settings *set = &s->manifest.settings;
-    size_t d = (size_t)set->dimension,
-           row = set->key_type == KN_KEYS_INT8 ? d : kn_key_bytes(set->key_type, d);
+    size_t d = (size_t)set->dimension, row = kn_key_row_bytes(set->key_type, d);
     if (g->keys.data)
         advise(&g->keys, g->layout.keys + (first - g->entry.first_entry) * row, count * row, soon);
 }

@@ -62,13 +62,13 @@ static knnlm_status check_span(const kn_store *s, const kn_map *part, uint64_t p
 static knnlm_status check_run(compaction *c, const kn_segment *g, uint64_t from, uint64_t n) {
     const kn_segment_layout *l = &g->layout;
     uint64_t file = g->entry.file,
-             spans[4][2] = {{l->tokens + 4 * from, 4 * n}, {l->offsets + 4 * from, 4 * n}};
+             spans[2][2] = {{l->tokens + 4 * from, 4 * n}, {l->offsets + 4 * from, 4 * n}};
     size_t d = (size_t)c->base->manifest.settings.dimension;
     for (int i = 0; i < 2; i++)
         KN_TRY(check_span(c->base, &g->text, l->text, c->text_ok, spans[i][0], spans[i][1], file, "text"));
     if (!l->keys_payload) return KNNLM_OK;
     kn_key_type type = c->base->manifest.settings.key_type;
-    size_t row = type == KN_KEYS_INT8 ? d : kn_key_bytes(type, d);
+    size_t row = kn_key_row_bytes(type, d);
     KN_TRY(check_span(c->base, &g->keys, l->keys_payload, c->keys_ok, l->keys + row * from, row * n, file,
                       "keys"));
     if (type != KN_KEYS_INT8) return KNNLM_OK;
@@ -99,7 +99,7 @@ static knnlm_status put_raw(kn_store_writer *w, const kn_store_segment *g, uint6
     kn_filling *f = w->filling;
     memcpy(f->tokens + f->entries, g->tokens + from, n * sizeof *f->tokens);
     memcpy(f->offsets + f->entries, g->offsets + from, n * sizeof *f->offsets);
-    size_t row = w->settings.key_type == KN_KEYS_INT8 ? d : kn_key_bytes(w->settings.key_type, d);
+    size_t row = kn_key_row_bytes(w->settings.key_type, d);
     if (f->keys) KN_TRY(kn_part_put(f->keys, (const uint8_t *)g->keys + from * row, n * row));
     if (g->scales) {
         KN_TRY(kn_grow(&f->scales, &f->scales_capacity, f->entries + n, sizeof *f->scales));

@@ -1,7 +1,7 @@
 #include "base/convert.h"
+#include "base/utf8.h"
 #include "store/interop.h"
 #include "store/state.h"
-#include "text/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

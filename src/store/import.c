@@ -1,6 +1,6 @@
 #include "store/import.h"
+#include "base/utf8.h"
 #include "store/writer.h"
-#include "text/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

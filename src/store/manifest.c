@@ -12,8 +12,12 @@ const char *const kn_distance_names[] = {"l2", "ip", "cosine", NULL};
 
 enum { STRING_MAX = 1 << 16 }; // of a setting
 
+size_t kn_key_row_bytes(kn_key_type type, size_t d) {
+    return type == KN_KEYS_F16 ? 2 * d : type == KN_KEYS_F32 ? 4 * d : type == KN_KEYS_INT8 ? d : 0;
+}
+
 size_t kn_key_bytes(kn_key_type type, size_t d) {
-    return type == KN_KEYS_F16 ? 2 * d : type == KN_KEYS_F32 ? 4 * d : type == KN_KEYS_INT8 ? d + 4 : 0;
+    return kn_key_row_bytes(type, d) + (type == KN_KEYS_INT8 ? sizeof(float) : 0);
 }
 
 // ---------------------------------------------------------------- settings

@@ -54,7 +54,6 @@ bool kn_store_exists(const char *path) {
 bool kn_segment_measure(const kn_segment_entry *s, kn_key_type type, size_t dimension,
                         kn_segment_layout *out) {
     uint64_t text = KN_PART_HEADER, keys = KN_PART_HEADER;
-    size_t element = type == KN_KEYS_F32 ? 4 : type == KN_KEYS_F16 ? 2 : 1;
     *out = (kn_segment_layout){.tokens = text, .keys = keys};
     if (!kn_part_extend(&text, s->entries, sizeof(int32_t))) return false;
     out->offsets = text;
@@ -65,7 +64,7 @@ bool kn_segment_measure(const kn_segment_entry *s, kn_key_type type, size_t dime
     if (!kn_part_extend(&text, s->strings, 1)) return false;
     out->text = text;
     if (type == KN_KEYS_NONE) return true;
-    if (!kn_part_extend(&keys, s->entries, (uint64_t)dimension * element)) return false;
+    if (!kn_part_extend(&keys, s->entries, kn_key_row_bytes(type, dimension))) return false;
     out->scales = keys;
     if (type == KN_KEYS_INT8 && !kn_part_extend(&keys, s->entries, sizeof(float))) return false;
     out->keys_payload = keys;

@@ -30,9 +30,10 @@ enum {
 
 typedef enum kn_key_type { KN_KEYS_F16, KN_KEYS_F32, KN_KEYS_INT8, KN_KEYS_NONE, KN_KEY_TYPES } kn_key_type;
 typedef enum kn_distance { KN_DISTANCE_L2, KN_DISTANCE_IP, KN_DISTANCE_COSINE, KN_DISTANCES } kn_distance;
-extern const char *const kn_key_type_names[];    // "f16", ..., NULL
-extern const char *const kn_distance_names[];    // "l2" (squared), "ip", "cosine", NULL
-size_t kn_key_bytes(kn_key_type type, size_t d); // of one key, the scale of int8 included
+extern const char *const kn_key_type_names[];        // "f16", ..., NULL
+extern const char *const kn_distance_names[];        // "l2" (squared), "ip", "cosine", NULL
+size_t kn_key_row_bytes(kn_key_type type, size_t d); // of one key as rows lie, without the scale of int8
+size_t kn_key_bytes(kn_key_type type, size_t d);     // of one key, the scale of int8 included
 
 // How a store was made; two stores with equal settings take each other's entries.
 typedef struct kn_store_settings {

@@ -192,7 +192,7 @@ static kn_store_problem touched_keys(verification *v, size_t segment, uint64_t f
     size_t d = (size_t)v->s->manifest.settings.dimension;
     kn_key_type type = v->s->manifest.settings.key_type;
     kn_store_problem p = {.first_entry = g->entry.first_entry};
-    size_t row = type == KN_KEYS_INT8 ? d : kn_key_bytes(type, d);
+    size_t row = kn_key_row_bytes(type, d);
     uint64_t a, b;
     if (rows_of(from, to, g->layout.keys, g->entry.entries, row, &a, &b)) touch_entries(v, g, &p, a, b);
     if (type == KN_KEYS_INT8 && rows_of(from, to, g->layout.scales, g->entry.entries, 4, &a, &b))

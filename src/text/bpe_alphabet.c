@@ -1,6 +1,6 @@
 #include "text/bpe_alphabet.h"
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 enum { PRINTABLE = 188, FIRST_EXTRA = 0x100 };
 

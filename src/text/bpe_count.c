@@ -1,8 +1,8 @@
 #include "text/bpe_count.h"
 
 #include "base/threads.h"
+#include "base/utf8.h"
 #include "text/split.h"
-#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

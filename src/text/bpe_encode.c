@@ -1,5 +1,5 @@
+#include "base/utf8.h"
 #include "text/bpe.h"
-#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,16 @@
 #include "text/documents.h"
 
+#include "base/utf8.h"
 #include "text/tokenizer_kinds.h"
 #include "text/unpack.h"
-#include "text/utf8.h"
 #include "text/walk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { BLOCK = 1 << 20 };
+
+const char *const kn_split_names[] = {"file", "wiki", NULL};
 
 // The open file's text is read block by block into `text`; bytes before `start` were given out already.
 struct kn_documents {

@@ -8,6 +8,7 @@ typedef enum kn_split {
     KN_SPLIT_FILE, // a document is a file
     KN_SPLIT_WIKI, // each "= Title =" section (one '=' a side) of a file is a document
 } kn_split;
+extern const char *const kn_split_names[]; // "file", "wiki", NULL
 
 // One document. Pointers are valid until the next call of kn_documents_next or _close.
 typedef struct kn_document {

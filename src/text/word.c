@@ -1,6 +1,6 @@
 // Words as WikiText has them: cut at white space, <eos> at the end of each line, <unk> for what is not known.
+#include "base/utf8.h"
 #include "text/tokenizer_kinds.h"
-#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // BERT's uncased WordPiece: text is cleaned, stripped of accents and lowered, cut at white space and marks,
 // and each word is covered by the longest pieces of the vocabulary from left to right; pieces within a word
 // begin with "##".
+#include "base/utf8.h"
 #include "text/tokenizer_kinds.h"
-#include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

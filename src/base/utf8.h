@@ -1,6 +1,6 @@
 // UTF-8: validation, single code points, and any bytes as a field of a row.
-#ifndef KN_TEXT_UTF8_H
-#define KN_TEXT_UTF8_H
+#ifndef KN_BASE_UTF8_H
+#define KN_BASE_UTF8_H
 
 #include <stdbool.h>
 #include <stddef.h>
