@@ -18,8 +18,6 @@ knnlm_status kn_index_make(const kn_store *store, kn_index **out) {
     if (!x) return KNNLM_ENOMEM;
     x->store = store;
     x->k = kn_math_kernels(KN_PRECISION_F32);
-    x->rough = kn_math_kernels(KN_PRECISION_AUTO);
-    if (x->rough->element != 2) x->rough = NULL;
     x->distance = s->distance;
     x->type = row_type(s->key_type);
     x->d = (size_t)s->dimension;

@@ -170,7 +170,7 @@ static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_
     scan_lists(s, o, probes, BY_CODES, true, &best);
     size_t n = kn_top_finish(&best, s->candidates + CODES_KEEP * k), run = 0;
     for (size_t i = 0; i < n; i++) s->candidates[i] = kn_item_id(s->candidates[i]);
-    kn_items_sort_places(s->candidates, n, s->candidates + CODES_KEEP * k);
+    kn_items_sort(s->candidates, n, s->candidates + CODES_KEEP * k);
     uint64_t base = 0;
     for (size_t i = 0; i < n; i++) {
         float distance;

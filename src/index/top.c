@@ -3,7 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { SMALL = 16 };
+enum {
+    SMALL = 16,
+    BUCKETS = 2048,
+    CROWD = 512, // of one bucket, kept on the stack
+};
 
 static void insertion_sort(kn_item *a, size_t n) {
     for (size_t i = 1; i < n; i++) {
@@ -24,7 +28,7 @@ static kn_item median3(kn_item a, kn_item b, kn_item c) {
 }
 
 // Hoare's selection.
-void kn_items_select(kn_item *a, size_t n, size_t k) {
+static void select_by_pivots(kn_item *a, size_t n, size_t k) {
     while (n > SMALL && k > 0 && k < n) {
         kn_item pivot = median3(a[n / 4], a[n / 2], a[n - 1 - n / 4]);
         size_t i = 0, j = n - 1;
@@ -49,36 +53,78 @@ void kn_items_select(kn_item *a, size_t n, size_t k) {
     if (k > 0 && k < n) insertion_sort(a, n);
 }
 
-enum { DIGIT = 11, DIGITS = 1 << DIGIT };
+// Buckets of equal width between the least item and the largest: no comparison whose outcome a CPU would have
+// to guess.
+typedef struct buckets {
+    kn_item least;
+    int shift;
+    uint32_t counts[BUCKETS];
+} buckets;
 
-// One pass of a radix sort by the bits from `shift` on.
-static void scatter(const kn_item *from, kn_item *to, size_t n, int shift) {
-    uint32_t starts[DIGITS] = {0};
-    for (size_t i = 0; i < n; i++) starts[from[i] >> shift & (DIGITS - 1)]++;
-    for (uint32_t d = 0, sum = 0; d < DIGITS; d++) {
-        uint32_t count = starts[d];
-        starts[d] = sum;
-        sum += count;
-    }
-    for (size_t i = 0; i < n; i++) to[starts[from[i] >> shift & (DIGITS - 1)]++] = from[i];
+static size_t bucket_of(const buckets *b, kn_item x) {
+    return (size_t)((x - b->least) >> b->shift);
 }
 
-// By the distance in three passes; equal ones, which are few, by insertion.
+static void count_buckets(buckets *b, const kn_item *a, size_t n) {
+    kn_item least = a[0], most = a[0];
+    for (size_t i = 1; i < n; i++) {
+        least = a[i] < least ? a[i] : least;
+        most = a[i] > most ? a[i] : most;
+    }
+    b->least = least;
+    for (b->shift = 0; (most - least) >> b->shift >= BUCKETS;) b->shift++;
+    memset(b->counts, 0, sizeof b->counts);
+    for (size_t i = 0; i < n; i++) b->counts[bucket_of(b, a[i])]++;
+}
+
+// All below the bucket of the k-th stay; of that bucket, as many as are missing.
+void kn_items_select(kn_item *a, size_t n, size_t k) {
+    kn_item crowd[CROWD + 1];
+    buckets b;
+    size_t below = 0, last = 0, kept = 0, met = 0;
+    if (k == 0 || k >= n) return;
+    if (n <= BUCKETS / 8) {
+        select_by_pivots(a, n, k);
+        return;
+    }
+    count_buckets(&b, a, n);
+    while (below + b.counts[last] < k) below += b.counts[last++];
+    if (b.counts[last] > CROWD) {
+        select_by_pivots(a, n, k);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        kn_item x = a[i];
+        size_t bucket = bucket_of(&b, x);
+        a[kept] = x;
+        kept += bucket < last;
+        crowd[met] = x;
+        met += bucket == last;
+    }
+    select_by_pivots(crowd, met, k - kept);
+    memcpy(a + kept, crowd, (k - kept) * sizeof *a);
+}
+
+// By buckets; the crowded ones by buckets of their own, which are narrower.
 void kn_items_sort(kn_item *a, size_t n, kn_item *scratch) {
+    buckets b;
+    uint32_t start = 0;
     if (n > 4 * SMALL) {
-        scatter(a, scratch, n, 31);
-        scatter(scratch, a, n, 42);
-        scatter(a, scratch, n, 53);
+        count_buckets(&b, a, n);
+        for (size_t i = 0; i < BUCKETS; i++) {
+            uint32_t count = b.counts[i];
+            b.counts[i] = start;
+            start += count;
+        }
+        for (size_t i = 0; i < n; i++) scratch[b.counts[bucket_of(&b, a[i])]++] = a[i];
         memcpy(a, scratch, n * sizeof *a);
+        // counts are ends now
+        for (size_t i = 0; i < BUCKETS && b.shift > 0; i++) {
+            uint32_t from = i ? b.counts[i - 1] : 0, to = b.counts[i];
+            if (to - from > SMALL) kn_items_sort(a + from, to - from, scratch);
+        }
     }
     insertion_sort(a, n);
-}
-
-void kn_items_sort_places(kn_item *a, size_t n, kn_item *scratch) {
-    for (int shift = 0; shift < 33; shift += DIGIT) {
-        scatter(a, scratch, n, shift);
-        memcpy(a, scratch, n * sizeof *a);
-    }
 }
 
 void kn_top_init(kn_top *t, kn_item *items, size_t k) {
@@ -96,13 +142,18 @@ static void shrink(kn_top *t) {
     for (uint32_t i = 0; i < t->k; i++)
         if (t->items[i] > farthest) farthest = t->items[i];
     t->count = t->k;
-    t->limit = kn_item_distance(farthest);
+    atomic_store_explicit(&t->limit, kn_item_distance(farthest), memory_order_relaxed);
 }
 
 void kn_top_put(kn_top *t, const kn_item *items, size_t n) {
     if (t->count + n > t->capacity) shrink(t);
     memcpy(t->items + t->count, items, n * sizeof *items);
     t->count += (uint32_t)n;
+}
+
+float kn_top_limit(kn_top *t) {
+    shrink(t);
+    return t->count < t->k ? INFINITY : t->limit;
 }
 
 size_t kn_top_finish(kn_top *t, kn_item *scratch) {

@@ -23,18 +23,16 @@ static inline uint32_t kn_item_id(kn_item item) {
     return (uint32_t)item;
 }
 
-// Puts the k smallest of n items first, in any order.
+// Puts the k smallest of n items first, in any order; the others are lost.
 void kn_items_select(kn_item *items, size_t n, size_t k);
 // Ascending. `scratch` has room for n.
 void kn_items_sort(kn_item *items, size_t n, kn_item *scratch);
-// The same for plain numbers below 2^32.
-void kn_items_sort_places(kn_item *places, size_t n, kn_item *scratch);
 
 // Candidates of one query: `capacity` items at the caller's place, shrunk to the best k when full.
 typedef struct kn_top {
     kn_item *items;
     uint32_t count, k, capacity;
-    float limit; // what is farther is not among the k; infinity while there are fewer
+    _Atomic float limit; // what is farther is not among the k; infinity while there are fewer
     atomic_flag lock;
 } kn_top;
 
@@ -46,6 +44,8 @@ static inline size_t kn_top_capacity(size_t k) {
 void kn_top_init(kn_top *top, kn_item *items, size_t k);
 // n <= KN_TOP_SLACK.
 void kn_top_put(kn_top *top, const kn_item *items, size_t n);
+// The distance of the k-th of all that was put; infinity when there are fewer.
+float kn_top_limit(kn_top *top);
 // Sorts the best k; returns how many there are.
 size_t kn_top_finish(kn_top *top, kn_item *scratch);
 

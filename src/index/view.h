@@ -23,7 +23,6 @@ struct kn_index {
     const kn_store *store;
     kn_index_info info;
     const kn_kernels *k;
-    const kn_kernels *rough; // bf16, where the CPU multiplies it natively; else NULL
     kn_distance distance;
     kn_row_type type;
     size_t d, row_bytes;

@@ -102,9 +102,16 @@ typedef struct kn_kernels {
     void (*widen_rows)(float *out, float *norms, const void *rows, kn_row_type type, const float *scales,
                        const float *centre, size_t n, size_t d);
     // block (queries, 32) of products becomes distances: row_terms[r] + query_terms[q] + factor * product.
-    // masks[q]: which of the first `rows` are at most limits[q].
+    // masks[q]: which of the first `rows` are at most limits[q]; smalls[q]: which of those are less than
+    // `small` (-infinity: none) times the sum of their terms.
     void (*near)(float *block, const float *row_terms, const float *query_terms, float factor,
-                 const float *limits, size_t queries, size_t rows, uint32_t *masks);
+                 const float *limits, float small, size_t queries, size_t rows, uint32_t *masks,
+                 uint32_t *smalls);
+    // Those of 32 distances that the mask names and whose ids are below `end`, as numbers that sort by
+    // distance and then by id (index/top.h); returns how many. ids NULL: first, first + 1, ... Up to 8 more
+    // of `out` are written.
+    size_t (*rank)(uint64_t *out, const float *distances, uint32_t mask, const uint32_t *ids, uint32_t first,
+                   uint32_t end);
     // out[r] = squared distance of q (d) to row r, or their inner product; `scales` for int8 alone.
     void (*row_distances)(float *out, const float *q, const void *rows, kn_row_type type, const float *scales,
                           size_t n, size_t d, bool product);

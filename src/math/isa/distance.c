@@ -50,11 +50,17 @@ static inline float widen_one(const void *row, size_t at, kn_row_type type, floa
     return ((const float *)row)[at];
 }
 
+#if defined(__AVX512F__)
+static inline float sum_lanes(kn_vec v) {
+    return _mm512_reduce_add_ps((__m512)v);
+}
+#else
 static inline float sum_lanes(kn_vec v) {
     float sum = 0;
     for (int i = 0; i < KN_LANES; i++) sum += v[i];
     return sum;
 }
+#endif
 
 static inline size_t row_bytes(kn_row_type type, size_t d) {
     return type == KN_ROWS_F16 ? 2 * d : type == KN_ROWS_INT8 ? d : 4 * d;
@@ -155,56 +161,118 @@ void kn_isa(widen_rows)(float *out, float *norms, const void *rows, kn_row_type 
 // ---------------------------------------------------------------- products to distances
 
 void kn_isa(near)(float *block, const float *row_terms, const float *query_terms, float factor,
-                  const float *limits, size_t queries, size_t rows, uint32_t *masks) {
+                  const float *limits, float small, size_t queries, size_t rows, uint32_t *masks,
+                  uint32_t *smalls) {
     uint32_t all = rows == KN_CELL ? UINT32_MAX : ((uint32_t)1 << rows) - 1;
     for (size_t q = 0; q < queries; q++) {
         float *line = block + q * KN_CELL, base = query_terms[q], limit = limits[q];
-        uint32_t mask = 0;
+        uint32_t mask = 0, little = 0;
 #if defined(__AVX512F__)
         __m512 f = _mm512_set1_ps(factor), b = _mm512_set1_ps(base), l = _mm512_set1_ps(limit);
         for (int h = 0; h < 2; h++) {
-            __m512 d = _mm512_add_ps(_mm512_loadu_ps(row_terms + 16 * h), b);
-            d = _mm512_fmadd_ps(f, _mm512_load_ps(line + 16 * h), d);
+            __m512 terms = _mm512_add_ps(_mm512_loadu_ps(row_terms + 16 * h), b);
+            __m512 d = _mm512_fmadd_ps(f, _mm512_load_ps(line + 16 * h), terms);
             _mm512_store_ps(line + 16 * h, d);
             mask |= (uint32_t)_mm512_cmp_ps_mask(d, l, _CMP_LE_OQ) << (16 * h);
+            little |= (uint32_t)_mm512_cmp_ps_mask(d, _mm512_mul_ps(_mm512_set1_ps(small), terms), _CMP_LT_OQ)
+                      << (16 * h);
         }
 #else
         for (size_t r = 0; r < KN_CELL; r++) line[r] = factor * line[r] + (row_terms[r] + base);
         for (size_t r = 0; r < KN_CELL; r++) mask |= (uint32_t)(line[r] <= limit) << r;
+        for (size_t r = 0; r < KN_CELL; r++)
+            little |= (uint32_t)(line[r] < small * (row_terms[r] + base)) << r;
 #endif
         masks[q] = mask & all;
+        smalls[q] = little & mask & all;
     }
 }
 
+#if defined(__AVX512F__)
+// Floats become whole numbers of the same order: the sign bit set, or for negative ones all bits turned.
+static inline __m512i ordered(__m512 x) {
+    __m512i bits = _mm512_castps_si512(x), negative = _mm512_srai_epi32(bits, 31);
+    return _mm512_xor_si512(bits, _mm512_or_si512(negative, _mm512_set1_epi32(INT32_MIN)));
+}
+
+static inline size_t rank8(uint64_t *out, __m256i high, __m256i low, __mmask8 mask) {
+    __m512i items =
+        _mm512_or_si512(_mm512_slli_epi64(_mm512_cvtepu32_epi64(high), 32), _mm512_cvtepu32_epi64(low));
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi64(mask, items));
+    return (size_t)__builtin_popcount(mask);
+}
+
+size_t kn_isa(rank)(uint64_t *out, const float *distances, uint32_t mask, const uint32_t *ids, uint32_t first,
+                    uint32_t end) {
+    const __m512i count = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    size_t n = 0;
+    for (uint32_t h = 0; h < KN_CELL; h += 16) {
+        __mmask16 half = (__mmask16)(mask >> h);
+        __m512i id = ids ? _mm512_maskz_loadu_epi32(half, ids + h)
+                         : _mm512_add_epi32(_mm512_set1_epi32((int)(first + h)), count);
+        __m512i bits = ordered(_mm512_loadu_ps(distances + h));
+        half &= _mm512_cmplt_epu32_mask(id, _mm512_set1_epi32((int)end));
+        n += rank8(out + n, _mm512_castsi512_si256(bits), _mm512_castsi512_si256(id), (__mmask8)half);
+        n += rank8(out + n, _mm512_extracti64x4_epi64(bits, 1), _mm512_extracti64x4_epi64(id, 1),
+                   (__mmask8)(half >> 8));
+    }
+    return n;
+}
+#else
+size_t kn_isa(rank)(uint64_t *out, const float *distances, uint32_t mask, const uint32_t *ids, uint32_t first,
+                    uint32_t end) {
+    size_t n = 0;
+    for (; mask; mask &= mask - 1) {
+        unsigned r = (unsigned)__builtin_ctz(mask);
+        uint32_t id = ids ? ids[r] : first + r, bits = kn_f32_bits(distances[r]);
+        bits ^= bits >> 31 ? UINT32_MAX : 0x80000000u;
+        out[n] = (uint64_t)bits << 32 | id;
+        n += id < end;
+    }
+    return n;
+}
+#endif
+
 // ---------------------------------------------------------------- straight from a row
 
+// Four sums side by side: an addition waits for the one before.
+enum { SUMS = 4 };
+
 static inline float squared_l2(const float *q, const void *row, kn_row_type type, float scale, size_t d) {
-    kn_vec sums[2] = {0};
+    kn_vec sums[SUMS] = {0};
     size_t i = 0;
-    for (; i + 2 * KN_LANES <= d; i += 2 * KN_LANES) {
+    for (; i + SUMS * KN_LANES <= d; i += SUMS * KN_LANES)
+#pragma GCC unroll 4
+        for (size_t s = 0; s < SUMS; s++) {
+            size_t at = i + s * KN_LANES;
+            kn_vec a = widen(row, at, type, scale) - *(const kn_vec *)(q + at);
+            sums[s] += a * a;
+        }
+    for (; i + KN_LANES <= d; i += KN_LANES) {
         kn_vec a = widen(row, i, type, scale) - *(const kn_vec *)(q + i);
-        kn_vec b = widen(row, i + KN_LANES, type, scale) - *(const kn_vec *)(q + i + KN_LANES);
         sums[0] += a * a;
-        sums[1] += b * b;
     }
     float rest = 0;
     for (; i < d; i++) {
         float x = widen_one(row, i, type, scale) - q[i];
         rest += x * x;
     }
-    return sum_lanes(sums[0] + sums[1]) + rest;
+    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
 }
 
 static inline float inner(const float *q, const void *row, kn_row_type type, float scale, size_t d) {
-    kn_vec sums[2] = {0};
+    kn_vec sums[SUMS] = {0};
     size_t i = 0;
-    for (; i + 2 * KN_LANES <= d; i += 2 * KN_LANES) {
-        sums[0] += widen(row, i, type, scale) * *(const kn_vec *)(q + i);
-        sums[1] += widen(row, i + KN_LANES, type, scale) * *(const kn_vec *)(q + i + KN_LANES);
-    }
+    for (; i + SUMS * KN_LANES <= d; i += SUMS * KN_LANES)
+#pragma GCC unroll 4
+        for (size_t s = 0; s < SUMS; s++) {
+            size_t at = i + s * KN_LANES;
+            sums[s] += widen(row, at, type, scale) * *(const kn_vec *)(q + at);
+        }
+    for (; i + KN_LANES <= d; i += KN_LANES) sums[0] += widen(row, i, type, scale) * *(const kn_vec *)(q + i);
     float rest = 0;
     for (; i < d; i++) rest += widen_one(row, i, type, scale) * q[i];
-    return sum_lanes(sums[0] + sums[1]) + rest;
+    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
 }
 
 static inline void each_row(float *out, const float *q, const uint8_t *rows, kn_row_type type,

@@ -74,7 +74,10 @@ void kn_isa(load_columns)(float *panel, float *norms, const void *rows, kn_row_t
 void kn_isa(widen_rows)(float *out, float *norms, const void *rows, kn_row_type type, const float *scales,
                         const float *centre, size_t n, size_t d);
 void kn_isa(near)(float *block, const float *row_terms, const float *query_terms, float factor,
-                  const float *limits, size_t queries, size_t rows, uint32_t *masks);
+                  const float *limits, float small, size_t queries, size_t rows, uint32_t *masks,
+                  uint32_t *smalls);
+size_t kn_isa(rank)(uint64_t *out, const float *distances, uint32_t mask, const uint32_t *ids, uint32_t first,
+                    uint32_t end);
 void kn_isa(row_distances)(float *out, const float *q, const void *rows, kn_row_type type,
                            const float *scales, size_t n, size_t d, bool product);
 

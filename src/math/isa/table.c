@@ -49,5 +49,6 @@ const kn_kernels kn_isa(kernels) = {
     .load_columns = kn_isa(load_columns),
     .widen_rows = kn_isa(widen_rows),
     .near = kn_isa(near),
+    .rank = kn_isa(rank),
     .row_distances = kn_isa(row_distances),
 };

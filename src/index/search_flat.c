@@ -1,0 +1,221 @@
+// What lies outside lists, against all queries: a rough product tells which rows are worth measuring.
+#include "index/rough.h"
+
+#include "base/threads.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PANELS_BYTES = 512 << 10, // of packed rows that stay in the L2 cache while the queries pass by
+    ROWS_MOST = 2048,
+};
+
+typedef struct scratch {
+    kn_rough_scratch rough;
+    char *panels; // of the rows of a stretch
+    kn_rough_norms norms[ROWS_MOST / KN_CELL];
+    kn_gathering gathering;
+} scratch;
+
+typedef struct sweep {
+    kn_batch *b;
+    const kn_rough *rough;
+    size_t panel;          // bytes
+    char *queries;         // packed, all of them
+    kn_rough_norms *norms; // of each 32 queries
+    kn_stretch *stretches;
+    size_t count, capacity, rows; // rows: of a stretch, at most
+    scratch *scratches;
+} sweep;
+
+static void pack_queries(void *context, size_t cell, int worker) {
+    const sweep *w = context;
+    size_t first = cell * KN_CELL, n = kn_least(KN_CELL, w->b->n - first);
+    kn_rough_pack_queries(w->rough, &w->scratches[worker].rough, w->b->queries + first * w->b->x->d, n,
+                          w->queries + cell * w->panel, &w->norms[cell]);
+}
+
+// 32 queries against 32 rows.
+static void meet(const sweep *w, scratch *s, const kn_stretch *t, size_t rows, size_t group, size_t cell) {
+    float block[KN_CELL_SIZE] __attribute__((aligned(64))), limits[KN_CELL], doubts[KN_CELL];
+    uint32_t masks[KN_CELL], doubted[KN_CELL];
+    const kn_rough *r = w->rough;
+    const kn_rough_norms *x = &s->norms[rows], *q = &w->norms[cell];
+    size_t n = kn_least(KN_CELL, t->to - t->from - rows * KN_CELL);
+    size_t m = kn_least(KN_CELL, s->gathering.n - group), place = t->from + rows * KN_CELL;
+    r->k->multiply(block, w->queries + cell * w->panel, s->panels + rows * w->panel, kn_cells(r->h), m,
+                   false);
+    kn_rough_doubts(r, q, x, doubts);
+    for (size_t i = 0; i < m; i++) limits[i] = s->gathering.limits[group + i] + doubts[i];
+    w->b->x->k->near(block, x->seen, q->seen, -2, limits, -INFINITY, m, n, masks, doubted);
+    for (size_t i = 0; i < m; i++)
+        if (masks[i]) kn_gather(w->b, &s->gathering, group + i, place, block + i * KN_CELL, masks[i], 0);
+}
+
+static void run_stretch(void *context, size_t number, int worker) {
+    const sweep *w = context;
+    const kn_stretch *t = &w->stretches[number];
+    scratch *s = &w->scratches[worker];
+    size_t panels = kn_cells(t->to - t->from);
+    for (size_t i = 0; i < panels; i++) {
+        size_t place = t->from + i * KN_CELL;
+        memset(&s->norms[i], 0, sizeof s->norms[i]);
+        kn_rough_pack_rows(w->rough, &s->rough, t->run, place, kn_least(KN_CELL, t->to - place),
+                           s->panels + i * w->panel, &s->norms[i]);
+    }
+    s->gathering.run = t->run;
+    s->gathering.rough = true;
+    for (size_t first = 0; first < w->b->n; first += KN_GROUP) {
+        s->gathering.first = first;
+        s->gathering.n = kn_least(KN_GROUP, w->b->n - first);
+        kn_gather_begin(w->b, &s->gathering);
+        for (size_t i = 0; i < panels; i++)
+            for (size_t q = 0; q < s->gathering.n; q += KN_CELL) meet(w, s, t, i, q, (first + q) / KN_CELL);
+        kn_gather_end(w->b, &s->gathering);
+    }
+}
+
+// ---------------------------------------------------------------- the whole
+
+// Stretches of `rows` rows, `stride` from one to the next, over all that is flat.
+static knnlm_status cut(sweep *w, size_t rows, size_t stride) {
+    const kn_index *x = w->b->x;
+    size_t skip = 0;
+    w->count = 0;
+    for (size_t i = 0; i < x->flat_count; i++) {
+        size_t from = skip;
+        for (; from < x->flat[i].count; from += stride) {
+            KN_TRY(kn_grow(&w->stretches, &w->capacity, w->count + 1, sizeof *w->stretches));
+            w->stretches[w->count++] =
+                (kn_stretch){.run = &x->flat[i], .from = from, .to = kn_least(from + rows, x->flat[i].count)};
+        }
+        skip = stride > rows ? from - x->flat[i].count : 0;
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status prepare(sweep *w) {
+    size_t cells = kn_cells(w->b->n);
+    w->panel = kn_panel_bytes(w->rough->k, w->rough->h);
+    w->rows = kn_most(1, kn_least(ROWS_MOST / KN_CELL, PANELS_BYTES / w->panel)) * KN_CELL;
+    w->queries = kn_alloc_aligned(cells, w->panel);
+    w->norms = kn_alloc(cells, sizeof *w->norms);
+    w->scratches = kn_alloc((size_t)kn_threads(), sizeof *w->scratches);
+    if (!w->queries || !w->norms || !w->scratches) return KNNLM_ENOMEM;
+    for (int i = 0; i < kn_threads(); i++) {
+        w->scratches[i].panels = kn_alloc_aligned(w->rows / KN_CELL, w->panel);
+        if (!w->scratches[i].panels) return KNNLM_ENOMEM;
+        KN_TRY(kn_rough_scratch_make(w->rough, &w->scratches[i].rough));
+    }
+    kn_parallel(cells, pack_queries, w);
+    return KNNLM_OK;
+}
+
+static void sweep_free(sweep *w) {
+    for (int i = 0; w->scratches && i < kn_threads(); i++) {
+        kn_free_aligned(w->scratches[i].panels);
+        kn_rough_scratch_free(&w->scratches[i].rough);
+    }
+    free(w->scratches);
+    free(w->stretches);
+    free(w->norms);
+    kn_free_aligned(w->queries);
+}
+
+static knnlm_status sweep_run(sweep *w) {
+    KN_TRY(cut(w, w->rows, w->rows));
+    return kn_batch_run(w->b, w->stretches, w->count, run_stretch, w);
+}
+
+// ---------------------------------------------------------------- guessing limits
+
+// While a query has met few rows, all that it meets is near enough and has to be measured. So some rows
+// spread over the store are met first: the distance at a rank a little above what its share would be is a
+// limit that the k-th neighbour is likely to keep. Where it did not, which the number of neighbours within it
+// tells, the query is asked again without a limit.
+enum { GUESS_ROWS = 16384, GUESS_PART = 16 }; // at most, of all rows
+
+static size_t guess_panels(const kn_index *x) {
+    return kn_least(GUESS_ROWS, (size_t)(x->info.flat / GUESS_PART)) / KN_CELL;
+}
+
+static size_t guess_rank(const kn_batch *b) {
+    double share = (double)b->k * (double)(guess_panels(b->x) * KN_CELL) / (double)b->x->info.flat;
+    return (size_t)(share + 4 * sqrt(share) + 2);
+}
+
+static bool can_guess(const kn_batch *b, uint32_t probes) {
+    return !probes && guess_panels(b->x) > 0 && 2 * guess_rank(b) <= b->k;
+}
+
+static knnlm_status guess(sweep *w) {
+    kn_batch *b = w->b, sample = *b;
+    size_t capacity = kn_top_capacity(guess_rank(b));
+    kn_item *items = kn_alloc(b->n, capacity * sizeof *items);
+    sample.k = guess_rank(b);
+    sample.tops = kn_alloc(b->n, sizeof *sample.tops);
+    knnlm_status status = items && sample.tops ? KNNLM_OK : KNNLM_ENOMEM;
+    for (size_t q = 0; q < b->n && status == KNNLM_OK; q++)
+        kn_top_init(&sample.tops[q], items + q * capacity, sample.k);
+    if (status == KNNLM_OK) status = cut(w, KN_CELL, (size_t)b->x->info.flat / guess_panels(b->x));
+    w->b = &sample;
+    if (status == KNNLM_OK) status = kn_batch_run(&sample, w->stretches, w->count, run_stretch, w);
+    w->b = b;
+    for (size_t q = 0; q < b->n && status == KNNLM_OK; q++) b->tops[q].limit = kn_top_limit(&sample.tops[q]);
+    free(items);
+    free(sample.tops);
+    return status;
+}
+
+// Queries that found fewer than they want are asked again.
+static knnlm_status ask_again(kn_batch *b, const kn_rough *rough, size_t missing) {
+    size_t d = b->x->d, n = 0;
+    kn_batch again = *b;
+    sweep w = {.b = &again, .rough = rough};
+    uint32_t *numbers = kn_alloc(missing, sizeof *numbers);
+    float *queries = kn_alloc_aligned(missing, d * sizeof *queries);
+    again.tops = kn_alloc(missing, sizeof *again.tops);
+    knnlm_status status = numbers && queries && again.tops ? KNNLM_OK : KNNLM_ENOMEM;
+    for (size_t q = 0; q < b->n && status == KNNLM_OK; q++) {
+        if (b->tops[q].count >= b->k) continue;
+        memcpy(queries + n * d, b->queries + q * d, d * sizeof *queries);
+        kn_top_init(&again.tops[n], b->tops[q].items, b->k);
+        numbers[n++] = (uint32_t)(b->first + q);
+    }
+    again.n = n;
+    again.numbers = numbers;
+    again.queries = queries;
+    if (status == KNNLM_OK) status = prepare(&w);
+    if (status == KNNLM_OK) status = sweep_run(&w);
+    for (size_t i = 0; i < n && status == KNNLM_OK; i++)
+        b->tops[numbers[i] - b->first].count = again.tops[i].count;
+    sweep_free(&w);
+    free(numbers);
+    kn_free_aligned(queries);
+    free(again.tops);
+    return status;
+}
+
+// ---------------------------------------------------------------- the door
+
+static knnlm_status search(kn_batch *b, const kn_rough *rough, bool guessing) {
+    sweep w = {.b = b, .rough = rough};
+    size_t missing = 0;
+    knnlm_status status = prepare(&w);
+    if (status == KNNLM_OK && guessing) status = guess(&w);
+    if (status == KNNLM_OK) status = sweep_run(&w);
+    sweep_free(&w);
+    for (size_t q = 0; q < b->n && guessing; q++) missing += b->tops[q].count < b->k;
+    return status == KNNLM_OK && missing ? ask_again(b, rough, missing) : status;
+}
+
+knnlm_status kn_batch_search_flat(kn_batch *b, uint32_t probes) {
+    kn_rough rough;
+    if (!b->x->flat_count || !b->n) return KNNLM_OK;
+    knnlm_status status = kn_rough_make(b, &rough);
+    if (status == KNNLM_OK) status = search(b, &rough, can_guess(b, probes));
+    kn_rough_free(&rough);
+    return status;
+}

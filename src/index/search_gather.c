@@ -1,0 +1,111 @@
+#include "index/search_parts.h"
+
+static void lock(kn_top *t) {
+    while (atomic_flag_test_and_set_explicit(&t->lock, memory_order_acquire)) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+}
+
+static void unlock(kn_top *t) {
+    atomic_flag_clear_explicit(&t->lock, memory_order_release);
+}
+
+static uint32_t number_of(const kn_gathering *g, size_t q) {
+    return g->queries ? g->queries[q] : (uint32_t)(g->first + q);
+}
+
+// ---------------------------------------------------------------- measuring
+
+static float measure(const kn_batch *b, const kn_run *run, size_t place, uint32_t query) {
+    const kn_index *x = b->x;
+    float distance;
+    x->k->row_distances(&distance, b->queries + query * x->d, run->rows + place * x->row_bytes, x->type,
+                        run->scales ? run->scales + place : NULL, 1, x->d, false);
+    return distance;
+}
+
+// Rows that survive lie far apart: the CPU has to be told of them.
+static void prefetch(const kn_index *x, const kn_run *run, size_t place) {
+    const uint8_t *row = run->rows + place * x->row_bytes;
+    for (size_t i = 0; i < x->row_bytes; i += 64) __builtin_prefetch(row + i);
+}
+
+// Bounds and places become distances and entries.
+static void measure_items(const kn_batch *b, kn_gathering *g, size_t q) {
+    enum { AHEAD = 2 };
+    kn_item *items = g->items[q];
+    uint32_t query = number_of(g, q), kept = 0;
+    for (uint32_t i = 0; i < g->counts[q]; i++) {
+        uint32_t place = kn_item_id(items[i]);
+        if (i + AHEAD < g->counts[q]) prefetch(b->x, g->run, kn_item_id(items[i + AHEAD]));
+        float distance = measure(b, g->run, place, query);
+        items[kept] = kn_item_make(distance, kn_run_id(g->run, place));
+        kept += distance <= g->limits[q];
+    }
+    g->counts[q] = kept;
+}
+
+// Those of the rows that the mask names which are near enough.
+static uint32_t measure_rows(const kn_batch *b, const kn_gathering *g, size_t q, size_t place,
+                             float *distances, uint32_t mask) {
+    for (uint32_t rest = mask; rest; rest &= rest - 1) {
+        unsigned r = (unsigned)__builtin_ctz(rest);
+        distances[r] = measure(b, g->run, place + r, number_of(g, q));
+        if (!(distances[r] <= g->limits[q])) mask &= ~((uint32_t)1 << r);
+    }
+    return mask;
+}
+
+// ---------------------------------------------------------------- gathering
+
+static void hand_over(kn_batch *b, kn_gathering *g, size_t q) {
+    kn_top *t = &b->tops[number_of(g, q)];
+    if (g->rough) measure_items(b, g, q);
+    if (g->counts[q]) {
+        lock(t);
+        kn_top_put(t, g->items[q], g->counts[q]);
+        unlock(t);
+        g->counts[q] = 0;
+    }
+    g->limits[q] = atomic_load_explicit(&t->limit, memory_order_relaxed);
+}
+
+void kn_gather_begin(kn_batch *b, kn_gathering *g) {
+    for (size_t q = 0; q < g->n; q++) {
+        g->counts[q] = 0;
+        hand_over(b, g, q);
+    }
+}
+
+void kn_gather_end(kn_batch *b, kn_gathering *g) {
+    for (size_t q = 0; q < g->n; q++)
+        if (g->counts[q]) hand_over(b, g, q);
+}
+
+// Of the rows that the mask names, those which the query may find.
+static uint32_t admitted(const kn_batch *b, const kn_run *run, size_t place, uint32_t query, uint32_t mask) {
+    if (!b->x->removed && !b->o->allowed && !b->o->exclude) return mask;
+    size_t number = b->numbers ? b->numbers[query] : b->first + query;
+    for (uint32_t rest = mask; rest; rest &= rest - 1) {
+        unsigned r = (unsigned)__builtin_ctz(rest);
+        if (!kn_index_admits(b->x, b->o, number, kn_run_id(run, place + r))) mask &= ~((uint32_t)1 << r);
+    }
+    return mask;
+}
+
+void kn_gather(kn_batch *b, kn_gathering *g, size_t q, size_t place, float *distances, uint32_t mask,
+               uint32_t doubted) {
+    const kn_run *run = g->run;
+    kn_item *room = g->items[q] + g->counts[q];
+    mask = admitted(b, run, place, number_of(g, q), mask);
+    doubted &= mask;
+    if (doubted) mask = (mask & ~doubted) | measure_rows(b, g, q, place, distances, doubted);
+    if (g->rough)
+        g->counts[q] += (uint32_t)b->x->k->rank(room, distances, mask, NULL, (uint32_t)place, UINT32_MAX);
+    else
+        g->counts[q] += (uint32_t)b->x->k->rank(room, distances, mask, run->ids ? run->ids + place : NULL,
+                                                run->first_id + (uint32_t)place, (uint32_t)b->x->entries);
+    if (g->counts[q] >= KN_GATHERED) hand_over(b, g, q);
+}

@@ -1,0 +1,196 @@
+// List by list: each list's rows against all queries that look at it as one product, in f32: a third of the
+// rows survive, and measuring them once more would cost more than a rough product saves.
+#include "index/search_parts.h"
+
+#include "base/threads.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 2048 }; // of a stretch
+// Below this part of the norms their rounding would show: the distance is taken straight from the row.
+#define CANCELLED 0.25f
+
+typedef struct scratch {
+    float *lhs;   // the queries' panels
+    float *panel; // of 32 rows
+    float *rows;  // 32 of them, decoded
+    float terms[KN_GROUP];
+    kn_gathering gathering;
+} scratch;
+
+typedef struct visit {
+    kn_batch *b;
+    uint32_t *members; // queries of each list, list after list; then all of them, for runs without lists
+    kn_stretch *stretches;
+    size_t count, capacity;
+    scratch *scratches;
+} visit;
+
+// ---------------------------------------------------------------- one stretch
+
+// Residuals of up to 32 queries in a left panel, and their squared norms.
+static void pack_queries(const kn_batch *b, const uint32_t *members, size_t n, const float *centre,
+                         float *panel, float *terms) {
+    const kn_index *x = b->x;
+    for (size_t q = 0; q < n; q++) {
+        float norm = x->k->load_row(panel + q * KN_CELL, b->queries + members[q] * x->d, centre, x->d);
+        terms[q] = x->distance == KN_DISTANCE_L2 ? norm : x->distance == KN_DISTANCE_COSINE ? 1 : 0;
+    }
+}
+
+// For cosine: every column of the panel of length 1.
+static void normalise(float *panel, const float *norms, size_t cells) {
+    float inverse[KN_CELL];
+    for (size_t r = 0; r < KN_CELL; r++) inverse[r] = norms[r] > 0 ? 1 / sqrtf(norms[r]) : 0;
+    for (size_t i = 0; i < cells * KN_CELL; i++)
+        for (size_t r = 0; r < KN_CELL; r++) panel[i * KN_CELL + r] *= inverse[r];
+}
+
+static void load_rows(const kn_index *x, const kn_stretch *t, scratch *s, const float *centre, size_t place,
+                      size_t n, float *norms) {
+    const kn_run *r = t->run;
+    if (r->rows) {
+        x->k->load_columns(s->panel, norms, r->rows + place * x->row_bytes, x->type,
+                           r->scales ? r->scales + place : NULL, centre, n, x->d);
+    } else {
+        kn_index_decode(x, r, t->list, centre, place, n, s->rows);
+        x->k->load_columns(s->panel, norms, s->rows, KN_ROWS_F32, NULL, x->zero, n, x->d);
+    }
+    if (x->distance == KN_DISTANCE_COSINE) normalise(s->panel, norms, kn_cells(x->d));
+}
+
+static void scan_rows(kn_batch *b, const kn_stretch *t, scratch *s, const float *centre, size_t place,
+                      size_t n) {
+    static const float nothing[KN_CELL];
+    const kn_index *x = b->x;
+    float block[KN_CELL_SIZE] __attribute__((aligned(64))), norms[KN_CELL], limits[KN_CELL], largest = 0;
+    uint32_t masks[KN_CELL], doubted[KN_CELL];
+    bool l2 = x->distance == KN_DISTANCE_L2;
+    float small = l2 && t->run->rows ? CANCELLED : -INFINITY;
+    load_rows(x, t, s, centre, place, n, norms);
+    for (size_t r = 0; r < n; r++) largest = fmaxf(largest, norms[r]);
+    for (size_t q = 0; q < t->queries; q += KN_CELL) {
+        size_t m = kn_least(KN_CELL, t->queries - q), cells = kn_cells(x->d);
+        x->k->multiply(block, s->lhs + q / KN_CELL * cells * KN_CELL_SIZE, s->panel, cells, m, false);
+        for (size_t i = 0; i < m; i++)
+            limits[i] = s->gathering.limits[q + i] + (l2 ? KN_ROUNDING * (s->terms[q + i] + largest) : 0);
+        x->k->near(block, l2 ? norms : nothing, s->terms + q, l2 ? -2 : -1, limits, small, m, n, masks,
+                   doubted);
+        for (size_t i = 0; i < m; i++)
+            if (masks[i])
+                kn_gather(b, &s->gathering, q + i, place, block + i * KN_CELL, masks[i], doubted[i]);
+    }
+}
+
+static void run_stretch(void *context, size_t number, int worker) {
+    const visit *v = context;
+    const kn_stretch *t = &v->stretches[number];
+    const uint32_t *members = v->members + t->first_query;
+    scratch *s = &v->scratches[worker];
+    const float *centre = kn_index_centre(v->b->x, t->run, t->list);
+    for (size_t q = 0; q < t->queries; q += KN_CELL)
+        pack_queries(v->b, members + q, kn_least(KN_CELL, t->queries - q), centre,
+                     s->lhs + q / KN_CELL * kn_cells(v->b->x->d) * KN_CELL_SIZE, s->terms + q);
+    s->gathering.queries = members;
+    s->gathering.run = t->run;
+    s->gathering.n = t->queries;
+    kn_gather_begin(v->b, &s->gathering);
+    for (size_t place = t->from; place < t->to; place += KN_CELL)
+        scan_rows(v->b, t, s, centre, place, kn_least(KN_CELL, t->to - place));
+    kn_gather_end(v->b, &s->gathering);
+}
+
+// ---------------------------------------------------------------- cutting the work
+
+static knnlm_status add_stretches(visit *v, const kn_run *run, uint32_t list, size_t from, size_t to,
+                                  size_t first_query, size_t queries) {
+    for (size_t place = from; place < to; place += ROWS)
+        for (size_t q = 0; q < queries; q += KN_GROUP) {
+            KN_TRY(kn_grow(&v->stretches, &v->capacity, v->count + 1, sizeof *v->stretches));
+            v->stretches[v->count++] = (kn_stretch){.run = run,
+                                                    .list = list,
+                                                    .queries = (uint32_t)kn_least(KN_GROUP, queries - q),
+                                                    .first_query = first_query + q,
+                                                    .from = place,
+                                                    .to = kn_least(place + ROWS, to)};
+        }
+    return KNNLM_OK;
+}
+
+// Turns (query, probes) into the queries of each list, and those into stretches in the order of the lists.
+static knnlm_status cut_lists(visit *v, const uint32_t *probed, uint32_t probes) {
+    const kn_index *x = v->b->x;
+    size_t lists = x->info.lists, n = v->b->n, *starts = kn_alloc(lists + 2, sizeof *starts);
+    if (!starts) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < n * probes; i++) starts[probed[i] + 2]++;
+    for (size_t l = 0; l < lists; l++) starts[l + 2] += starts[l + 1];
+    for (size_t q = 0; q < n; q++)
+        for (uint32_t p = 0; p < probes; p++) v->members[starts[probed[q * probes + p] + 1]++] = (uint32_t)q;
+    knnlm_status status = KNNLM_OK;
+    for (size_t i = 0; i < x->listed_count && status == KNNLM_OK; i++)
+        for (size_t l = 0; l < lists && status == KNNLM_OK; l++)
+            status = add_stretches(v, &x->listed[i], (uint32_t)l, x->listed[i].ends[l],
+                                   x->listed[i].ends[l + 1], starts[l], starts[l + 1] - starts[l]);
+    free(starts);
+    return status;
+}
+
+static knnlm_status probe(visit *v, uint32_t probes) {
+    uint32_t *probed = kn_alloc(v->b->n * probes, sizeof *probed);
+    if (!probed) return KNNLM_ENOMEM;
+    knnlm_status status =
+        kn_quantizer_probe(v->b->x->quantizer, v->b->queries, v->b->n, probes, probed, NULL);
+    if (status == KNNLM_OK) status = cut_lists(v, probed, probes);
+    free(probed);
+    return status;
+}
+
+// Runs without lists, where distances do not allow what search_flat.c does.
+static knnlm_status cut_flat(visit *v, uint32_t probes) {
+    const kn_index *x = v->b->x;
+    uint32_t *all = v->members + v->b->n * probes;
+    for (size_t q = 0; q < v->b->n; q++) all[q] = (uint32_t)q;
+    for (size_t i = 0; x->distance != KN_DISTANCE_L2 && i < x->flat_count; i++)
+        KN_TRY(add_stretches(v, &x->flat[i], 0, 0, x->flat[i].count, v->b->n * probes, v->b->n));
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- the whole
+
+static knnlm_status scratches_make(visit *v) {
+    size_t panel = kn_cells(v->b->x->d) * KN_CELL_SIZE * sizeof(float);
+    v->scratches = kn_alloc((size_t)kn_threads(), sizeof *v->scratches);
+    if (!v->scratches) return KNNLM_ENOMEM;
+    for (int i = 0; i < kn_threads(); i++) {
+        scratch *s = &v->scratches[i];
+        s->lhs = kn_alloc_aligned(KN_GROUP / KN_CELL, panel);
+        s->panel = kn_alloc_aligned(1, panel);
+        s->rows = kn_alloc_aligned(KN_CELL, v->b->x->d * sizeof *s->rows);
+        if (!s->lhs || !s->panel || !s->rows) return KNNLM_ENOMEM;
+        memset(s->lhs, 0, KN_GROUP / KN_CELL * panel); // rows beyond the queries are multiplied too
+    }
+    return KNNLM_OK;
+}
+
+static void visit_free(visit *v) {
+    for (int i = 0; v->scratches && i < kn_threads(); i++) {
+        kn_free_aligned(v->scratches[i].lhs);
+        kn_free_aligned(v->scratches[i].panel);
+        kn_free_aligned(v->scratches[i].rows);
+    }
+    free(v->scratches);
+    free(v->members);
+    free(v->stretches);
+}
+
+knnlm_status kn_batch_search_lists(kn_batch *b, uint32_t probes) {
+    visit v = {.b = b, .members = kn_alloc(b->n * ((size_t)probes + 1), sizeof *v.members)};
+    knnlm_status status = v.members ? scratches_make(&v) : KNNLM_ENOMEM;
+    if (status == KNNLM_OK && probes) status = probe(&v, probes);
+    if (status == KNNLM_OK) status = cut_flat(&v, probes);
+    if (status == KNNLM_OK) status = kn_batch_run(b, v.stretches, v.count, run_stretch, &v);
+    visit_free(&v);
+    return status;
+}

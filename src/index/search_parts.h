@@ -1,0 +1,71 @@
+// A search of many queries under way. Not a door: only this room includes it.
+//
+// Lists go one by one, each against the queries that look at it (search_lists.c); what lies outside lists,
+// against all queries (search_flat.c). Both hand what is near enough to the queries' tops (search_gather.c).
+#ifndef KN_INDEX_SEARCH_PARTS_H
+#define KN_INDEX_SEARCH_PARTS_H
+
+#include "base/threads.h"
+#include "index/top.h"
+#include "index/view.h"
+
+// Products of norms q and x are off by less than this part of q + x: which rows are looked at must not depend
+// on what was found before, so what is near enough but for that is looked at too.
+#define KN_ROUNDING 4e-6f
+
+typedef struct kn_batch {
+    const kn_index *x;
+    const kn_search_options *o;
+    const float *queries; // (n, d) as the index measures them
+    size_t n, k;
+    size_t first;            // number of the first query among all, for o->exclude; or
+    const uint32_t *numbers; // of each query, when they do not follow each other
+    kn_top *tops;            // one a query
+} kn_batch;
+
+// ---------------------------------------------------------------- gathering
+
+enum {
+    KN_GROUP = 4 * KN_CELL, // queries that meet rows together: packed, they stay in the L2 cache
+    KN_GATHERED = 64,       // survivors of a query that gather before they are handed over
+};
+
+// Some queries: where their survivors gather, and what is still near enough.
+typedef struct kn_gathering {
+    float limits[KN_GROUP];
+    uint32_t counts[KN_GROUP];
+    kn_item items[KN_GROUP][KN_GATHERED + KN_CELL + 8];
+    const uint32_t *queries; // their numbers in the batch; NULL: from `first` on
+    size_t first, n;
+    const kn_run *run;
+    bool rough; // distances are bounds: whatever is handed over is measured first
+} kn_gathering;
+
+// The gathering's queries, n, run and roughness are set.
+void kn_gather_begin(kn_batch *b, kn_gathering *g);
+// Query q of the gathering met 32 rows of the run from `place` on, at these distances. `mask`: those that may
+// be near enough; `doubted`: those of them that are to be measured straight from the row.
+void kn_gather(kn_batch *b, kn_gathering *g, size_t q, size_t place, float *distances, uint32_t mask,
+               uint32_t doubted);
+void kn_gather_end(kn_batch *b, kn_gathering *g);
+
+// ---------------------------------------------------------------- rows
+
+// Some rows of a run, and what they meet.
+typedef struct kn_stretch {
+    const kn_run *run;
+    uint32_t list;
+    uint32_t queries;   // of them
+    size_t first_query; // in the numbers of the queries of lists
+    size_t from, to;    // places in the run
+} kn_stretch;
+
+// Calls `run` for all stretches, some at a time, and looks to the files and the progress in between.
+knnlm_status kn_batch_run(const kn_batch *b, const kn_stretch *stretches, size_t count, kn_task *run,
+                          void *context);
+
+knnlm_status kn_batch_search_lists(kn_batch *b, uint32_t probes);
+// After the lists, whose number of probes this is.
+knnlm_status kn_batch_search_flat(kn_batch *b, uint32_t probes);
+
+#endif
