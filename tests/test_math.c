@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "base/threads.h"
+#include "index/top.h"
 #include "math/math.h"
 
 #include <math.h>
@@ -149,6 +150,77 @@ static void check_sums(const kn_kernels *k) {
     kn_free_aligned(e);
 }
 
+// The same bits by all kernels: as the portable ones have them.
+static void check_fixed_sums(const kn_kernels *k) {
+    size_t count;
+    const kn_kernels *const *all = kn_math_available(&count), *plain = all[count - 1];
+    float *x = random_floats(N, 7), *y = random_floats(N, 8);
+    double distance = 0, product = 0;
+    assert_string_equal(plain->name, "portable");
+    for (size_t n = 0; n <= N; n++) {
+        float a = k->fixed_distance(x, y, n), b = k->fixed_product(x, y, n);
+        near(k, "fixed_distance", (double)a, distance, 1e-5);
+        near(k, "fixed_product", (double)b, product, 1e-4);
+        assert_true(a == plain->fixed_distance(x, y, n) && b == plain->fixed_product(x, y, n));
+        if (n == N) break;
+        distance += ((double)x[n] - (double)y[n]) * ((double)x[n] - (double)y[n]);
+        product += (double)x[n] * (double)y[n];
+    }
+    kn_free_aligned(x);
+    kn_free_aligned(y);
+}
+
+static void check_row_distances(const kn_kernels *k) {
+    float *q = random_floats(4 * N, 3), *rows = random_floats(3 * 4 * N, 4), out[3];
+    for (size_t d = 1; d <= 4 * N; d += d < 40 ? 1 : 29)
+        for (int product = 0; product < 2; product++) {
+            k->row_distances(out, q, rows, KN_ROWS_F32, NULL, 3, d, product);
+            for (size_t r = 0; r < 3; r++) {
+                double sum = 0, sizes = 0;
+                for (size_t i = 0; i < d; i++) {
+                    double a = (double)q[i], b = (double)rows[r * d + i];
+                    double term = product ? a * b : (a - b) * (a - b);
+                    sum += term;
+                    sizes += fabs(term);
+                }
+                near(k, "row_distances", ((double)out[r] - sum) / sizes + 1, 1, 2e-6);
+            }
+        }
+    kn_free_aligned(q);
+    kn_free_aligned(rows);
+}
+
+// Of products: distances, those near enough, those that are small for their terms; then as sortable numbers.
+static void check_near_and_rank(const kn_kernels *k) {
+    float *products = random_floats(KN_CELL_SIZE, 5), *terms = random_floats(2 * KN_CELL, 6), limits[KN_CELL];
+    float before[KN_CELL_SIZE], small = 0.5f;
+    uint32_t masks[KN_CELL], smalls[KN_CELL], ids[KN_CELL];
+    uint64_t items[KN_CELL + 8];
+    memcpy(before, products, sizeof before);
+    for (size_t i = 0; i < 2 * KN_CELL; i++) terms[i] = fabsf(terms[i]);
+    for (size_t i = 0; i < KN_CELL; i++) limits[i] = 0.1f * (float)i - 1;
+    for (size_t i = 0; i < KN_CELL; i++) ids[i] = (uint32_t)(1000 - 7 * i);
+    k->near(products, terms, terms + KN_CELL, -2, limits, small, 29, 21, masks, smalls);
+    for (size_t q = 0; q < 29; q++) {
+        size_t n = 0, count = k->rank(items, products + q * KN_CELL, masks[q], q % 2 ? ids : NULL, 50, 900);
+        for (size_t r = 0; r < KN_CELL; r++) {
+            float d = products[q * KN_CELL + r], both = terms[r] + terms[KN_CELL + q];
+            near(k, "near", (double)d, (double)both - 2 * (double)before[q * KN_CELL + r], 1e-5);
+            assert_int_equal(masks[q] >> r & 1, r < 21 && d <= limits[q]);
+            assert_int_equal(smalls[q] >> r & 1, r < 21 && d <= limits[q] && d < small * both);
+            uint32_t id = q % 2 ? ids[r] : (uint32_t)(50 + r);
+            if (!(masks[q] >> r & 1) || id >= 900) continue;
+            assert_true(items[n] == kn_item_make(d, id));
+            n++;
+        }
+        assert_int_equal(count, n);
+    }
+    k->near(products, terms, terms + KN_CELL, -2, limits, -INFINITY, 1, KN_CELL, masks, smalls);
+    assert_int_equal(smalls[0], 0);
+    kn_free_aligned(products);
+    kn_free_aligned(terms);
+}
+
 static void check_exp_range(const kn_kernels *k) {
     float x[64];
     for (float base = -100; base < 80; base += 7.3f) {
@@ -281,6 +353,9 @@ static void check_updates(const kn_kernels *k) {
 
 static void check_rows(const kn_kernels *k) {
     check_sums(k);
+    check_fixed_sums(k);
+    check_row_distances(k);
+    check_near_and_rank(k);
     check_exp_range(k);
     check_norm(k);
     check_activations(k);

@@ -11,50 +11,9 @@
 
 // ---------------------------------------------------------------- measuring
 
-enum { LANES = 16 };
-
-static float add_lanes(float *lanes) {
-    for (size_t n = LANES / 2; n; n /= 2)
-        for (size_t i = 0; i < n; i++) lanes[i] += lanes[i + n];
-    return lanes[0];
-}
-
-// Multiplication and addition stand apart, so that no compiler fuses them: the bits are the same everywhere.
-float kn_squared_distance(const float *a, const float *b, size_t d) {
-    float lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= d; i += LANES)
-        for (size_t l = 0; l < LANES; l++) {
-            float difference = a[i + l] - b[i + l];
-            float square = difference * difference;
-            lanes[l] += square;
-        }
-    for (size_t l = 0; i + l < d; l++) {
-        float difference = a[i + l] - b[i + l];
-        float square = difference * difference;
-        lanes[l] += square;
-    }
-    return add_lanes(lanes);
-}
-
-static float inner_product(const float *a, const float *b, size_t d) {
-    float lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= d; i += LANES)
-        for (size_t l = 0; l < LANES; l++) {
-            float product = a[i + l] * b[i + l];
-            lanes[l] += product;
-        }
-    for (size_t l = 0; i + l < d; l++) {
-        float product = a[i + l] * b[i + l];
-        lanes[l] += product;
-    }
-    return add_lanes(lanes);
-}
-
 float kn_quantizer_measure(const kn_quantizer *q, const float *x, size_t list) {
     const float *c = q->centroids + list * q->d;
-    return q->metric == KN_QUANTIZER_L2 ? kn_squared_distance(x, c, q->d) : inner_product(x, c, q->d);
+    return q->metric == KN_QUANTIZER_L2 ? q->k->fixed_distance(x, c, q->d) : q->k->fixed_product(x, c, q->d);
 }
 
 // ---------------------------------------------------------------- packing

@@ -31,9 +31,6 @@ struct kn_quantizer {
 knnlm_status kn_quantizer_make_with(const kn_kernels *k, const float *centroids, size_t count, size_t d,
                                     kn_quantizer_metric metric, kn_quantizer **out);
 
-// What kn_quantizer_measure gives for L2.
-float kn_squared_distance(const float *a, const float *b, size_t d);
-
 // Packs up to 32 rows of x into one panel. `moved`: scratch of 32 x d floats.
 void kn_quantizer_pack(const kn_quantizer *q, const float *x, size_t rows, void *panel, float *moved,
                        kn_quantizer_size *sizes);

@@ -60,6 +60,9 @@ typedef struct kn_kernels {
     void (*axpy)(float *y, float a, const float *x, size_t n); // y += a x
     void (*scale)(float *x, float a, size_t n);                // x *= a
     double (*sum_squares)(const float *x, size_t n);
+    // Squared distance and inner product with the same bits on every CPU: sums in 16 lanes, in a fixed order.
+    float (*fixed_distance)(const float *a, const float *b, size_t n);
+    float (*fixed_product)(const float *a, const float *b, size_t n);
     // Softmax in pieces: the largest of x; then x = exp(x - shift), its sum returned.
     float (*max)(const float *x, size_t n);
     float (*exp_shift)(float *x, size_t n, float shift);
@@ -103,7 +106,7 @@ typedef struct kn_kernels {
                        const float *centre, size_t n, size_t d);
     // block (queries, 32) of products becomes distances: row_terms[r] + query_terms[q] + factor * product.
     // masks[q]: which of the first `rows` are at most limits[q]; smalls[q]: which of those are less than
-    // `small` (-infinity: none) times the sum of their terms.
+    // `small` (-infinity: none) times the sum of their terms, which are not negative.
     void (*near)(float *block, const float *row_terms, const float *query_terms, float factor,
                  const float *limits, float small, size_t queries, size_t rows, uint32_t *masks,
                  uint32_t *smalls);

@@ -76,6 +76,8 @@ void kn_isa(widen_rows)(float *out, float *norms, const void *rows, kn_row_type 
 void kn_isa(near)(float *block, const float *row_terms, const float *query_terms, float factor,
                   const float *limits, float small, size_t queries, size_t rows, uint32_t *masks,
                   uint32_t *smalls);
+float kn_isa(fixed_distance)(const float *a, const float *b, size_t d);
+float kn_isa(fixed_product)(const float *a, const float *b, size_t d);
 size_t kn_isa(rank)(uint64_t *out, const float *distances, uint32_t mask, const uint32_t *ids, uint32_t first,
                     uint32_t end);
 void kn_isa(row_distances)(float *out, const float *q, const void *rows, kn_row_type type,

@@ -65,11 +65,13 @@ void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cel
 #include <immintrin.h>
 
 // 8 rows by 32 columns in 16 registers: each pair of depth costs 2 loads of the right cell and 8 broadcasts
-// of the left one for 16 products.
-static inline void rows8(float *block, const uint16_t *a, const uint16_t *b, size_t cells, bool accumulate) {
+// of the left one for 16 products. Fewer rows for what is left of a panel: a single vector is a product too.
+// `n` is a constant where this is inlined.
+static inline __attribute__((always_inline)) void few_rows(float *block, const uint16_t *a, const uint16_t *b,
+                                                           size_t cells, bool accumulate, int n) {
     __m512 sum[8][2];
 #pragma GCC unroll 8
-    for (int r = 0; r < 8; r++)
+    for (int r = 0; r < n; r++)
         for (int h = 0; h < 2; h++)
             sum[r][h] = accumulate ? _mm512_loadu_ps(block + r * KN_CELL + h * 16) : _mm512_setzero_ps();
     for (size_t s = 0; s < cells; s++, a += KN_CELL_SIZE, b += KN_CELL_SIZE) {
@@ -78,7 +80,7 @@ static inline void rows8(float *block, const uint16_t *a, const uint16_t *b, siz
             __m512bh left = (__m512bh)_mm512_load_si512(b + k * 32);
             __m512bh right = (__m512bh)_mm512_load_si512(b + 512 + k * 32);
 #pragma GCC unroll 8
-            for (int r = 0; r < 8; r++) {
+            for (int r = 0; r < n; r++) {
                 __m512bh x = (__m512bh)_mm512_set1_epi32((int)pairs[r * 16 + k]);
                 sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, left);
                 sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, right);
@@ -86,14 +88,19 @@ static inline void rows8(float *block, const uint16_t *a, const uint16_t *b, siz
         }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < 8; r++)
+    for (int r = 0; r < n; r++)
         for (int h = 0; h < 2; h++) _mm512_storeu_ps(block + r * KN_CELL + h * 16, sum[r][h]);
 }
 
 void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                       bool accumulate) {
-    for (size_t r = 0; r < rows; r += 8)
-        rows8(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate);
+    size_t r = 0;
+    for (; r + 4 < rows; r += 8)
+        few_rows(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate, 8);
+    for (; r + 1 < rows; r += 4)
+        few_rows(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate, 4);
+    if (r < rows)
+        few_rows(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate, 1);
 }
 
 #else
@@ -105,10 +112,12 @@ enum { ROWS = 8 };
 enum { ROWS = 4 };
 #endif
 
-static inline void strip(float *block, const float *a, const float *b, size_t cells, bool accumulate) {
+// Fewer rows for what is left of a panel; `n` is a constant where this is inlined.
+static inline __attribute__((always_inline)) void strip(float *block, const float *a, const float *b,
+                                                        size_t cells, bool accumulate, int n) {
     kn_vec sum[ROWS][2];
 #pragma GCC unroll 8
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < n; r++)
         for (int h = 0; h < 2; h++)
             sum[r][h] = accumulate ? *(const kn_vec *)(block + r * KN_CELL + h * KN_LANES) : (kn_vec){0};
     for (size_t s = 0; s < cells; s++, a += KN_CELL_SIZE, b += KN_CELL_SIZE) {
@@ -116,7 +125,7 @@ static inline void strip(float *block, const float *a, const float *b, size_t ce
             kn_vec left = *(const kn_vec *)(b + k * KN_CELL);
             kn_vec right = *(const kn_vec *)(b + k * KN_CELL + KN_LANES);
 #pragma GCC unroll 8
-            for (int r = 0; r < ROWS; r++) {
+            for (int r = 0; r < n; r++) {
                 float x = a[r * KN_CELL + k];
                 sum[r][0] += x * left;
                 sum[r][1] += x * right;
@@ -124,16 +133,22 @@ static inline void strip(float *block, const float *a, const float *b, size_t ce
         }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < ROWS; r++)
+    for (int r = 0; r < n; r++)
         for (int h = 0; h < 2; h++) *(kn_vec *)(block + r * KN_CELL + h * KN_LANES) = sum[r][h];
 }
 
 void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                       bool accumulate) {
-    for (size_t r = 0; r < rows; r += ROWS)
-        for (size_t c = 0; c < KN_CELL; c += 2 * KN_LANES)
-            strip(block + r * KN_CELL + c, (const float *)lhs + r * KN_CELL, (const float *)rhs + c, cells,
-                  accumulate);
+    for (size_t c = 0; c < KN_CELL; c += 2 * KN_LANES) {
+        const float *a = lhs, *b = (const float *)rhs + c;
+        float *out = block + c;
+        size_t r = 0;
+        for (; r + ROWS / 2 < rows; r += ROWS)
+            strip(out + r * KN_CELL, a + r * KN_CELL, b, cells, accumulate, ROWS);
+        for (; r + 1 < rows; r += ROWS / 2)
+            strip(out + r * KN_CELL, a + r * KN_CELL, b, cells, accumulate, ROWS / 2);
+        if (r < rows) strip(out + r * KN_CELL, a + r * KN_CELL, b, cells, accumulate, 1);
+    }
 }
 
 #endif

@@ -49,6 +49,8 @@ const kn_kernels kn_isa(kernels) = {
     .load_columns = kn_isa(load_columns),
     .widen_rows = kn_isa(widen_rows),
     .near = kn_isa(near),
+    .fixed_distance = kn_isa(fixed_distance),
+    .fixed_product = kn_isa(fixed_product),
     .rank = kn_isa(rank),
     .row_distances = kn_isa(row_distances),
 };
