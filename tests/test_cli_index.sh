@@ -64,6 +64,11 @@ run 0 verify --recall --queries 30 --neighbors 50 s.store
 check "the recall of a store without lists is that of all" grep -q '^all  *1.0000' out
 run 0 index s.store --lists 16
 check "index tells its lists" grep -q '16 lists, 2600 entries' out
+check "keys that fit into memory need no codes" test "$(parts s.store codes)" -eq 0
+run 0 index s.store --lists 16 --memory 100K
+check "keys beyond memory get codes" test "$(parts s.store codes)" -eq 1
+run 0 index s.store --lists 16 --memory 100K --codes none
+check "unless none are wanted" test "$(parts s.store codes)" -eq 0
 run 0 verify s.store
 run 0 index --json s.store --lists 9 --probes 4 --codes pq8
 check "lists are those asked for" test "$(field lists)" -eq 9
@@ -74,6 +79,9 @@ run 0 verify --recall --queries 30 --neighbors 50 --plot recall.svg s.store
 check "recall has a row for 1 probe" grep -q '^1  ' out
 check "recall has a row for all" grep -q '^all  *1.0000  *1.0000  *1.0000  *1.0000' out
 check "the plot is a plot" grep -q '</svg>' recall.svg
+cp out recall.txt
+run 0 verify --recall --queries 30 --neighbors 50 --memory 64K s.store
+check "recall within little memory is the same" test "$(awk '/^[0-9a]/ { print $1, $2, $3, $4, $5 }' out)" = "$(awk '/^[0-9a]/ { print $1, $2, $3, $4, $5 }' recall.txt)"
 run 0 verify --recall --json --queries 30 --neighbors 50 s.store
 check "recall in JSON" grep -q '"recall_10": ' out
 

@@ -8,6 +8,7 @@
 
 #include "base/random.h"
 #include "base/threads.h"
+#include "index/groups.h"
 #include "index/kmeans.h"
 #include "index/quantizer_parts.h"
 
@@ -408,6 +409,84 @@ static void wrong_arguments(void **state) {
     free(x);
 }
 
+// ---------------------------------------------------------------- groups
+
+enum { FEW = 5, MANY = 2048, VECTORS = 9000, WIDTH = 40 };
+
+// Lists of groups against those of the quantizer: mostly the same, never much farther, distances exact.
+static void compare_groups(const kn_quantizer *q, const kn_groups *g, const float *x, double same_least) {
+    uint32_t *near = memory(VECTORS, 4), *nearest = memory(VECTORS, 4);
+    float *distances = memory(VECTORS, 4), *least = memory(VECTORS, 4);
+    double same = 0, sum = 0, sum_least = 0;
+    OK(kn_groups_assign(g, x, VECTORS, near, distances));
+    OK(kn_quantizer_assign(q, x, VECTORS, nearest, least));
+    for (size_t i = 0; i < VECTORS; i++) {
+        assert_true(distances[i] == kn_quantizer_measure(q, x + i * WIDTH, near[i]));
+        assert_true(distances[i] >= least[i]);
+        same += near[i] == nearest[i];
+        sum += (double)distances[i];
+        sum_least += (double)least[i];
+    }
+    if (same < same_least * VECTORS) fail_msg("%.4f of the lists are the nearest", same / VECTORS);
+    if (sum > 1.01 * sum_least) fail_msg("%.4f times as far", sum / sum_least);
+    free(near);
+    free(nearest);
+    free(distances);
+    free(least);
+}
+
+static void groups_find_near_lists(void **state) {
+    float *x = make_points(VECTORS, WIDTH, 3, 0.7, 80);
+    kn_quantizer *q;
+    kn_groups *g;
+    (void)state;
+    OK(kn_quantizer_make(x, MANY, WIDTH, KN_QUANTIZER_L2, &q)); // on points
+    OK(kn_groups_make(q, 1, &g));
+    compare_groups(q, g, x, 0.97);
+    kn_groups_free(g);
+    kn_quantizer_free(q);
+    OK(kn_quantizer_make(x, FEW, WIDTH, KN_QUANTIZER_L2, &q));
+    OK(kn_groups_make(q, 1, &g)); // one group: all lists
+    compare_groups(q, g, x, 0.995);
+    kn_groups_free(g);
+    kn_quantizer_free(q);
+    free(x);
+}
+
+// Whatever the threads and what else is asked; a vector without a place has the first list.
+static void groups_repeat(void **state) {
+    float *x = make_points(VECTORS, WIDTH, 3, 0.7, 81), one;
+    uint32_t *a = memory(VECTORS, 4), *b = memory(VECTORS, 4), list;
+    float *da = memory(VECTORS, 4), *db = memory(VECTORS, 4);
+    kn_quantizer *q;
+    kn_groups *g;
+    (void)state;
+    OK(kn_quantizer_make(x, MANY, WIDTH, KN_QUANTIZER_L2, &q));
+    OK(kn_groups_make(q, 1, &g));
+    OK(kn_threads_set(1));
+    OK(kn_groups_assign(g, x, VECTORS, a, da));
+    OK(kn_threads_set(5));
+    OK(kn_groups_assign(g, x, VECTORS, b, db));
+    OK(kn_threads_set(0));
+    assert_memory_equal(a, b, VECTORS * 4);
+    assert_memory_equal(da, db, VECTORS * 4);
+    for (size_t i = 0; i < VECTORS; i += 1000) {
+        OK(kn_groups_assign(g, x + i * WIDTH, 1, &list, &one));
+        assert_true(list == a[i] && one == da[i]);
+    }
+    x[3] = NAN;
+    OK(kn_groups_assign(g, x, 1, &list, &one));
+    assert_int_equal(list, 0);
+    assert_true(isinf(one));
+    kn_groups_free(g);
+    kn_quantizer_free(q);
+    free(x);
+    free(a);
+    free(b);
+    free(da);
+    free(db);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantizers_are_exact),
@@ -420,6 +499,8 @@ int main(void) {
         cmocka_unit_test(spherical_centroids),
         cmocka_unit_test(short_cuts_cost_little),
         cmocka_unit_test(wrong_arguments),
+        cmocka_unit_test(groups_find_near_lists),
+        cmocka_unit_test(groups_repeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

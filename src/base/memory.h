@@ -48,5 +48,7 @@ char *kn_strndup(const char *text, size_t length);
 // Resident memory of this process now, and its highest so far, in bytes.
 uint64_t kn_memory_resident(void);
 uint64_t kn_memory_peak(void);
+// Of the machine.
+uint64_t kn_memory_total(void);
 
 #endif

@@ -94,6 +94,8 @@ static int run(int argc, char **argv) {
     if (code == CLI_DONE) code = cli_read_recipe(&cli_build, &said.recipe, &recipe);
     if (code == CLI_DONE) code = cli_start(&cli_build, &said.common);
     if (code != CLI_DONE) return code;
+    recipe.memory = said.memory;
+    recipe.force = said.force;
     cli_catch_interrupts();
     return build((const char *const *)texts, count, project, &recipe) == KNNLM_OK ? CLI_DONE
                                                                                   : cli_fail(&cli_build);

@@ -49,7 +49,7 @@ static knnlm_status recall_recipe(kn_recipe *out) {
         out->lists = i->lists;
         out->probes = i->probes;
         out->code_bits = i->code_bits;
-        out->code_parts = i->code_bits ? i->code_bytes * 8 / i->code_bits : 0;
+        out->code_parts = i->code_parts;
         kn_index_close(index);
     }
     kn_store_close(store);

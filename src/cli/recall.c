@@ -124,8 +124,11 @@ static knnlm_status plot(const char *path, const kn_recall *rows, size_t count, 
 knnlm_status cli_recall(const kn_store *store, const cli_recall_wish *wish, json_t **json) {
     kn_recall rows[KN_RECALL_MOST];
     size_t count;
-    kn_recall_options o = {
-        .queries = (size_t)wish->queries, .k = (size_t)wish->k, .seed = 1, .progress = &cli_progress};
+    kn_recall_options o = {.queries = (size_t)wish->queries,
+                           .k = (size_t)wish->k,
+                           .seed = 1,
+                           .memory = wish->memory,
+                           .progress = &cli_progress};
     KN_TRY(kn_index_recall(store, &o, rows, &count));
     cli_progress_clear();
     if (json)

@@ -8,6 +8,7 @@
 typedef struct cli_recall_wish {
     bool wanted;
     int64_t queries, k;
+    uint64_t memory;
     const char *plot; // an SVG file, or NULL
 } cli_recall_wish;
 

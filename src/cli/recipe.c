@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// "none", "pq64" (64 bytes a code), "pq64x4" (64 parts of 4 bits)
+// "auto", "none", "pq64" (64 bytes a code), "pq64x4" (64 parts of 4 bits)
 static bool parse_codes(const char *text, kn_recipe *out) {
     char *end;
     out->code_parts = 0;
     out->code_bits = 0;
-    if (!text || strcmp(text, "none") == 0) return true;
+    out->auto_codes = !text || strcmp(text, "auto") == 0;
+    if (out->auto_codes || strcmp(text, "none") == 0) return true;
     if (strncmp(text, "pq", 2) != 0) return false;
     unsigned long parts = strtoul(text + 2, &end, 10);
     bool four = strcmp(end, "x4") == 0;
@@ -30,12 +31,13 @@ int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recip
                        .memory = said->memory,
                        .force = said->force};
     if (!parse_codes(said->codes, out))
-        return cli_usage(command, "--codes %s: none, pqN (N bytes) or pqNx4 (N parts of 4 bits)",
+        return cli_usage(command, "--codes %s: auto, none, pqN (N bytes) or pqNx4 (N parts of 4 bits)",
                          said->codes);
     if (!said->paper) return CLI_DONE;
     if (said->lists || said->codes || said->train || said->probes)
         return cli_usage(command, "--paper is a recipe of its own");
     out->lists = 4096;
+    out->auto_codes = false;
     out->code_parts = 64;
     out->code_bits = 8;
     out->train = 1000000;

@@ -19,6 +19,7 @@ static const cli_option options[] = {
     {0, "recall", CLI_FLAG, &said.recall.wanted, NULL, "also measure what searches find, for several probes", 0, 0, NULL},
     {0, "queries", CLI_INTEGER, &said.recall.queries, "N", "with --recall: entries to search for (default: 200)", 1, 1 << 20, NULL},
     {0, "neighbors", CLI_INTEGER, &said.recall.k, "K", "with --recall: neighbours asked for (default: 1024)", 1, 1 << 24, NULL},
+    {0, "memory", CLI_BYTES, &said.recall.memory, "SIZE", "with --recall: most memory for searching, such as 2G", 0, 0, NULL},
     {0, "plot", CLI_STRING, &said.recall.plot, "FILE", "with --recall: draw recall against speed (SVG)", 0, 0, NULL},
     CLI_COMMON_OPTIONS(said.common),
 };

@@ -36,7 +36,8 @@ static knnlm_status stopped(void) {
 static knnlm_status assign_chunk(kn_arrangement *a, size_t at, size_t n, float *keys, float *distances) {
     size_t d = kn_quantizer_dimension(a->quantizer);
     KN_TRY(kn_arrange_keys(a->store, a->source, a->first + at, n, keys));
-    KN_TRY(kn_quantizer_assign(a->quantizer, keys, n, a->list + at, distances));
+    KN_TRY(a->groups ? kn_groups_assign(a->groups, keys, n, a->list + at, distances)
+                     : kn_quantizer_assign(a->quantizer, keys, n, a->list + at, distances));
     for (size_t i = 0; i < n; i++) a->objective += distances[i];
     if (!a->pq) return KNNLM_OK;
     const float *centroids = kn_quantizer_centroids(a->quantizer);

@@ -2,6 +2,7 @@
 #ifndef KN_INDEX_ARRANGE_H
 #define KN_INDEX_ARRANGE_H
 
+#include "index/groups.h"
 #include "index/note.h"
 #include "index/pq.h"
 #include "index/quantizer.h"
@@ -10,6 +11,7 @@
 typedef struct kn_arrangement {
     const kn_store *store;
     const kn_quantizer *quantizer; // nearest by squared L2
+    const kn_groups *groups;       // of very many lists; NULL: the quantizer is asked
     const kn_pq *pq;               // NULL: no codes
     uint64_t first;
     size_t count, lists;

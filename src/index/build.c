@@ -17,6 +17,7 @@ enum {
     LISTS_LEAST = 16,
     PROBES = 32,             // the paper's
     CODE_TRAIN_MOST = 65536, // keys that codes are learnt from
+    CODES_MOST = 64,         // bytes of a code, as the paper's
     RUN = 1 << 20,           // entries a commit, when keys come from a source
 };
 
@@ -28,6 +29,7 @@ typedef struct making {
     size_t d;
     float *centroids;
     kn_quantizer *quantizer; // squared L2, also where searches use another
+    kn_groups *groups;
     kn_pq pq;
     bool has_pq;
     const kn_progress *progress;
@@ -44,6 +46,18 @@ static uint32_t lists_for(uint64_t entries) {
     return lists;
 }
 
+// A search for one query reads the lists' codes rather than their keys: worth their room where keys would
+// have to come from the disk.
+static uint32_t codes_for(const making *m) {
+    const kn_store_info *info = kn_store_describe(m->store);
+    uint64_t keys = info->entries * kn_key_bytes(info->settings.key_type, m->d);
+    uint64_t memory = m->recipe->memory ? m->recipe->memory : kn_memory_total();
+    uint32_t parts = CODES_MOST;
+    if (keys <= memory / 2) return 0;
+    while (m->d % parts) parts--;
+    return parts;
+}
+
 static knnlm_status resolve(making *m) {
     const kn_store_info *info = kn_store_describe(m->store);
     const kn_recipe *r = m->recipe;
@@ -55,8 +69,8 @@ static knnlm_status resolve(making *m) {
     if (!r->lists && n->lists > most) n->lists = most ? (uint32_t)most : 1;
     n->probes = r->probes ? r->probes : PROBES;
     if (n->probes > n->lists) n->probes = n->lists;
-    n->code_parts = r->code_parts;
-    n->code_bits = r->code_parts ? (r->code_bits ? r->code_bits : 8) : 0;
+    n->code_parts = !r->code_parts && r->auto_codes ? codes_for(m) : r->code_parts;
+    n->code_bits = n->code_parts ? (r->code_bits ? r->code_bits : 8) : 0;
     n->seed = r->seed;
     n->trained = r->train ? r->train : (uint64_t)TRAIN_A_LIST * n->lists;
     if (n->trained > info->entries) n->trained = info->entries;
@@ -157,6 +171,7 @@ static knnlm_status write_lists(making *m, kn_annex_writer *a) {
 static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first, uint64_t end) {
     kn_arrangement run = {.store = m->store,
                           .quantizer = m->quantizer,
+                          .groups = m->groups,
                           .pq = m->has_pq ? &m->pq : NULL,
                           .first = first,
                           .count = (size_t)(end - first),
@@ -202,6 +217,8 @@ static knnlm_status write_part(making *m, bool keep, uint64_t first, uint64_t en
 // in one piece.
 static knnlm_status write(making *m, bool keep, uint64_t first) {
     uint64_t entries = kn_store_describe(m->store)->entries, step = m->recipe->source ? RUN : entries;
+    if (m->note.lists >= KN_GROUPS_FROM && entries - first >= m->note.lists)
+        KN_TRY(kn_groups_make(m->quantizer, m->note.seed, &m->groups));
     for (; first < entries; first += step, keep = true)
         KN_TRY(write_part(m, keep, first, first + kn_least((size_t)step, (size_t)(entries - first))));
     return KNNLM_OK;
@@ -211,6 +228,7 @@ static knnlm_status write(making *m, bool keep, uint64_t first) {
 
 static void making_free(making *m) {
     kn_index_note_free(&m->note);
+    kn_groups_free(m->groups);
     kn_quantizer_free(m->quantizer);
     kn_free_aligned(m->centroids);
     if (m->has_pq) kn_pq_free(&m->pq);

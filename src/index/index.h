@@ -26,12 +26,12 @@ typedef struct kn_index_info {
     uint64_t listed;     // entries in lists
     uint64_t flat;       // entries outside: all are looked at
     uint32_t code_bytes; // of an entry's code; 0: none
-    uint32_t code_bits;  // of a part of it
-    bool has_keys;       // distances are of keys, not of codes
-    uint64_t bytes;      // on disk
-    double imbalance;    // 1: lists of equal length; the longer the work, the higher
-    double drift;        // mean distance to the centroid of what was added after training, against before; 0:
-                         // nothing was
+    uint32_t code_parts, code_bits;
+    bool has_keys;    // distances are of keys, not of codes
+    uint64_t bytes;   // on disk
+    double imbalance; // 1: lists of equal length; the longer the work, the higher
+    double drift;     // mean distance to the centroid of what was added after training, against before; 0:
+                      // nothing was
 } kn_index_info;
 
 knnlm_status kn_index_open(const kn_store *store, kn_index **out);
@@ -84,6 +84,7 @@ knnlm_status kn_index_brute_force(const kn_store *store, const float *query, siz
 typedef struct kn_recall_options {
     size_t queries, k;
     uint64_t seed;
+    uint64_t memory; // as of a search
     const kn_progress *progress;
 } kn_recall_options;
 
@@ -112,6 +113,7 @@ typedef struct kn_recipe {
     uint32_t lists;      // 0: by the number of entries
     uint32_t code_parts; // bytes of a PQ code with 8 bits; 0: none
     uint32_t code_bits;  // 8 or 4
+    bool auto_codes;     // without code_parts: codes of up to 64 bytes, where keys do not fit into memory
     uint64_t train;      // keys to learn from; 0: 64 a list
     uint32_t probes;     // 0: 32, or all
     uint32_t iterations; // of k-means; 0: 10

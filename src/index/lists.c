@@ -44,6 +44,7 @@ static knnlm_status open_codes(kn_index *x, const kn_index_note *n, const float 
     memcpy(x->pq.centroids, centroids, count * sizeof *centroids);
     kn_pq_prepare(&x->pq);
     x->info.code_bytes = (uint32_t)kn_pq_code_bytes(&x->pq);
+    x->info.code_parts = n->code_parts;
     x->info.code_bits = n->code_bits;
     return KNNLM_OK;
 }

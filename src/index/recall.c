@@ -93,7 +93,7 @@ static knnlm_status try_probes(const kn_index *x, testing *t, kn_search_options 
 static knnlm_status test(const kn_store *store, const kn_index *x, const kn_index *all,
                          const kn_recall_options *o, kn_recall *out, size_t *count) {
     testing t = {.n = o->queries, .d = (size_t)kn_store_describe(store)->settings.dimension, .k = o->k};
-    kn_search_options search = {.k = o->k, .progress = o->progress};
+    kn_search_options search = {.k = o->k, .memory = o->memory, .progress = o->progress};
     knnlm_status status = draw_queries(store, o->seed, &t);
     search.exclude = t.own;
     double start = kn_seconds();

@@ -121,24 +121,53 @@ static knnlm_status run_batch(kn_batch *b, uint32_t probes, kn_item *items, kn_n
 
 // ---------------------------------------------------------------- the door
 
-static knnlm_status check_queries(const float *queries, size_t n, size_t d) {
-    for (size_t i = 0; i < n * d; i++)
-        if (!isfinite(queries[i])) return kn_fail(KNNLM_EDATA, "query %zu is not finite", i / d);
-    return KNNLM_OK;
+typedef struct question {
+    const kn_index *x;
+    const float *queries;
+    size_t d;
+    _Atomic size_t bad; // the first that is not finite
+    float *measured;
+} question;
+
+static void check_query(void *context, size_t q, int worker) {
+    question *a = context;
+    bool finite = true;
+    (void)worker;
+    for (size_t i = 0; i < a->d; i++) finite &= isfinite(a->queries[q * a->d + i]) != 0;
+    for (size_t bad = a->bad; !finite && q < bad;)
+        if (atomic_compare_exchange_weak(&a->bad, &bad, q)) break;
 }
 
-// As many queries at a time as memory allows: every list is read once for each such part.
+static knnlm_status check_queries(const kn_index *x, const float *queries, size_t n) {
+    question a = {.x = x, .queries = queries, .d = x->d, .bad = n};
+    kn_parallel(n, check_query, &a);
+    return a.bad == n ? KNNLM_OK : kn_fail(KNNLM_EDATA, "query %zu is not finite", (size_t)a.bad);
+}
+
+static void measure_query(void *context, size_t q, int worker) {
+    const question *a = context;
+    (void)worker;
+    kn_index_query(a->x, a->queries + q * a->d, a->measured + q * a->d);
+}
+
+// As many queries at a time as half of the memory allows (the other is for rows): every list is read once for
+// each such part.
 static size_t part_of(const kn_index *x, const kn_search_options *o, size_t n, size_t k, uint32_t probes) {
     size_t each = kn_top_capacity(k) * sizeof(kn_item) + 3 * x->d * sizeof(float) + 8 * (size_t)probes + 64;
-    uint64_t memory = o->memory ? o->memory : (uint64_t)4 << 30;
+    uint64_t memory = o->memory ? o->memory / 2 : (uint64_t)4 << 30;
     return kn_most(1, kn_least(n, (size_t)(memory / each)));
 }
 
+// `measured`: room for the queries as the index measures them; NULL: as they are.
 static knnlm_status search_part(const kn_index *x, const float *queries, size_t first, size_t n, size_t k,
                                 uint32_t probes, const kn_search_options *o, kn_item *items, float *measured,
                                 kn_neighbors *out) {
-    for (size_t q = 0; q < n; q++) kn_index_query(x, queries + (first + q) * x->d, measured + q * x->d);
-    kn_batch b = {.x = x, .o = o, .queries = measured, .n = n, .k = k, .first = first};
+    kn_batch b = {.x = x, .o = o, .queries = queries + first * x->d, .n = n, .k = k, .first = first};
+    if (measured) {
+        kn_parallel(n, measure_query,
+                    &(question){.x = x, .queries = b.queries, .d = x->d, .measured = measured});
+        b.queries = measured;
+    }
     return run_batch(&b, probes, items, out);
 }
 
@@ -146,12 +175,13 @@ knnlm_status kn_index_search(const kn_index *x, const float *queries, size_t n, 
                              kn_neighbors *out) {
     size_t k;
     uint32_t probes;
+    bool cosine = x->distance == KN_DISTANCE_COSINE;
     KN_TRY(kn_index_resolve(x, o, &k, &probes));
-    KN_TRY(check_queries(queries, n, x->d));
+    KN_TRY(check_queries(x, queries, n));
     size_t part = part_of(x, o, n, k, probes);
     kn_item *items = kn_alloc_aligned(part, kn_top_capacity(k) * sizeof *items);
-    float *measured = kn_alloc_aligned(part, x->d * sizeof *measured);
-    knnlm_status status = items && measured ? KNNLM_OK : KNNLM_ENOMEM;
+    float *measured = cosine ? kn_alloc_aligned(part, x->d * sizeof *measured) : NULL;
+    knnlm_status status = items && (measured || !cosine) ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t first = 0; first < n && status == KNNLM_OK; first += part)
         status =
             search_part(x, queries, first, kn_least(part, n - first), k, probes, o, items, measured, out);
