@@ -1,6 +1,6 @@
 #!/bin/sh
 # Draws columns of a CSV file with a header, such as a training log, as OUT.svg and OUT.png.
-#   bench/plot.sh [-t TITLE] [-l] LOG.csv OUT X Y...     -l: logarithmic y axis
+#   bench/plot.sh [-t TITLE] [-l|-L] LOG.csv OUT X Y...     -l: logarithmic y axis; -L: both, with points
 # X and Y are names of columns. Empty fields are skipped, so that columns filled now and then draw as lines too.
 set -eu
 
@@ -22,11 +22,12 @@ column() {
 # A string of gnuplot's.
 quoted() { printf "'%s'" "$(echo "$1" | sed "s/'/''/g")"; }
 
-title='' scale=''
-while getopts t:l option; do
+title='' scale='' style=lines
+while getopts t:lL option; do
     case $option in
     t) title=$OPTARG ;;
     l) scale='set logscale y' ;;
+    L) scale='set logscale xy; set key top left' style=linespoints ;;
     *) usage ;;
     esac
 done
@@ -47,7 +48,7 @@ for y in "$@"; do
     [ -n "$y_number" ] || fail "$csv: no column '$y' (there are: $(head -n 1 "$csv"))"
     awk -F, -v x="$x_number" -v y="$y_number" 'NR > 1 && $x != "" && $y != "" { print $x, $y }' "$csv" \
         >"$work/$y_number"
-    plots="$plots${plots:+, }$(quoted "$work/$y_number") with lines linewidth 2 title $(quoted "$y")"
+    plots="$plots${plots:+, }$(quoted "$work/$y_number") with $style linewidth 2 title $(quoted "$y")"
 done
 
 for kind in svg png; do
