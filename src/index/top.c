@@ -65,14 +65,20 @@ static size_t bucket_of(const buckets *b, kn_item x) {
     return (size_t)((x - b->least) >> b->shift);
 }
 
-static void count_buckets(buckets *b, const kn_item *a, size_t n) {
-    kn_item least = a[0], most = a[0];
+static void range(const kn_item *a, size_t n, kn_item *least, kn_item *most) {
+    kn_item low = a[0], high = a[0];
     for (size_t i = 1; i < n; i++) {
-        least = a[i] < least ? a[i] : least;
-        most = a[i] > most ? a[i] : most;
+        low = a[i] < low ? a[i] : low;
+        high = a[i] > high ? a[i] : high;
     }
-    b->least = least;
-    for (b->shift = 0; (most - least) >> b->shift >= BUCKETS;) b->shift++;
+    *least = low;
+    *most = high;
+}
+
+static void count_buckets(buckets *b, const kn_item *a, size_t n) {
+    kn_item most;
+    range(a, n, &b->least, &most);
+    for (b->shift = 0; (most - b->least) >> b->shift >= BUCKETS;) b->shift++;
     memset(b->counts, 0, sizeof b->counts);
     for (size_t i = 0; i < n; i++) b->counts[bucket_of(b, a[i])]++;
 }
@@ -105,23 +111,37 @@ void kn_items_select(kn_item *a, size_t n, size_t k) {
     memcpy(a + kept, crowd, (k - kept) * sizeof *a);
 }
 
-// By buckets; the crowded ones by buckets of their own, which are narrower.
+enum { DIGIT = 11, DIGITS = 1 << DIGIT };
+
+static void scatter(const kn_item *from, kn_item *to, size_t n, kn_item least, int shift, uint32_t *places) {
+    for (uint32_t d = 0, sum = 0; d < DIGITS; d++) {
+        uint32_t count = places[d];
+        places[d] = sum;
+        sum += count;
+    }
+    for (size_t i = 0; i < n; i++) to[places[(from[i] - least) >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+// By two digits between the least item and the largest: what is equal in both is nearly nothing, or else many
+// items next to each other, which are sorted by digits of their own.
 void kn_items_sort(kn_item *a, size_t n, kn_item *scratch) {
-    buckets b;
-    uint32_t start = 0;
     if (n > 4 * SMALL) {
-        count_buckets(&b, a, n);
-        for (size_t i = 0; i < BUCKETS; i++) {
-            uint32_t count = b.counts[i];
-            b.counts[i] = start;
-            start += count;
+        uint32_t low[DIGITS] = {0}, high[DIGITS] = {0};
+        kn_item least, most;
+        range(a, n, &least, &most);
+        int shift = 0;
+        while ((most - least) >> shift >= (kn_item)DIGITS * DIGITS) shift++;
+        for (size_t i = 0; i < n; i++) {
+            kn_item digits = (a[i] - least) >> shift;
+            low[digits & (DIGITS - 1)]++;
+            high[digits >> DIGIT]++;
         }
-        for (size_t i = 0; i < n; i++) scratch[b.counts[bucket_of(&b, a[i])]++] = a[i];
-        memcpy(a, scratch, n * sizeof *a);
-        // counts are ends now
-        for (size_t i = 0; i < BUCKETS && b.shift > 0; i++) {
-            uint32_t from = i ? b.counts[i - 1] : 0, to = b.counts[i];
+        scatter(a, scratch, n, least, shift, low);
+        scatter(scratch, a, n, least, shift + DIGIT, high);
+        for (size_t from = 0, to = 1; shift && to <= n; to++) {
+            if (to < n && (a[to] - least) >> shift == (a[from] - least) >> shift) continue;
             if (to - from > SMALL) kn_items_sort(a + from, to - from, scratch);
+            from = to;
         }
     }
     insertion_sort(a, n);
