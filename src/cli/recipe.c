@@ -3,24 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-// "auto", "none", "pq64" (64 bytes a code), "pq64x4" (64 parts of 4 bits)
-static bool parse_codes(const char *text, kn_recipe *out) {
-    char *end;
-    out->code_parts = 0;
-    out->code_bits = 0;
-    out->auto_codes = !text || strcmp(text, "auto") == 0;
-    if (out->auto_codes || strcmp(text, "none") == 0) return true;
-    if (strncmp(text, "pq", 2) != 0) return false;
-    unsigned long parts = strtoul(text + 2, &end, 10);
-    bool four = strcmp(end, "x4") == 0;
-    if (parts < 1 || parts > KN_STORE_DIMENSION_MAX || (*end && !four)) return false;
-    out->code_parts = (uint32_t)parts;
-    out->code_bits = four ? 4 : 8;
-    return true;
-}
 
 int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recipe *out) {
     *out = (kn_recipe){.lists = (uint32_t)said->lists,
@@ -30,9 +12,8 @@ int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recip
                        .seed = said->seed ? (uint64_t)said->seed : 1,
                        .memory = said->memory,
                        .force = said->force};
-    if (!parse_codes(said->codes, out))
-        return cli_usage(command, "--codes %s: auto, none, pqN (N bytes) or pqNx4 (N parts of 4 bits)",
-                         said->codes);
+    if (kn_recipe_parse_codes(said->codes, out) != KNNLM_OK)
+        return cli_usage(command, "--%s", knnlm_message()); // which begins with "codes"
     if (!said->paper) return CLI_DONE;
     if (said->lists || said->codes || said->train || said->probes)
         return cli_usage(command, "--paper is a recipe of its own");

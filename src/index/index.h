@@ -122,6 +122,10 @@ typedef struct kn_recipe {
     const kn_key_source *source; // NULL: the store's keys
 } kn_recipe;
 
+// The codes of a recipe from "auto" (or NULL), "none", "pq64" (64 bytes a code) or "pq64x4" (64 parts of 4
+// bits). KNNLM_EINVAL: another text.
+knnlm_status kn_recipe_parse_codes(const char *text, kn_recipe *out);
+
 typedef struct kn_index_result {
     kn_index_info info;
     double train_seconds, assign_seconds, write_seconds;

@@ -1,0 +1,24 @@
+#include "index/index.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool parse_pq(const char *text, kn_recipe *out) {
+    char *end;
+    if (strncmp(text, "pq", 2) != 0 || !isdigit((unsigned char)text[2])) return false;
+    unsigned long parts = strtoul(text + 2, &end, 10);
+    bool four = strcmp(end, "x4") == 0;
+    if (parts < 1 || parts > KN_STORE_DIMENSION_MAX || (*end && !four)) return false;
+    out->code_parts = (uint32_t)parts;
+    out->code_bits = four ? 4 : 8;
+    return true;
+}
+
+knnlm_status kn_recipe_parse_codes(const char *text, kn_recipe *out) {
+    out->code_parts = 0;
+    out->code_bits = 0;
+    out->auto_codes = !text || strcmp(text, "auto") == 0;
+    if (out->auto_codes || strcmp(text, "none") == 0 || parse_pq(text, out)) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "codes %s: auto, none, pqN (N bytes) or pqNx4 (N parts of 4 bits)", text);
+}
