@@ -249,6 +249,95 @@ knnlm_status knnlm_writer_remove(knnlm_writer *writer, const char *pattern, uint
 // document; KNNLM_EIO.
 knnlm_status knnlm_writer_commit(knnlm_writer *writer);
 
+// ---------------------------------------------------------------- index and search
+
+// Without an index a search looks at every entry: exact, and right for small stores. With one, entries lie in
+// lists by the nearest of some thousand centroids, and a search looks at the lists nearest to the query, and
+// at everything that was added since the index was made.
+
+typedef struct knnlm_index_options {
+    uint32_t lists;      // 0: by the number of entries
+    const char *codes;   // "none"; "pq64": 64 bytes a code; "pq64x4": 64 parts of 4 bits; "auto" or NULL:
+                         // where keys exceed memory
+    uint64_t train;      // keys to learn from; 0: 64 a list
+    uint32_t probes;     // lists that searches look at by default; 0: 32
+    uint32_t iterations; // of k-means; 0: 10
+    uint64_t seed;       // of learning; below 2^63
+    uint64_t memory;     // most bytes of keys at a time; 0: any
+    bool extend;         // only puts what was added since into the lists: of the options memory, force and
+                         // progress count
+    bool force;          // goes on although the disk seems too small
+    // Called now and then from the calling thread; counts anew for every step (sampling, learning, assigning,
+    // arranging). Returning false stops the work (KNNLM_ESTOPPED, the last commit stands). NULL: never.
+    bool (*progress)(void *context, uint64_t done, uint64_t in_all);
+    void *context;
+} knnlm_index_options;
+
+typedef struct knnlm_index_info {
+    uint32_t lists;      // 0: no index, every search is exact
+    uint32_t probes;     // lists looked at by default
+    uint64_t listed;     // entries in lists
+    uint64_t outside;    // entries that every search looks at
+    uint32_t code_bytes; // of an entry's code; 0: none
+    uint32_t code_bits;  // of each of its parts
+    uint64_t bytes;      // on disk
+    double imbalance;    // 1: lists of equal length; the longer the work, the higher
+    double drift;        // mean distance to the centroid of what was added after learning, against before; 0:
+                         // nothing was. Far above 1: learn anew
+} knnlm_index_info;
+
+typedef struct knnlm_index_result {
+    knnlm_index_info index;
+    double objective; // mean squared distance of an entry to its centroid; 0: nothing was done
+    double train_seconds, assign_seconds, write_seconds;
+    double seconds; // their sum
+} knnlm_index_result;
+
+knnlm_index_options knnlm_index_options_default(void);
+
+// Sorts the entries of the store at `path` into lists, in place of those it had. `model`, used by one thread
+// at a time, is needed for stores without keys alone: it reads their tokens again, straight into codes, a
+// million entries a commit; what was interrupted is gone on with. Else it may be NULL. `options` and `result`
+// may be NULL. Who has the store open goes on with what was, and opens it again to search the new lists.
+// KNNLM_EINVAL: options, a store without entries, without an index to extend, or, where it keeps no keys,
+// indexed already, or no model, another one, or no codes; KNNLM_EIO: the disk, or another writer;
+// KNNLM_EDATA: no store, or a damaged one; KNNLM_ENOTSUP: a newer format; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+knnlm_status knnlm_index(knnlm_model *model, const char *path, const knnlm_index_options *options,
+                         knnlm_index_result *result);
+
+// The index of an open store: opened with the first call or search, kept until the store is closed. Any
+// thread. KNNLM_EDATA: damaged; KNNLM_ENOTSUP: a newer format; KNNLM_ENOMEM.
+knnlm_status knnlm_store_index_describe(const knnlm_store *store, knnlm_index_info *out);
+
+typedef struct knnlm_search_options {
+    size_t k;                  // neighbours wanted
+    uint32_t probes;           // lists looked at; 0: the index's own
+    bool exact;                // looks at every entry, whatever the index
+    const uint64_t *exclude;   // (n, 2), or NULL: entries [first, end) that do not count for a query
+    const uint64_t *documents; // NULL: all; else only entries of these `document_count` documents are found
+    size_t document_count;
+    uint64_t memory; // bytes that the search may hold beside results; 0: any
+    // Called now and then from the calling thread; returning false stops the search (KNNLM_ESTOPPED). NULL:
+    // never.
+    bool (*progress)(void *context, uint64_t done, uint64_t in_all);
+    void *context;
+} knnlm_search_options;
+
+knnlm_search_options knnlm_search_options_default(void); // k = 1024
+
+// The nearest entries to each of n queries (n, dimension): `ids` and `distances` have room for (n, k),
+// `counts` for n. A row is nearest first, ties by the lower entry; behind its count it is UINT32_MAX and
+// infinity. Distances are squared L2, the negated inner product, or 1 - cosine: smaller is nearer. They are
+// of keys, or of codes where the store keeps no keys; what was added to such a store since it was indexed is
+// not found. Removed entries are never found. Answers depend neither on threads nor on which queries come
+// together; many together take far less time each. Any number of threads may search. `options` may be NULL.
+// KNNLM_EINVAL: k is 0 or above 2^32 - 1, or no such document; KNNLM_EDATA: a query is not finite, or the
+// store is damaged; KNNLM_ENOTSUP: neither keys nor an index, `exact` without keys, or a newer format;
+// KNNLM_ENOMEM; KNNLM_ESTOPPED.
+knnlm_status knnlm_store_search(const knnlm_store *store, const float *queries, size_t n,
+                                const knnlm_search_options *options, uint32_t *ids, float *distances,
+                                uint32_t *counts);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 // The public functions that build.
-#include "build/build.h"
+#include "api/api.h"
 
 static kn_lm *lm_of(knnlm_model *model) {
     return (kn_lm *)model;
@@ -7,13 +7,6 @@ static kn_lm *lm_of(knnlm_model *model) {
 
 knnlm_build_options knnlm_build_options_default(void) {
     return (knnlm_build_options){.min_context = -1};
-}
-
-static bool forward(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
-    const knnlm_build_options *o = context;
-    (void)what;
-    (void)unit;
-    return o->progress(o->context, done, total);
 }
 
 typedef knnlm_status builder(kn_lm *lm, const char *path, const char *const *texts, size_t count,
@@ -32,7 +25,8 @@ static knnlm_status work(builder *build, knnlm_model *model, const char *path, c
                           .segment = given.segment,
                           .memory = given.memory,
                           .force = given.force};
-    kn_progress progress = {given.progress ? forward : NULL, &given};
+    api_listener listener = {given.progress, given.context};
+    kn_progress progress = api_progress(&listener);
     kn_build_result r;
     if (given.tap) KN_TRY(kn_tap_parse(given.tap, &o.tap));
     KN_TRY(build(lm_of(model), path, texts, count, &o, &progress, &r));

@@ -1,17 +1,10 @@
 // The public functions about stores.
-#include "build/build.h"
+#include "api/api.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 // ---------------------------------------------------------------- reading
-
-struct knnlm_store {
-    kn_store *store;
-    pthread_mutex_t mutex; // of the tokenizer, which is loaded when first asked for
-    kn_tokenizer *tokenizer;
-};
 
 knnlm_status knnlm_store_open(const char *path, knnlm_store **out) {
     knnlm_store *s = kn_alloc(1, sizeof *s);
@@ -30,6 +23,8 @@ knnlm_status knnlm_store_open(const char *path, knnlm_store **out) {
 void knnlm_store_close(knnlm_store *s) {
     if (!s) return;
     kn_tokenizer_free(s->tokenizer);
+    kn_index_close(s->index);
+    kn_index_close(s->flat);
     kn_store_close(s->store);
     pthread_mutex_destroy(&s->mutex);
     free(s);
@@ -126,14 +121,11 @@ knnlm_status knnlm_store_keys(const knnlm_store *s, uint64_t first, size_t count
     return kn_store_keys(s->store, first, count, out);
 }
 
-// The store is const to its readers; this is the one thing it learns while it is open.
 static knnlm_status tokenizer_of(const knnlm_store *constant, const kn_tokenizer **out) {
-    knnlm_store *s = (knnlm_store *)(uintptr_t)constant;
-    knnlm_status status = KNNLM_OK;
-    pthread_mutex_lock(&s->mutex);
-    if (!s->tokenizer) status = kn_build_open_tokenizer(s->store, &s->tokenizer);
+    knnlm_store *s = api_lock(constant);
+    knnlm_status status = s->tokenizer ? KNNLM_OK : kn_build_open_tokenizer(s->store, &s->tokenizer);
     *out = s->tokenizer;
-    pthread_mutex_unlock(&s->mutex);
+    api_unlock(s);
     return status;
 }
 
