@@ -24,50 +24,6 @@ static knnlm_status read_recipe(const knnlm_index_options *o, kn_recipe *out) {
     return kn_recipe_parse_codes(o->codes, out);
 }
 
-typedef struct request {
-    kn_lm *lm;
-    const char *path;
-    kn_recipe recipe;
-    bool extend;
-    const kn_progress *progress;
-} request;
-
-static knnlm_status check_keyless(const request *r, const kn_store *store) {
-    bool indexed = kn_store_annex_note(store) != NULL;
-    if (!kn_store_describe(store)->entries)
-        return kn_fail(KNNLM_EINVAL, "%s: has no entries to index", r->path);
-    if (r->extend && !indexed) return kn_fail(KNNLM_EINVAL, "%s: has no index to extend", r->path);
-    if (!r->lm)
-        return kn_fail(KNNLM_EINVAL, "%s: keeps no keys: the model that made it is needed to index it",
-                       r->path);
-    if (!indexed && !r->recipe.code_parts)
-        return kn_fail(KNNLM_EINVAL, "%s: keeps no keys: say which codes to keep (such as pq64)", r->path);
-    return kn_build_check_model(store, r->lm);
-}
-
-static knnlm_status index_by_model(const request *r, const kn_store *store, kn_index_result *out) {
-    bool done;
-    KN_TRY(check_keyless(r, store));
-    KN_TRY(kn_build_index(r->path, &r->recipe, true, r->lm, r->progress, &done, out));
-    if (done) return KNNLM_OK;
-    if (!r->extend) return kn_fail(KNNLM_EINVAL, "%s: is indexed already", r->path);
-    return kn_index_extend(r->path, &r->recipe, r->progress, out); // by nothing: describes what is there
-}
-
-static knnlm_status make_index(const request *r, kn_index_result *out) {
-    kn_store *store;
-    knnlm_status status;
-    KN_TRY(kn_store_open(r->path, &store));
-    if (kn_store_describe(store)->settings.key_type == KN_KEYS_NONE)
-        status = index_by_model(r, store, out);
-    else if (r->extend)
-        status = kn_index_extend(r->path, &r->recipe, r->progress, out);
-    else
-        status = kn_index_build(r->path, &r->recipe, r->progress, out);
-    kn_store_close(store);
-    return status;
-}
-
 static knnlm_index_info info_of(const kn_index_info *i) {
     return (knnlm_index_info){.lists = i->lists,
                               .probes = i->probes,
@@ -85,10 +41,10 @@ knnlm_status knnlm_index(knnlm_model *model, const char *path, const knnlm_index
     knnlm_index_options given = options ? *options : knnlm_index_options_default();
     api_listener listener = {given.progress, given.context};
     kn_progress progress = api_progress(&listener);
-    request r = {.lm = (kn_lm *)model, .path = path, .extend = given.extend, .progress = &progress};
+    kn_recipe recipe;
     kn_index_result made;
-    KN_TRY(read_recipe(&given, &r.recipe));
-    KN_TRY(make_index(&r, &made));
+    KN_TRY(read_recipe(&given, &recipe));
+    KN_TRY(kn_build_reindex(path, &recipe, given.extend, (kn_lm *)model, &progress, &made));
     if (result)
         *result =
             (knnlm_index_result){.index = info_of(&made.info),

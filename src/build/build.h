@@ -62,6 +62,12 @@ knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts,
 knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool wanted, kn_lm *lm,
                             const kn_progress *progress, bool *done, kn_index_result *out);
 
+// Indexes the store at `path` anew by the recipe, or (`extend`) only puts what was added into the lists it
+// has. A store without keys needs codes and `lm`, the model that made it; what a run before has computed is
+// gone on with. KNNLM_EINVAL: one of these is missing, or there is nothing to do; else as kn_index_build.
+knnlm_status kn_build_reindex(const char *path, const kn_recipe *recipe, bool extend, kn_lm *lm,
+                              const kn_progress *progress, kn_index_result *out);
+
 // Keeps the tokenizer in a new store, so that its tokens have a text without the model.
 knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t);
 // That tokenizer; KNNLM_ENOTSUP when the store has none.

@@ -51,3 +51,43 @@ knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool want
     kn_store_close(store);
     return status;
 }
+
+static knnlm_status check_keyless(const kn_store *store, const kn_recipe *recipe, bool extend,
+                                  const kn_lm *lm) {
+    const kn_store_info *info = kn_store_describe(store);
+    bool indexed = kn_store_annex_note(store) != NULL;
+    if (!info->entries) return kn_fail(KNNLM_EINVAL, "%s: has no entries to index", info->path);
+    if (extend && !indexed) return kn_fail(KNNLM_EINVAL, "%s: has no index to extend", info->path);
+    if (!indexed && !recipe->code_parts)
+        return kn_fail(KNNLM_EINVAL, "%s: keeps no keys: say which codes to keep (such as pq64)", info->path);
+    if (!lm)
+        return kn_fail(KNNLM_EINVAL, "%s: keeps no keys: the model that made it is needed to index it",
+                       info->path);
+    return kn_build_check_model(store, lm);
+}
+
+static knnlm_status reindex_keyless(const kn_store *store, const kn_recipe *recipe, bool extend, kn_lm *lm,
+                                    const kn_progress *progress, kn_index_result *out) {
+    const char *path = kn_store_describe(store)->path;
+    bool done;
+    KN_TRY(check_keyless(store, recipe, extend, lm));
+    KN_TRY(kn_build_index(path, recipe, true, lm, progress, &done, out));
+    if (done) return KNNLM_OK;
+    if (!extend) return kn_fail(KNNLM_EINVAL, "%s: is indexed already", path);
+    return kn_index_extend(path, recipe, progress, out); // by nothing: describes what is there
+}
+
+knnlm_status kn_build_reindex(const char *path, const kn_recipe *recipe, bool extend, kn_lm *lm,
+                              const kn_progress *progress, kn_index_result *out) {
+    kn_store *store;
+    knnlm_status status;
+    KN_TRY(kn_store_open(path, &store));
+    if (kn_store_describe(store)->settings.key_type == KN_KEYS_NONE)
+        status = reindex_keyless(store, recipe, extend, lm, progress, out);
+    else if (extend)
+        status = kn_index_extend(path, recipe, progress, out);
+    else
+        status = kn_index_build(path, recipe, progress, out);
+    kn_store_close(store);
+    return status;
+}

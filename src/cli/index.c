@@ -1,4 +1,4 @@
-#include "index/index.h"
+#include "build/build.h"
 #include "cli/cli.h"
 #include "cli/store.h"
 
@@ -27,30 +27,24 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-// A store without keys: the model reads its tokens again.
-static knnlm_status index_by_model(const kn_store *store, const kn_recipe *recipe, kn_index_result *out) {
-    kn_lm *lm;
-    bool done;
-    if (!recipe->code_parts && !kn_store_annex_note(store))
-        return kn_fail(KNNLM_EINVAL, "%s: keeps no keys: say which codes to keep (--codes pq64)", said.store);
-    KN_TRY(cli_open_maker(said.model, store, (kn_precision)said.common.precision, &lm));
-    knnlm_status status = kn_build_index(said.store, recipe, true, lm, &cli_progress, &done, out);
-    kn_lm_close(lm);
-    if (status == KNNLM_OK && !done) return kn_fail(KNNLM_EINVAL, "%s: is indexed already", said.store);
+// A store without keys is read again by its model.
+static knnlm_status open_reader(const kn_recipe *recipe, kn_lm **out) {
+    kn_store *store;
+    *out = NULL;
+    KN_TRY(kn_store_open(said.store, &store));
+    bool reads = kn_store_describe(store)->settings.key_type == KN_KEYS_NONE &&
+                 (recipe->code_parts || kn_store_annex_note(store));
+    knnlm_status status =
+        reads ? cli_open_maker(said.model, store, (kn_precision)said.common.precision, out) : KNNLM_OK;
+    kn_store_close(store);
     return status;
 }
 
 static knnlm_status make_index(const kn_recipe *recipe, kn_index_result *out) {
-    kn_store *store;
-    KN_TRY(kn_store_open(said.store, &store));
-    knnlm_status status;
-    if (kn_store_describe(store)->settings.key_type == KN_KEYS_NONE)
-        status = index_by_model(store, recipe, out);
-    else if (said.extend)
-        status = kn_index_extend(said.store, recipe, &cli_progress, out);
-    else
-        status = kn_index_build(said.store, recipe, &cli_progress, out);
-    kn_store_close(store);
+    kn_lm *lm;
+    KN_TRY(open_reader(recipe, &lm));
+    knnlm_status status = kn_build_reindex(said.store, recipe, said.extend, lm, &cli_progress, out);
+    kn_lm_close(lm);
     return status;
 }
 

@@ -58,6 +58,20 @@ static uint32_t codes_for(const making *m) {
     return parts;
 }
 
+// Keys to learn from, within half of the memory.
+static knnlm_status choose_sample(making *m) {
+    uint64_t entries = kn_store_describe(m->store)->entries, memory = m->recipe->memory;
+    size_t key = m->d * sizeof(float);
+    kn_index_note *n = &m->note;
+    n->trained = m->recipe->train ? m->recipe->train : (uint64_t)TRAIN_A_LIST * n->lists;
+    if (n->trained > entries) n->trained = entries;
+    if (!memory || n->trained * key <= memory / 2) return KNNLM_OK;
+    n->trained = memory / 2 / key;
+    if (n->trained >= n->lists) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "memory of %" PRIu64 " bytes is too little: %" PRIu32 " lists need %" PRIu64,
+                   memory, n->lists, 2 * (uint64_t)n->lists * key);
+}
+
 static knnlm_status resolve(making *m) {
     const kn_store_info *info = kn_store_describe(m->store);
     const kn_recipe *r = m->recipe;
@@ -72,10 +86,7 @@ static knnlm_status resolve(making *m) {
     n->code_parts = !r->code_parts && r->auto_codes ? codes_for(m) : r->code_parts;
     n->code_bits = n->code_parts ? (r->code_bits ? r->code_bits : 8) : 0;
     n->seed = r->seed;
-    n->trained = r->train ? r->train : (uint64_t)TRAIN_A_LIST * n->lists;
-    if (n->trained > info->entries) n->trained = info->entries;
-    uint64_t bytes = n->trained * m->d * sizeof(float);
-    if (r->memory && bytes > r->memory / 2) n->trained = r->memory / 2 / (m->d * sizeof(float));
+    KN_TRY(choose_sample(m));
     if (info->settings.key_type == KN_KEYS_NONE && (!r->source || !n->code_parts))
         return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys: its model (-m) and codes (--codes) are needed",
                        info->path);
