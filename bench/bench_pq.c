@@ -5,6 +5,7 @@
 #include "index/pq.h"
 #include "store/npy.h"
 
+#include <math.h>
 #include <time.h>
 
 #define USAGE                                                                                                \
@@ -12,7 +13,7 @@
     "error\n"                                                                                                \
     "bench_pq encode FILE PARTS BITS [REPEATS]   vectors/s, and a second of the CPU\n"                       \
     "bench_pq tables D PARTS BITS [REPEATS]      microseconds a query: tables, quantizing them\n"            \
-    "bench_pq scan CODES PARTS BITS [REPEATS]    million codes/s by one thread: plain, fast\n"
+    "bench_pq scan CODES PARTS BITS [REPEATS]    million codes/s by one thread: by f32 tables, in blocks\n"
 
 typedef struct points {
     size_t n, d;
@@ -93,8 +94,19 @@ static void tables(size_t d, size_t parts, size_t bits, int repeats) {
         double start = kn_seconds();
         for (size_t q = 0; q < QUERIES; q++) kn_pq_tables(&p, p.centroids + q % 16 * d, false, table);
         double middle = kn_seconds();
-        for (size_t q = 0; q < QUERIES; q++) kn_pq_quantize(&p, table, small);
+        for (size_t q = 0; q < QUERIES; q++) kn_pq_quantize(&p, table, INFINITY, small);
         printf("%.2f %.2f\n", 1e6 * (middle - start) / QUERIES, 1e6 * (kn_seconds() - middle) / QUERIES);
+    }
+}
+
+// What a scan in blocks is compared with: codes one after the other.
+static void sum_plainly(const kn_pq *p, const float *tables, const uint8_t *codes, size_t n, float *sums) {
+    size_t bytes = kn_pq_code_bytes(p);
+    for (size_t i = 0; i < n; i++, codes += bytes) {
+        float sum = 0;
+        for (size_t j = 0; j < p->m; j++)
+            sum += tables[j * p->count + (p->bits == 8 ? codes[j] : codes[j / 2] >> j % 2 * 4 & 15)];
+        sums[i] = sum;
     }
 }
 
@@ -103,18 +115,19 @@ static void scan(size_t n, size_t parts, size_t bits, int repeats) {
     size_t bytes = n * kn_pq_code_bytes(&p);
     float *table = memory(parts * p.count, sizeof *table), *distances = memory(n, sizeof *distances);
     uint8_t *small = memory(kn_pq_small_bytes(&p), 1), *codes = memory(bytes, 1);
-    uint8_t *blocks = memory(kn_pq_blocks_bytes(&p, n), 1);
-    uint16_t *sums = memory(n, sizeof *sums);
+    size_t count = (n + KN_PQ_BLOCK - 1) / KN_PQ_BLOCK;
+    uint8_t *blocks = memory(kn_pq_blocks_bytes(n, kn_pq_code_bytes(&p)), 1);
+    uint16_t *sums = memory(count * KN_PQ_BLOCK, sizeof *sums);
     kn_random random = {3};
     for (size_t i = 0; i < bytes; i++) codes[i] = (uint8_t)kn_random_next(&random);
-    kn_pq_interleave(&p, codes, n, blocks);
+    kn_pq_interleave(codes, n, kn_pq_code_bytes(&p), blocks);
     kn_pq_tables(&p, p.centroids, false, table);
-    kn_pq_quantize(&p, table, small);
+    kn_pq_quantize(&p, table, INFINITY, small);
     for (int i = 0; i < repeats; i++) {
         double start = kn_seconds();
-        kn_pq_scan(&p, table, codes, n, distances);
+        sum_plainly(&p, table, codes, n, distances);
         double middle = kn_seconds();
-        kn_pq_scan_fast(&p, small, blocks, n, sums);
+        kn_pq_scan(&p, small, blocks, count, sums);
         double end = kn_seconds();
         printf("%.1f %.1f\n", 1e-6 * (double)n / (middle - start), 1e-6 * (double)n / (end - middle));
     }

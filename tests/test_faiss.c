@@ -46,7 +46,18 @@ typedef struct found {
     size_t n, k;
 } found;
 
-static found search(const char *path, const float *queries, size_t n, size_t k, uint32_t probes) {
+static void find_one_by_one(const kn_index *x, const float *queries, const kn_search_options *o, found *f) {
+    kn_searcher *one;
+    OK(kn_searcher_open(x, f->k, &one));
+    for (size_t q = 0; q < f->n; q++) {
+        kn_neighbors out = {f->out.ids + q * f->k, f->out.distances + q * f->k, f->out.counts + q};
+        OK(kn_searcher_find(one, queries + q * x->d, o, &out));
+    }
+    kn_searcher_close(one);
+}
+
+static found search_by(const char *path, const float *queries, size_t n, size_t k, uint32_t probes,
+                       bool together) {
     found f = {.n = n, .k = k};
     kn_search_options o = {.k = k, .probes = probes};
     kn_store *store;
@@ -56,10 +67,17 @@ static found search(const char *path, const float *queries, size_t n, size_t k, 
     f.out.counts = kit_alloc(n, sizeof *f.out.counts);
     OK(kn_store_open(path, &store));
     OK(kn_index_open(store, &index));
-    OK(kn_index_search(index, queries, n, &o, &f.out));
+    if (together)
+        OK(kn_index_search(index, queries, n, &o, &f.out));
+    else
+        find_one_by_one(index, queries, &o, &f);
     kn_index_close(index);
     kn_store_close(store);
     return f;
+}
+
+static found search(const char *path, const float *queries, size_t n, size_t k, uint32_t probes) {
+    return search_by(path, queries, n, k, probes, true);
 }
 
 static void found_free(found *f) {
@@ -127,7 +145,7 @@ static void compare_golden(size_t g, const char *store) {
     int32_t *expected = kit_alloc(k, sizeof *expected);
     double *away = kit_alloc(k, sizeof *away);
     kn_npy_floats(&queries, 0, queries.count, q);
-    found f = search(store, q, n, k, 0);
+    found f = search(store, q, n, k, 0), singly = search_by(store, q, n, k, 0, false);
     for (size_t i = 0; i < n; i++) {
         size_t count = 0;
         kn_npy_integers(&ids, i * k, k, wide);
@@ -137,8 +155,10 @@ static void compare_golden(size_t g, const char *store) {
             away[count] = goldens[g].distance == KN_DISTANCE_IP ? -raw[count] : raw[count];
         }
         compare(&f, i, expected, away, count);
+        compare(&singly, i, expected, away, count);
     }
     found_free(&f);
+    found_free(&singly);
     free(q), free(raw), free(wide), free(expected), free(away);
     kn_npy_close(&queries), kn_npy_close(&ids), kn_npy_close(&distances);
 }
@@ -261,6 +281,7 @@ static void compare_with_codes(const char *source, const char *imported) {
     OK(kn_index_open(store, &x));
     kit_keys(queries, 77, 0, QUERIES, D);
     found f = search(imported, queries, QUERIES, NEAREST, x->info.lists);
+    found singly = search_by(imported, queries, QUERIES, NEAREST, x->info.lists, false);
     pair *all = kit_alloc(x->info.listed, sizeof *all);
     for (size_t q = 0; q < QUERIES; q++) {
         int32_t ids[NEAREST];
@@ -268,37 +289,44 @@ static void compare_with_codes(const char *source, const char *imported) {
         size_t n = kn_least(measure_codes(x, queries + q * D, all), NEAREST);
         for (size_t i = 0; i < n; i++) ids[i] = all[i].id, distances[i] = all[i].distance;
         compare(&f, q, ids, distances, n);
+        compare(&singly, q, ids, distances, n);
     }
     found_free(&f);
+    found_free(&singly);
     free(all);
     kn_index_close(x);
     kn_store_close(store);
 }
 
-// Two runs of lists, all kinds of codes.
+static void round_trip(kn_distance distance, uint32_t bits, uint32_t lists) {
+    const kit_item items[] = {{1, 250, 250, 0}, {2, 1, 1, 0}, {3, 400, 400, 0}, {4, 90, 90, 0}};
+    kn_recipe recipe = {.lists = lists, .code_parts = bits == 4 ? 1 : 4, .code_bits = bits, .probes = 2};
+    kn_index_result r;
+    kn_faiss_totals out, in;
+    build(at("a.store"), distance, KN_KEYS_F16, items, 3);
+    OK(kn_index_build(at("a.store"), &recipe, NULL, &r));
+    add(at("a.store"), items + 3, 1);
+    OK(kn_index_extend(at("a.store"), &recipe, NULL, &r));
+    export_as(at("a.store"), at("a.index"), &out);
+    assert_int_equal(out.entries, 741);
+    assert_int_equal(out.left_out, 0);
+    assert_int_equal(out.probes, 2);
+    OK(import_as(at("a.index"), NULL, at("b.store"), &in));
+    assert_int_equal(in.entries, 741);
+    assert_int_equal(in.probes, 2);
+    assert_int_equal(in.code_parts, recipe.code_parts);
+    assert_true(in.residuals && in.distance == out.distance && in.code_bits == bits);
+    compare_with_codes(at("a.store"), at("b.store"));
+    kit_delete(at("a.store")), kit_delete(at("b.store"));
+}
+
+// Two runs, all kinds of codes; short lists and long ones, which begin and end within blocks of codes.
 static void test_round_trip_keeps_neighbours(void **state) {
     (void)state;
-    const kit_item items[] = {{1, 250, 250, 0}, {2, 1, 1, 0}, {3, 400, 400, 0}, {4, 90, 90, 0}};
-    for (int ip = 0; ip < 2; ip++)
-        for (uint32_t bits = 4; bits <= 8; bits += 4) {
-            kn_recipe recipe = {.lists = 7, .code_parts = bits == 4 ? 1 : 4, .code_bits = bits, .probes = 3};
-            kn_index_result r;
-            kn_faiss_totals out, in;
-            build(at("a.store"), ip ? KN_DISTANCE_IP : KN_DISTANCE_L2, KN_KEYS_F16, items, 3);
-            OK(kn_index_build(at("a.store"), &recipe, NULL, &r));
-            add(at("a.store"), items + 3, 1);
-            OK(kn_index_extend(at("a.store"), &recipe, NULL, &r));
-            export_as(at("a.store"), at("a.index"), &out);
-            assert_int_equal(out.entries, 741);
-            assert_int_equal(out.left_out, 0);
-            assert_int_equal(out.probes, 3);
-            OK(import_as(at("a.index"), NULL, at("b.store"), &in));
-            assert_int_equal(in.entries, 741);
-            assert_int_equal(in.probes, 3);
-            assert_int_equal(in.code_parts, recipe.code_parts);
-            assert_true(in.residuals && in.distance == out.distance && in.code_bits == bits);
-            compare_with_codes(at("a.store"), at("b.store"));
-            kit_delete(at("a.store")), kit_delete(at("b.store"));
+    for (uint32_t bits = 4; bits <= 8; bits += 4)
+        for (uint32_t lists = 2; lists <= 7; lists += 5) {
+            round_trip(KN_DISTANCE_L2, bits, lists);
+            round_trip(KN_DISTANCE_IP, bits, lists);
         }
 }
 

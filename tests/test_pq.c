@@ -174,14 +174,38 @@ static double exact(const kn_pq *p, const float *query, const float *decoded, bo
     return sum;
 }
 
-static void check_fast(const kn_pq *p, const float *tables, const uint8_t *codes, size_t n,
+// What a plain loop over codes sums, and what they stand for.
+static void check_sums(const kn_pq *p, const float *tables, const uint8_t *codes, size_t n,
                        const double *wanted, double rounding) {
     size_t bytes = kn_pq_code_bytes(p);
-    uint8_t *small = memory(kn_pq_small_bytes(p), 1), *blocks = memory(kn_pq_blocks_bytes(p, n), 1);
-    uint16_t *sums = memory(n, sizeof *sums);
-    kn_pq_interleave(p, codes, n, blocks);
-    kn_pq_scale scale = kn_pq_quantize(p, tables, small);
-    kn_pq_scan_fast(p, small, blocks, n, sums);
+    uint8_t *blocks = memory(kn_pq_blocks_bytes(n, bytes), 1);
+    float *sums = memory(n, sizeof *sums);
+    size_t *places = memory(n, sizeof *places);
+    kn_pq_interleave(codes, n, bytes, blocks);
+    for (size_t i = 0; i < n; i++) places[i] = i * 7 % n;
+    kn_pq_sum(p, tables, blocks, places, n, sums);
+    for (size_t i = 0; i < n; i++) {
+        size_t r = places[i];
+        float plain = 0;
+        for (size_t j = 0; j < p->m; j++) plain += tables[j * p->count + code_at(p, codes + r * bytes, j)];
+        assert_true(sums[i] == plain);
+        if (!(fabs((double)sums[i] - wanted[r]) <= rounding))
+            fail_msg("d %zu m %zu bits %zu: %g, not %g", p->d, p->m, p->bits, (double)sums[i], wanted[r]);
+    }
+    free(blocks);
+    free(places);
+    free(sums);
+}
+
+static void check_fast(const kn_pq *p, const float *tables, const uint8_t *codes, size_t n,
+                       const double *wanted, double farthest, double rounding) {
+    size_t bytes = kn_pq_code_bytes(p);
+    size_t count = (n + KN_PQ_BLOCK - 1) / KN_PQ_BLOCK;
+    uint8_t *small = memory(kn_pq_small_bytes(p), 1), *blocks = memory(kn_pq_blocks_bytes(n, bytes), 1);
+    uint16_t *sums = memory(count * KN_PQ_BLOCK, sizeof *sums);
+    kn_pq_interleave(codes, n, bytes, blocks);
+    kn_pq_scale scale = kn_pq_quantize(p, tables, (float)farthest, small);
+    kn_pq_scan(p, small, blocks, count, sums);
     double widest = 0;
     for (size_t r = 0; r < n; r++) {
         size_t sum = 0;
@@ -189,7 +213,9 @@ static void check_fast(const kn_pq *p, const float *tables, const uint8_t *codes
         if (sum != sums[r])
             fail_msg("d %zu m %zu bits %zu: sum %zu is %u, not %zu", p->d, p->m, p->bits, r, sums[r], sum);
         float distance = scale.offset + scale.scale * (float)sums[r];
-        if (!(fabs((double)distance - wanted[r]) <= (double)scale.bound + rounding))
+        double off = (double)distance - wanted[r];
+        if (!(off <= (double)scale.bound + rounding) ||
+            !(wanted[r] > farthest || -off <= (double)scale.bound + rounding))
             fail_msg("d %zu m %zu bits %zu: %g is more than %g from %g", p->d, p->m, p->bits,
                      (double)distance, (double)scale.bound, wanted[r]);
         widest = fmax(widest, fabs(wanted[r]));
@@ -202,25 +228,26 @@ static void check_fast(const kn_pq *p, const float *tables, const uint8_t *codes
 }
 
 static void check_scans(const kn_pq *p, const float *query, bool inner_product, size_t n) {
-    float *tables = memory(p->m * p->count, sizeof *tables), *distances = memory(n, sizeof *distances);
+    float *tables = memory(p->m * p->count, sizeof *tables);
     float *decoded = memory(n * p->d, sizeof *decoded);
     double *wanted = memory(n, sizeof *wanted);
     uint8_t *codes = random_codes(p, n, n);
     kn_pq_decode(p, codes, n, decoded);
     kn_pq_tables(p, query, inner_product, tables);
-    kn_pq_scan(p, tables, codes, n, distances);
     double size = 0;
     for (size_t i = 0; i < p->m * p->count; i++) size = fmax(size, fabs((double)tables[i]));
     double rounding = size * (double)p->m * (1e-6 + 4e-7 * sqrt((double)p->part));
+    for (size_t r = 0; r < n; r++) wanted[r] = exact(p, query, decoded + r * p->d, inner_product);
+    check_sums(p, tables, codes, n, wanted, rounding);
+    double low = INFINITY, high = -INFINITY;
     for (size_t r = 0; r < n; r++) {
-        wanted[r] = exact(p, query, decoded + r * p->d, inner_product);
-        if (!(fabs((double)distances[r] - wanted[r]) <= rounding))
-            fail_msg("d %zu m %zu bits %zu: %g, not %g", p->d, p->m, p->bits, (double)distances[r],
-                     wanted[r]);
+        low = fmin(low, wanted[r]);
+        high = fmax(high, wanted[r]);
     }
-    check_fast(p, tables, codes, n, wanted, rounding);
+    check_fast(p, tables, codes, n, wanted, INFINITY, rounding);
+    check_fast(p, tables, codes, n, wanted, (low + high) / 2, rounding);
+    check_fast(p, tables, codes, n, wanted, low - (high - low), rounding); // all are too far
     free(tables);
-    free(distances);
     free(decoded);
     free(wanted);
     free(codes);
@@ -260,18 +287,18 @@ static void tables_of_anything(void **state) {
     uint16_t sums[64];
     static const float odd[] = {INFINITY, -INFINITY, NAN, 3e38f};
     assert_int_equal(kn_pq_small_bytes(&p), sizeof small);
-    assert_int_equal(kn_pq_blocks_bytes(&p, 64), sizeof blocks);
+    assert_int_equal(kn_pq_blocks_bytes(64, kn_pq_code_bytes(&p)), sizeof blocks);
     for (size_t o = 0; o < 4; o++) {
         for (size_t i = 0; i < 48; i++) tables[i] = (float)i;
         tables[20] = odd[o];
         tables[40] = o == 3 ? -3e38f : 0;
-        assert_true(o == 3 || !(kn_pq_quantize(&p, tables, small).bound < INFINITY));
-        kn_pq_quantize(&p, tables, small);
-        kn_pq_scan_fast(&p, small, blocks, 64, sums);
+        assert_true(o == 3 || !(kn_pq_quantize(&p, tables, 99, small).bound < INFINITY));
+        kn_pq_quantize(&p, tables, INFINITY, small);
+        kn_pq_scan(&p, small, blocks, 1, sums);
     }
     for (size_t i = 0; i < 48; i++) tables[i] = 2.5f; // nothing to tell apart
-    kn_pq_scale scale = kn_pq_quantize(&p, tables, small);
-    kn_pq_scan_fast(&p, small, blocks, 64, sums);
+    kn_pq_scale scale = kn_pq_quantize(&p, tables, INFINITY, small);
+    kn_pq_scan(&p, small, blocks, 1, sums);
     for (size_t i = 0; i < 64; i++)
         assert_true(fabsf(scale.offset + scale.scale * sums[i] - 7.5f) <= scale.bound);
     assert_true(scale.bound < 1e-4f);
@@ -285,16 +312,21 @@ static void blocks_and_back(void **state) {
         for (size_t i = 0; i < 6; i++) {
             size_t n = counts[i];
             kn_pq p = random_pq(SHAPES[s], s, 0);
-            size_t bytes = kn_pq_code_bytes(&p), size = kn_pq_blocks_bytes(&p, n);
+            size_t bytes = kn_pq_code_bytes(&p), size = kn_pq_blocks_bytes(n, bytes);
             assert_int_equal(size, (n + 63) / 64 * 64 * bytes);
             uint8_t *codes = random_codes(&p, n, i), *again = memory(n, bytes), *blocks = memory(size, 1);
             memset(blocks, 0xaa, size);
-            kn_pq_interleave(&p, codes, n, blocks);
+            kn_pq_interleave(codes, n, bytes, blocks);
             for (size_t r = 0; r < (n + 63) / 64 * 64; r++)
                 for (size_t j = 0; j < bytes; j++)
                     assert_int_equal(blocks[(r / 64 * bytes + j) * 64 + r % 64],
                                      r < n ? codes[r * bytes + j] : 0);
-            kn_pq_deinterleave(&p, blocks, n, again);
+            for (size_t place = 0; place <= n; place += n / 5 + 1) {
+                size_t some = (n - place) * 3 / 4;
+                kn_pq_deinterleave(blocks, place, some, bytes, again);
+                assert_memory_equal(again, codes + place * bytes, some * bytes);
+            }
+            kn_pq_deinterleave(blocks, 0, n, bytes, again);
             assert_memory_equal(again, codes, n * bytes);
             free(codes);
             free(again);

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/threads.h"
-#include "index/index.h"
 #include "index/top.h"
+#include "index/view.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -106,12 +106,17 @@ static void desk_free(desk *t) {
     free(t->queries);
 }
 
-static void make_lists(const desk *t, uint32_t lists, uint32_t code_parts) {
-    kn_recipe recipe = {.lists = lists, .probes = 3, .seed = 5, .code_parts = code_parts, .code_bits = 8};
+static void make_coded_lists(const desk *t, uint32_t lists, uint32_t code_parts, uint32_t code_bits) {
+    kn_recipe recipe = {
+        .lists = lists, .probes = 3, .seed = 5, .code_parts = code_parts, .code_bits = code_bits};
     kn_index_result r;
     assert_ok(kn_index_build(t->path, &recipe, NULL, &r));
     assert_int_equal(r.info.lists, lists);
     assert_int_equal(r.info.listed, t->added);
+}
+
+static void make_lists(const desk *t, uint32_t lists, uint32_t code_parts) {
+    make_coded_lists(t, lists, code_parts, 8);
 }
 
 // ---------------------------------------------------------------- answers
@@ -376,6 +381,144 @@ static void codes_first(void **state) {
     desk_free(&t);
 }
 
+// Some list begins within a block of codes, another ends there, and so does the run.
+static void check_ends_within_blocks(const kn_index *x) {
+    size_t within = 0;
+    for (size_t i = 0; i < x->listed_count; i++) {
+        assert_true(x->listed[i].count % KN_PQ_BLOCK != 0);
+        for (size_t l = 1; l < x->info.lists; l++) within += x->listed[i].ends[l] % KN_PQ_BLOCK != 0;
+    }
+    assert_true(within > 0);
+}
+
+static double measure(kn_distance distance, const float *query, const float *row, size_t d) {
+    double product = 0, away = 0, queries = 0, rows = 0;
+    for (size_t j = 0; j < d; j++) {
+        product += (double)query[j] * row[j];
+        away += ((double)query[j] - row[j]) * ((double)query[j] - row[j]);
+        queries += (double)query[j] * query[j];
+        rows += (double)row[j] * row[j];
+    }
+    if (distance == KN_DISTANCE_L2) return away;
+    return distance == KN_DISTANCE_IP ? -product : 1 - product / sqrt(queries * rows);
+}
+
+enum { NEAREST = 5, KEPT = 4 * NEAREST };
+
+// By the definition: every code is decoded and measured; of the nearest, which have one of the NEAREST keys?
+static size_t hits_of_codes(const desk *t, const kn_index *x, const float *query, const uint32_t *nearest) {
+    kn_item *items = need(t->added, sizeof *items), *scratch = need(t->added, sizeof *scratch);
+    float *row = need(t->d, sizeof *row), *unit = need(t->d, sizeof *unit);
+    size_t n = 0, hits = 0;
+    kn_index_query(x, query, unit);
+    for (size_t i = 0; i < x->listed_count; i++)
+        for (size_t l = 0; l < x->info.lists; l++)
+            for (uint64_t p = x->listed[i].ends[l]; p < x->listed[i].ends[l + 1]; p++) {
+                kn_index_decode(x, &x->listed[i], l, x->zero, p, 1, row);
+                // Of cosine, candidates are chosen by the product.
+                kn_distance by = t->distance == KN_DISTANCE_L2 ? KN_DISTANCE_L2 : KN_DISTANCE_IP;
+                items[n++] = kn_item_make((float)measure(by, unit, row, t->d), x->listed[i].ids[p]);
+            }
+    kn_items_sort(items, n, scratch);
+    for (size_t i = 0; i < KEPT; i++)
+        for (size_t j = 0; j < NEAREST; j++) hits += kn_item_id(items[i]) == nearest[j];
+    free(items), free(scratch), free(row), free(unit);
+    return hits;
+}
+
+static void check_codes_first(const desk *t, const kn_index *x) {
+    kn_search_options o = {.k = NEAREST, .probes = x->info.lists};
+    answers exact = answers_make(NEAREST);
+    uint32_t ids[NEAREST], count;
+    float distances[NEAREST];
+    kn_neighbors out = {ids, distances, &count};
+    size_t hits = 0, wanted = 0;
+    kn_searcher *one;
+    assert_ok(kn_index_search(x, t->queries, QUERIES, &o, &exact.n));
+    assert_ok(kn_searcher_open(x, NEAREST, &one));
+    for (size_t q = 0; q < QUERIES; q++) {
+        const float *query = t->queries + q * t->d;
+        const uint32_t *nearest = exact.n.ids + q * NEAREST;
+        assert_ok(kn_searcher_find(one, query, &o, &out));
+        assert_int_equal(count, NEAREST);
+        for (size_t i = 0; i < NEAREST; i++) {
+            for (size_t j = 0; j < NEAREST; j++) hits += ids[i] == nearest[j];
+            double distance = measure(t->distance, query, t->keys + ids[i] * t->d, t->d);
+            assert_near(distances[i], distance, 1e-2 * (1 + fabs(distance))); // keys are f16
+        }
+        wanted += hits_of_codes(t, x, query, nearest);
+    }
+    // By squared distances 8-bit tables choose, which may change one for another; else rounding alone may.
+    if (hits + (t->distance == KN_DISTANCE_L2 ? wanted / 100 : 1) < wanted)
+        fail_msg("%zu of %zu found, %zu by the definition", hits, (size_t)NEAREST * QUERIES, wanted);
+    for (size_t j = 0; j < t->d; j++) t->queries[j] = 3e38f; // beyond what tables can hold
+    assert_ok(kn_searcher_find(one, t->queries, &o, &out));
+    kn_searcher_close(one);
+    answers_free(&exact);
+}
+
+// Whole blocks are scanned of the long lists (3), rows of the short ones (20); of two runs.
+static void codes_find_what_they_stand_for(void **state) {
+    const uint32_t parts[] = {11, 33}, lists[] = {3, 20};
+    (void)state;
+    for (size_t i = 0; i < 24; i++) {
+        desk t = desk_make(33, KN_KEYS_F16, measures[i % 3]);
+        kn_store_writer *w;
+        kn_index_result r;
+        kn_store *s;
+        kn_index *x;
+        make_coded_lists(&t, lists[i / 3 % 2], parts[i / 6 % 2], i / 12 ? 4 : 8);
+        assert_ok(kn_store_write(t.path, &w));
+        add_documents(&t, w, 5);
+        assert_ok(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r));
+        assert_ok(kn_store_open(t.path, &s));
+        assert_ok(kn_index_open(s, &x));
+        assert_int_equal(x->listed_count, 2);
+        check_ends_within_blocks(x);
+        check_codes_first(&t, x);
+        kn_index_close(x);
+        kn_store_close(s);
+        desk_free(&t);
+    }
+}
+
+// Says of the index that it is of version 1.
+static void make_old(const desk *t) {
+    kn_store_writer *w;
+    kn_annex_writer *a;
+    assert_ok(kn_store_write(t->path, &w));
+    char *note = strdup(kn_store_annex_note(kn_store_writer_base(w)));
+    assert_non_null(note);
+    char *version = strstr(note, "\"version\":2");
+    assert_non_null(version);
+    version[strlen("\"version\":")] = '1';
+    assert_ok(kn_annex_open(w, true, &a));
+    assert_ok(kn_annex_commit(a, note));
+    kn_store_writer_close(w);
+    free(note);
+}
+
+static void old_codes_are_refused(void **state) {
+    desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
+    kn_store *s;
+    kn_index *x;
+    kn_index_result r;
+    (void)state;
+    make_lists(&t, 4, 8);
+    make_old(&t);
+    assert_ok(kn_store_open(t.path, &s));
+    assert_int_equal(kn_index_open(s, &x), KNNLM_ENOTSUP);
+    assert_non_null(strstr(knnlm_message(), "knnlm index makes it anew"));
+    kn_store_close(s);
+    assert_int_equal(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r), KNNLM_ENOTSUP);
+    make_lists(&t, 4, 8);
+    check_index(&t, &(kn_search_options){.k = 100, .probes = 4});
+    make_lists(&t, 4, 0);
+    make_old(&t); // without codes nothing has changed
+    check_index(&t, &(kn_search_options){.k = 100, .probes = 4});
+    desk_free(&t);
+}
+
 static void compaction_drops_the_index(void **state) {
     desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
     kn_store_writer *w;
@@ -506,6 +649,8 @@ int main(void) {
         cmocka_unit_test(filters),
         cmocka_unit_test(additions_are_found_and_listed),
         cmocka_unit_test(codes_first),
+        cmocka_unit_test(codes_find_what_they_stand_for),
+        cmocka_unit_test(old_codes_are_refused),
         cmocka_unit_test(compaction_drops_the_index),
         cmocka_unit_test(indexing_twice_gives_the_same),
         cmocka_unit_test(bad_questions),

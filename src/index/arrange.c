@@ -1,4 +1,5 @@
 #include "index/arrange.h"
+#include "index/pq_stream.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -101,7 +102,14 @@ static knnlm_status write_pass(kn_arrangement *a, source *from, size_t size, siz
     return KNNLM_OK;
 }
 
-static knnlm_status write_section(kn_arrangement *a, kn_annex_writer *w, source *from, size_t size) {
+// `blocks` NULL: one after the other.
+static knnlm_status put_places(kn_annex_writer *w, kn_pq_stream *blocks, const uint8_t *data, size_t n,
+                               size_t size) {
+    return blocks ? kn_pq_stream_put(blocks, data, n) : kn_annex_put(w, data, n * size);
+}
+
+static knnlm_status write_section(kn_arrangement *a, kn_annex_writer *w, kn_pq_stream *blocks, source *from,
+                                  size_t size) {
     uint64_t memory = a->memory ? a->memory / 2 : (uint64_t)4 << 30;
     size_t fits = kn_most(1, kn_least(a->count, (size_t)(memory / size)));
     uint8_t *buffer = kn_alloc_aligned(fits, size);
@@ -109,7 +117,7 @@ static knnlm_status write_section(kn_arrangement *a, kn_annex_writer *w, source 
     for (size_t begin = 0; begin < a->count && status == KNNLM_OK; begin += fits) {
         size_t end = kn_least(begin + fits, a->count);
         status = write_pass(a, from, size, begin, end, buffer);
-        if (status == KNNLM_OK) status = kn_annex_put(w, buffer, (end - begin) * size);
+        if (status == KNNLM_OK) status = put_places(w, blocks, buffer, end - begin, size);
         if (!kn_progress_report(a->progress, "arranging", end, a->count, "entries")) status = stopped();
     }
     kn_free_aligned(buffer);
@@ -159,20 +167,28 @@ static knnlm_status write_rows(kn_arrangement *a, kn_annex_writer *w) {
     bool int8 = s->key_type == KN_KEYS_INT8;
     if (s->key_type == KN_KEYS_NONE) return KNNLM_OK;
     KN_TRY(kn_annex_begin(w, "rows"));
-    KN_TRY(write_section(a, w, entry_row, kn_key_row_bytes(s->key_type, d)));
-    if (int8) KN_TRY(write_section(a, w, entry_scale, sizeof(float)));
+    KN_TRY(write_section(a, w, NULL, entry_row, kn_key_row_bytes(s->key_type, d)));
+    if (int8) KN_TRY(write_section(a, w, NULL, entry_scale, sizeof(float)));
     return kn_annex_seal(w, a->count);
+}
+
+static knnlm_status write_codes(kn_arrangement *a, kn_annex_writer *w) {
+    size_t bytes = kn_pq_code_bytes(a->pq);
+    kn_pq_stream blocks;
+    KN_TRY(kn_annex_begin(w, "codes"));
+    KN_TRY(kn_pq_stream_init(&blocks, w, bytes));
+    knnlm_status status = write_section(a, w, &blocks, entry_code, bytes);
+    if (status == KNNLM_OK) status = kn_pq_stream_end(&blocks);
+    kn_pq_stream_free(&blocks);
+    return status == KNNLM_OK ? kn_annex_seal(w, a->count) : status;
 }
 
 knnlm_status kn_arrange_write(kn_arrangement *a, kn_annex_writer *w) {
     KN_TRY(kn_annex_begin(w, "order"));
     KN_TRY(kn_annex_put(w, a->ends, (a->lists + 1) * sizeof *a->ends));
     KN_TRY(kn_annex_pad(w));
-    KN_TRY(write_section(a, w, entry_number, sizeof(uint32_t)));
+    KN_TRY(write_section(a, w, NULL, entry_number, sizeof(uint32_t)));
     KN_TRY(kn_annex_seal(w, a->count));
     KN_TRY(write_rows(a, w));
-    if (!a->pq) return KNNLM_OK;
-    KN_TRY(kn_annex_begin(w, "codes"));
-    KN_TRY(write_section(a, w, entry_code, kn_pq_code_bytes(a->pq)));
-    return kn_annex_seal(w, a->count);
+    return a->pq ? write_codes(a, w) : KNNLM_OK;
 }

@@ -1,6 +1,8 @@
 #include "index/faiss.h"
 
 #include "index/note.h"
+#include "index/pq.h"
+#include "index/pq_stream.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -112,20 +114,28 @@ static knnlm_status put_order(importing *m) {
     return kn_annex_seal(m->a, f->entries);
 }
 
-static knnlm_status put_codes(importing *m) {
+static knnlm_status put_list_codes(importing *m, kn_pq_stream *blocks) {
     const kn_faiss_file *f = &m->file;
     const uint8_t *at = f->content;
     uint64_t done = 0;
-    KN_TRY(kn_annex_begin(m->a, "codes"));
     for (size_t l = 0; l < f->lists; l++) {
         const uint8_t *codes = at;
         ids_of(f, l, &at);
-        KN_TRY(kn_annex_put(m->a, codes, f->sizes[l] * f->code_bytes));
+        KN_TRY(kn_pq_stream_put(blocks, codes, f->sizes[l]));
         done += f->sizes[l];
         if (!kn_progress_report(m->progress, "arranging", done, f->entries, "entries"))
             return kn_fail(KNNLM_ESTOPPED, "stopped: nothing was kept");
     }
-    return kn_annex_seal(m->a, f->entries);
+    return kn_pq_stream_end(blocks);
+}
+
+static knnlm_status put_codes(importing *m) {
+    kn_pq_stream blocks;
+    KN_TRY(kn_annex_begin(m->a, "codes"));
+    KN_TRY(kn_pq_stream_init(&blocks, m->a, m->file.code_bytes));
+    knnlm_status status = put_list_codes(m, &blocks);
+    kn_pq_stream_free(&blocks);
+    return status == KNNLM_OK ? kn_annex_seal(m->a, m->file.entries) : status;
 }
 
 static knnlm_status print_note(const kn_faiss_file *f, char **text) {
@@ -168,7 +178,7 @@ static kn_import_options options_of(const kn_faiss_import_options *o, importing 
                              .settings = o->settings,
                              .add = add_index,
                              .context = m};
-    out.room = f->entries * (f->code_bytes + sizeof(uint32_t)) +
+    out.room = kn_pq_blocks_bytes(f->entries, f->code_bytes) + f->entries * sizeof(uint32_t) +
                (f->lists * (f->d + 2) + (f->d << f->code_bits)) * sizeof(float);
     out.settings.dimension = (int32_t)f->d;
     out.settings.distance = f->distance;

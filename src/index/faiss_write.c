@@ -15,6 +15,7 @@ typedef struct writing {
     kn_writer *w;
     uint64_t *sizes; // (lists), without what was removed
     uint64_t entries, filled;
+    uint8_t *codes; // (CHUNK, code bytes)
     const kn_progress *progress;
 } writing;
 
@@ -140,13 +141,14 @@ static void put_sizes(writing *e) {
 
 // ---------------------------------------------------------------- the lists
 
-// Stretches of entries that are still there, whole.
 static void put_codes(writing *e, const kn_run *r, uint64_t from, uint64_t to) {
-    size_t bytes = e->x->info.code_bytes;
-    for (uint64_t end; from < to; from = end) {
-        bool removed = is_removed(e->x, r->ids[from]);
-        for (end = from + 1; end < to && is_removed(e->x, r->ids[end]) == removed;) end++;
-        if (!removed) put(e, r->codes + from * bytes, (size_t)(end - from) * bytes);
+    size_t bytes = e->x->info.code_bytes, n = 0;
+    for (; from < to; from++) {
+        if (!is_removed(e->x, r->ids[from]))
+            kn_pq_deinterleave(r->codes, from, 1, bytes, e->codes + n++ * bytes);
+        if (n < CHUNK && from + 1 < to) continue;
+        put(e, e->codes, n * bytes);
+        n = 0;
     }
 }
 
@@ -195,7 +197,8 @@ static void tell(const writing *e, kn_faiss_totals *out) {
 static knnlm_status write_index(writing *e, bool force, kn_faiss_totals *out) {
     KN_TRY(check_store(e->x, e->info));
     e->sizes = kn_alloc(e->x->info.lists, sizeof *e->sizes);
-    if (!e->sizes) return KNNLM_ENOMEM;
+    e->codes = kn_alloc(CHUNK, e->x->info.code_bytes);
+    if (!e->sizes || !e->codes) return KNNLM_ENOMEM;
     for (size_t l = 0; l < e->x->info.lists; l++) KN_TRY(count_list(e, l));
     if (!force) KN_TRY(check_room(e));
     KN_TRY(kn_writer_open(e->path, &e->w));
@@ -217,6 +220,7 @@ knnlm_status kn_faiss_export(const kn_store *store, const char *path, bool force
     writing e = {.x = x, .info = kn_store_describe(store), .path = path, .progress = progress};
     knnlm_status status = write_index(&e, force, out);
     free(e.sizes);
+    free(e.codes);
     kn_index_close(x);
     return status;
 }

@@ -90,16 +90,26 @@ static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
         if (scales) run->scales = (const float *)(const void *)(part.data + rows);
     }
     if (x->has_pq) {
-        KN_TRY(next_part(o, "codes", n, padded(n * kn_pq_code_bytes(&x->pq)), &part));
+        KN_TRY(next_part(o, "codes", n, kn_pq_blocks_bytes(n, x->info.code_bytes), &part));
         run->codes = part.data;
     }
     return KNNLM_OK;
 }
 
+static void decode_codes(const kn_index *x, const kn_run *r, size_t place, size_t n, float *rows) {
+    uint8_t codes[KN_PQ_PARTS_MAX]; // one at least
+    size_t bytes = x->info.code_bytes, fits = sizeof codes / bytes;
+    for (size_t last = place + n, some; place < last; place += some, rows += some * x->d) {
+        some = kn_least(fits, last - place);
+        kn_pq_deinterleave(r->codes, place, some, bytes, codes);
+        kn_pq_decode(&x->pq, codes, some, rows);
+    }
+}
+
 void kn_index_decode(const kn_index *x, const kn_run *r, size_t list, const float *centre, size_t place,
                      size_t n, float *rows) {
     const float *home = x->centres + list * x->d;
-    kn_pq_decode(&x->pq, r->codes + place * kn_pq_code_bytes(&x->pq), n, rows);
+    decode_codes(x, r, place, n, rows);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < x->d; j++) rows[i * x->d + j] += (x->plain_codes ? 0 : home[j]) - centre[j];
 }

@@ -69,6 +69,11 @@ static knnlm_status parse(const char *path, const json_t *root, kn_index_note *n
                          .seed = get(root, "seed", INT64_MAX, &good),
                          .objective = json_number_value(json_object_get(root, "objective"))};
     KN_TRY(parse_runs(json_object_get(root, "runs"), n, &good));
+    if (good && n->code_parts && version < KN_INDEX_VERSION_BLOCKS)
+        return kn_fail(
+            KNNLM_ENOTSUP,
+            "%s: its index is of version %llu, whose codes lie otherwise (knnlm index makes it anew)", path,
+            (unsigned long long)version);
     bool codes = !n->code_parts || n->code_bits == 4 || n->code_bits == 8;
     if (good && n->lists && n->probes && n->probes <= n->lists && codes) return KNNLM_OK;
     return kn_fail(KNNLM_EDATA, "%s: the note about its index is malformed", path);

@@ -1,23 +1,28 @@
 // What the manifest of a store says about its index. Not a door: only this room includes it.
 //
-//   note   {"version": 1, "lists": L, "probes": P, "code_parts": m, "code_bits": b, "plain_codes": whether
-//   codes are of keys,
-//           not of residuals, "trained": n, "seed": s,
-//           "objective": mean squared distance to the centroid, "runs": [{"first": e, "entries": n,
-//           "objective": x}, ...]}
+//   note   {"version": 2, "lists": L, "probes": P, "code_parts": m, "code_bits": b,
+//           "plain_codes": whether codes are of keys, not of residuals, "trained": n, "seed": s,
+//           "objective": mean squared distance to the centroid,
+//           "runs": [{"first": e, "entries": n, "objective": x}, ...]}
 //   parts  NNNNNN.lists   centroids f32[L][d]; then, with codes, their centroids f32[m][2^b][d/m]
 //          and for each run, entries [first, first + n) in the order of the lists:
 //          NNNNNN.order   ends u64[L + 1]: list l is [ends[l], ends[l + 1]); then entries u32[n]
-//          NNNNNN.rows    keys as the store's segments have them; then, of int8, scales f32[n]. With keys
-//          only NNNNNN.codes   u8[n][bytes]: the residual from the centroid, product-quantised. With codes
-//          only
-// Sections are padded to 64 bytes.
+//          NNNNNN.rows    with keys: as the store's segments have them; then, of int8, scales f32[n]
+//          NNNNNN.codes   with codes: of the residual from the centroid, in blocks (index/pq.h)
+//                         u8[ceil(n / 64)][code bytes][64]
+// Sections are padded to 64 bytes. Version 1 had codes one after the other: with codes it is refused, without
+// it is the same.
 #ifndef KN_INDEX_NOTE_H
 #define KN_INDEX_NOTE_H
 
 #include "index/index.h"
 
-enum { KN_INDEX_VERSION = 1, KN_INDEX_LISTS_MAX = 1 << 24, KN_INDEX_RUNS_MAX = 4096 };
+enum {
+    KN_INDEX_VERSION = 2,
+    KN_INDEX_VERSION_BLOCKS = 2, // the first whose codes lie in blocks
+    KN_INDEX_LISTS_MAX = 1 << 24,
+    KN_INDEX_RUNS_MAX = 4096
+};
 
 typedef struct kn_run_note {
     uint64_t first, entries;
@@ -33,7 +38,8 @@ typedef struct kn_index_note {
     size_t run_count, run_capacity;
 } kn_index_note;
 
-// `path` is used in messages. KNNLM_EDATA: malformed; KNNLM_ENOTSUP: of a newer version.
+// `path` is used in messages. KNNLM_EDATA: malformed; KNNLM_ENOTSUP: of a newer version, or of an older
+// one that is not read any more.
 knnlm_status kn_index_note_parse(const char *path, const char *text, kn_index_note *out);
 knnlm_status kn_index_note_print(const kn_index_note *note, char **text); // released with free()
 void kn_index_note_free(kn_index_note *note);

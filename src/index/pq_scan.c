@@ -17,80 +17,62 @@ void kn_pq_tables(const kn_pq *p, const float *query, bool inner_product, float 
                             p->part, p->count, inner_product);
 }
 
-// ---------------------------------------------------------------- plain
+// ---------------------------------------------------------------- any codes
 
 // Four codes side by side: their sums do not wait for each other.
 enum { ABREAST = 4 };
 
-static inline void scan_bytes(const float *tables, const uint8_t *codes, size_t bytes, size_t codes_abreast,
-                              float *distances) {
+static inline void sum_bytes(const kn_pq *p, const float *tables, const uint8_t *const *columns,
+                             size_t abreast, float *out) {
     float sums[ABREAST] = {0};
-    for (size_t j = 0; j < bytes; j++, tables += 256)
-        for (size_t a = 0; a < codes_abreast; a++) sums[a] += tables[codes[a * bytes + j]];
-    memcpy(distances, sums, codes_abreast * sizeof *sums);
+    for (size_t j = 0; j < p->m; j++, tables += 256)
+        for (size_t a = 0; a < abreast; a++) sums[a] += tables[columns[a][j * KN_PQ_BLOCK]];
+    memcpy(out, sums, abreast * sizeof *sums);
 }
 
-static inline void scan_halves(const float *tables, size_t m, const uint8_t *codes, size_t bytes,
-                               size_t codes_abreast, float *distances) {
+static inline void sum_halves(const kn_pq *p, const float *tables, const uint8_t *const *columns,
+                              size_t abreast, float *out) {
+    size_t pairs = p->m / 2;
     float sums[ABREAST] = {0};
-    for (size_t j = 0; j + 1 < m; j += 2, tables += 32)
-        for (size_t a = 0; a < codes_abreast; a++) {
-            uint8_t pair = codes[a * bytes + j / 2];
+    for (size_t j = 0; j < pairs; j++, tables += 32)
+        for (size_t a = 0; a < abreast; a++) {
+            uint8_t pair = columns[a][j * KN_PQ_BLOCK];
             sums[a] += tables[pair & 15];
             sums[a] += tables[16 + (pair >> 4)];
         }
-    for (size_t a = 0; m % 2 && a < codes_abreast; a++) sums[a] += tables[codes[a * bytes + m / 2] & 15];
-    memcpy(distances, sums, codes_abreast * sizeof *sums);
+    for (size_t a = 0; p->m % 2 && a < abreast; a++) sums[a] += tables[columns[a][pairs * KN_PQ_BLOCK] & 15];
+    memcpy(out, sums, abreast * sizeof *sums);
 }
 
-static inline void scan_some(const kn_pq *p, const float *tables, const uint8_t *codes, size_t codes_abreast,
-                             float *distances) {
-    size_t bytes = kn_pq_code_bytes(p);
+static inline void sum_some(const kn_pq *p, const float *tables, const uint8_t *blocks, const size_t *places,
+                            size_t abreast, float *out) {
+    size_t block_bytes = kn_pq_code_bytes(p) * KN_PQ_BLOCK;
+    const uint8_t *columns[ABREAST];
+    for (size_t a = 0; a < abreast; a++)
+        columns[a] = blocks + places[a] / KN_PQ_BLOCK * block_bytes + places[a] % KN_PQ_BLOCK;
     if (p->bits == 8)
-        scan_bytes(tables, codes, bytes, codes_abreast, distances);
+        sum_bytes(p, tables, columns, abreast, out);
     else
-        scan_halves(tables, p->m, codes, bytes, codes_abreast, distances);
+        sum_halves(p, tables, columns, abreast, out);
 }
 
-void kn_pq_scan(const kn_pq *p, const float *tables, const uint8_t *codes, size_t n, float *distances) {
-    size_t bytes = kn_pq_code_bytes(p), i = 0;
-    for (; i + ABREAST <= n; i += ABREAST) scan_some(p, tables, codes + i * bytes, ABREAST, distances + i);
-    for (; i < n; i++) scan_some(p, tables, codes + i * bytes, 1, distances + i);
+void kn_pq_sum(const kn_pq *p, const float *tables, const uint8_t *blocks, const size_t *places, size_t n,
+               float *sums) {
+    size_t i = 0;
+    for (; i + ABREAST <= n; i += ABREAST) sum_some(p, tables, blocks, places + i, ABREAST, sums + i);
+    for (; i < n; i++) sum_some(p, tables, blocks, places + i, 1, sums + i);
 }
 
 // ---------------------------------------------------------------- blocks
-
-size_t kn_pq_blocks_bytes(const kn_pq *p, size_t n) {
-    return (n + KN_PQ_BLOCK - 1) / KN_PQ_BLOCK * KN_PQ_BLOCK * kn_pq_code_bytes(p);
-}
-
-void kn_pq_interleave(const kn_pq *p, const uint8_t *codes, size_t n, uint8_t *blocks) {
-    size_t bytes = kn_pq_code_bytes(p);
-    for (size_t first = 0; first < n; first += KN_PQ_BLOCK, blocks += bytes * KN_PQ_BLOCK) {
-        size_t rows = kn_least(KN_PQ_BLOCK, n - first);
-        if (rows < KN_PQ_BLOCK) memset(blocks, 0, bytes * KN_PQ_BLOCK);
-        for (size_t r = 0; r < rows; r++)
-            for (size_t j = 0; j < bytes; j++) blocks[j * KN_PQ_BLOCK + r] = codes[(first + r) * bytes + j];
-    }
-}
-
-void kn_pq_deinterleave(const kn_pq *p, const uint8_t *blocks, size_t n, uint8_t *codes) {
-    size_t bytes = kn_pq_code_bytes(p);
-    for (size_t first = 0; first < n; first += KN_PQ_BLOCK, blocks += bytes * KN_PQ_BLOCK) {
-        size_t rows = kn_least(KN_PQ_BLOCK, n - first);
-        for (size_t r = 0; r < rows; r++)
-            for (size_t j = 0; j < bytes; j++) codes[(first + r) * bytes + j] = blocks[j * KN_PQ_BLOCK + r];
-    }
-}
-
-// ---------------------------------------------------------------- fast
 
 size_t kn_pq_small_bytes(const kn_pq *p) {
     return p->bits == 8 ? p->m * 256 : (p->m + 1) / 2 * 32; // an odd last half byte has a table of zeros
 }
 
-// The widest table decides the step: with one step for all, sums of steps are sums of distances.
-static float find_step(const kn_pq *p, const kn_kernels *k, const float *tables, double *offset) {
+// The widest table decides the step: with one step for all, sums of steps are sums of distances. One number
+// that takes a sum beyond the farthest is as good as another.
+static float find_step(const kn_pq *p, const kn_kernels *k, const float *tables, float farthest,
+                       double *offset) {
     float widest = 0, low, high;
     *offset = 0;
     for (size_t j = 0; j < p->m; j++) {
@@ -98,14 +80,16 @@ static float find_step(const kn_pq *p, const kn_kernels *k, const float *tables,
         *offset += (double)low;
         widest = fmaxf(widest, high - low);
     }
-    size_t levels = kn_least(255, UINT16_MAX / p->m); // sums of 16 bits
-    return widest / (float)levels;
+    size_t levels = kn_least(UINT8_MAX, UINT16_MAX / p->m); // sums of 16 bits
+    float reach = fmaxf(0, farthest - (float)*offset);
+    // With fewer levels than a byte has, what is beyond them would make sums overflow.
+    return (levels == UINT8_MAX ? fminf(widest, reach) : widest) / (float)levels;
 }
 
-kn_pq_scale kn_pq_quantize(const kn_pq *p, const float *tables, uint8_t *small) {
+kn_pq_scale kn_pq_quantize(const kn_pq *p, const float *tables, float farthest, uint8_t *small) {
     const kn_kernels *k = kernels();
     double offset, away = 0;
-    float step = find_step(p, k, tables, &offset);
+    float step = find_step(p, k, tables, farthest, &offset);
     memset(small, 0, kn_pq_small_bytes(p));
     // A table that is not finite makes the offset so.
     if (!isfinite(step) || !isfinite((float)offset)) return (kn_pq_scale){0, 0, INFINITY};
@@ -114,7 +98,8 @@ kn_pq_scale kn_pq_quantize(const kn_pq *p, const float *tables, uint8_t *small) 
     for (size_t j = 0; j < p->m; j++) {
         const float *table = tables + j * p->count;
         k->range(table, p->count, &low, &high);
-        away += (double)k->quantize(small + j * p->count, table, p->count, low, step, inverse);
+        float worst = k->quantize(small + j * p->count, table, p->count, low, step, inverse);
+        away += (double)fminf(worst, step / 2); // more only of what is too far
         largest = fmaxf(largest, fmaxf(fabsf(low), fabsf(high)));
     }
     // Rounding: of `away` itself (a few ulp of each table's values), and of offset + scale * sum in f32.
@@ -122,14 +107,7 @@ kn_pq_scale kn_pq_quantize(const kn_pq *p, const float *tables, uint8_t *small) 
     return (kn_pq_scale){step, (float)offset, (float)((away + slop) * (1 + (double)FLT_EPSILON))};
 }
 
-void kn_pq_scan_fast(const kn_pq *p, const uint8_t *small, const uint8_t *blocks, size_t n, uint16_t *sums) {
+void kn_pq_scan(const kn_pq *p, const uint8_t *small, const uint8_t *blocks, size_t count, uint16_t *sums) {
     const kn_kernels *k = kernels();
-    size_t bytes = kn_pq_code_bytes(p), whole = n / KN_PQ_BLOCK, rest = n % KN_PQ_BLOCK;
-    void (*scan)(uint16_t *, const uint8_t *, const uint8_t *, size_t, size_t) =
-        p->bits == 8 ? k->scan_bytes : k->scan_halves;
-    scan(sums, blocks, small, bytes, whole);
-    if (!rest) return;
-    uint16_t last[KN_PQ_BLOCK];
-    scan(last, blocks + whole * bytes * KN_PQ_BLOCK, small, bytes, 1);
-    memcpy(sums + whole * KN_PQ_BLOCK, last, rest * sizeof *last);
+    (p->bits == 8 ? k->scan_bytes : k->scan_halves)(sums, blocks, small, kn_pq_code_bytes(p), count);
 }

@@ -14,7 +14,7 @@ typedef struct kn_run {
     uint32_t first_id;
     const uint8_t *rows; // NULL: codes alone
     const float *scales;
-    const uint8_t *codes; // (count, code bytes); NULL: none
+    const uint8_t *codes; // in blocks, by place; NULL: none
     size_t count;
     size_t rows_part; // of the store's annex, when listed; else the segment
 } kn_run;
