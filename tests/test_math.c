@@ -215,8 +215,14 @@ static void check_near_and_rank(const kn_kernels *k) {
         }
         assert_int_equal(count, n);
     }
+    // What overflows is not known to be far, unless nobody would look again.
+    terms[3] = INFINITY;
+    products[5] = NAN;
+    k->near(products, terms, terms + KN_CELL, -2, limits, small, 1, KN_CELL, masks, smalls);
+    assert_true(masks[0] >> 3 & smalls[0] >> 3 & masks[0] >> 5 & smalls[0] >> 5 & 1);
     k->near(products, terms, terms + KN_CELL, -2, limits, -INFINITY, 1, KN_CELL, masks, smalls);
     assert_int_equal(smalls[0], 0);
+    assert_int_equal((masks[0] >> 3 | masks[0] >> 5) & 1, 0);
     kn_free_aligned(products);
     kn_free_aligned(terms);
 }

@@ -274,6 +274,37 @@ static void filtered(void **state) {
     desk_free(&t);
 }
 
+// A key whose square is beyond f32, among those that directions are learnt from (all of the first rows are).
+static void add_giant(desk *t) {
+    t->keys[11 * D] = 1e25f;
+}
+
+static void shrink_all(desk *t) {
+    for (size_t i = 0; i < N * D; i++) t->keys[i] = (t->keys[i] - 3) * 1e-20f;
+    for (size_t i = 0; i < QUERIES * D; i++) t->queries[i] = (t->queries[i] - 3) * 1e-20f;
+}
+
+static void grow_all(desk *t) {
+    for (size_t i = 0; i < N * D; i++) t->keys[i] *= 1e17f;
+    for (size_t i = 0; i < QUERIES * D; i++) t->queries[i] *= 1e17f;
+}
+
+// Beyond what f32 can square there are no distances to compare: one by one finds the same.
+static void extreme_sizes(void **state) {
+    void (*changes[])(desk *) = {add_giant, shrink_all, grow_all};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        desk t = desk_make(LATENT, changes[i]);
+        kn_neighbors got = answers_make();
+        kn_search_options o = {.k = K};
+        assert_ok(kn_index_search(t.index, t.queries, QUERIES, &o, &got));
+        assert_int_equal(got.counts[0], K);
+        one_by_one(&t, &o, &got);
+        answers_free(&got);
+        desk_free(&t);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(directions_follow_the_spread),
@@ -282,6 +313,7 @@ int main(void) {
         cmocka_unit_test(all_directions),
         cmocka_unit_test(wrong_guesses),
         cmocka_unit_test(filtered),
+        cmocka_unit_test(extreme_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

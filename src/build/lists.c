@@ -8,10 +8,15 @@ static knnlm_status learn_or_extend(const kn_store *store, const char *path, con
                                     bool wanted, const kn_progress *progress, bool *done,
                                     kn_index_result *out) {
     kn_index *index;
+    kn_index_info info = {0};
     uint64_t entries = kn_store_describe(store)->entries;
-    KN_TRY(kn_index_open(store, &index));
-    kn_index_info info = *kn_index_describe(index);
-    kn_index_close(index);
+    knnlm_status status = kn_index_open(store, &index);
+    if (status == KNNLM_OK) {
+        info = *kn_index_describe(index);
+        kn_index_close(index);
+    } else if (!wanted) {
+        return status; // one that cannot be read is made anew only when that is asked for
+    }
     // What a model has computed is not thrown away: it is gone on with.
     if (info.lists && (!wanted || recipe->source)) {
         *done = info.listed < entries;

@@ -87,7 +87,7 @@ static uint64_t *starts_of(const kn_arrangement *a) {
 }
 
 // Something of `size` bytes an entry, by entry.
-typedef const void *source(const kn_arrangement *a, size_t entry);
+typedef const void *source(kn_arrangement *a, size_t entry);
 
 // In passes: each gathers the places that fit into the buffer, and goes through the entries once, in order.
 static knnlm_status write_pass(kn_arrangement *a, source *from, size_t size, size_t begin, size_t end,
@@ -124,39 +124,35 @@ static knnlm_status write_section(kn_arrangement *a, kn_annex_writer *w, kn_pq_s
     return status == KNNLM_OK ? kn_annex_pad(w) : status;
 }
 
-static const void *entry_number(const kn_arrangement *a, size_t i) {
-    static _Thread_local uint32_t number;
-    number = (uint32_t)(a->first + i);
-    return &number;
+static const void *entry_number(kn_arrangement *a, size_t i) {
+    a->entry = (uint32_t)(a->first + i);
+    return &a->entry;
 }
 
-static const void *entry_code(const kn_arrangement *a, size_t i) {
+static const void *entry_code(kn_arrangement *a, size_t i) {
     return a->codes + i * kn_pq_code_bytes(a->pq);
 }
 
 // Entries come in order: the segment is mostly that of the last one.
-static kn_store_segment *segment_of(const kn_arrangement *a, size_t i) {
-    static _Thread_local kn_store_segment g;
-    static _Thread_local const kn_store *of;
-    static _Thread_local size_t number;
+static const kn_store_segment *segment_of(kn_arrangement *a, size_t i) {
     uint64_t id = a->first + i;
-    if (of != a->store || id < g.first) {
-        of = a->store;
-        number = 0;
-        g = kn_store_segment_at(of, 0);
+    if (!a->segment.count || id < a->segment.first) {
+        a->segment_number = 0;
+        a->segment = kn_store_segment_at(a->store, 0);
     }
-    while (id >= g.first + g.count) g = kn_store_segment_at(of, ++number);
-    return &g;
+    while (id >= a->segment.first + a->segment.count)
+        a->segment = kn_store_segment_at(a->store, ++a->segment_number);
+    return &a->segment;
 }
 
-static const void *entry_row(const kn_arrangement *a, size_t i) {
+static const void *entry_row(kn_arrangement *a, size_t i) {
     const kn_store_settings *s = &kn_store_describe(a->store)->settings;
     size_t d = (size_t)s->dimension, row = kn_key_row_bytes(s->key_type, d);
     const kn_store_segment *g = segment_of(a, i);
     return (const uint8_t *)g->keys + (a->first + i - g->first) * row;
 }
 
-static const void *entry_scale(const kn_arrangement *a, size_t i) {
+static const void *entry_scale(kn_arrangement *a, size_t i) {
     const kn_store_segment *g = segment_of(a, i);
     return g->scales + (a->first + i - g->first);
 }

@@ -23,6 +23,10 @@ typedef struct kn_arrangement {
     uint8_t *codes;   // of each entry
     uint64_t *ends;   // (lists + 1)
     double objective; // mean squared distance to the centroid
+    // Where the writing is:
+    kn_store_segment segment;
+    size_t segment_number;
+    uint32_t entry;
 } kn_arrangement;
 
 // Keys of entries [first, first + n) as the lists see them: of length 1 for cosine.

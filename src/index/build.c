@@ -18,7 +18,8 @@ enum {
     PROBES = 32,             // the paper's
     CODE_TRAIN_MOST = 65536, // keys that codes are learnt from
     CODES_MOST = 64,         // bytes of a code, as the paper's
-    RUN = 1 << 20,           // entries a commit, when keys come from a source
+    CODES_LEAST = 16,
+    RUN = 1 << 20, // entries a commit, when keys come from a source
 };
 
 typedef struct making {
@@ -55,7 +56,7 @@ static uint32_t codes_for(const making *m) {
     uint32_t parts = CODES_MOST;
     if (keys <= memory / 2) return 0;
     while (m->d % parts) parts--;
-    return parts;
+    return parts >= CODES_LEAST || parts == m->d ? parts : 0; // too few would tell nothing
 }
 
 // Keys to learn from, within half of the memory.

@@ -74,13 +74,10 @@ typedef struct packing {
     float *moved; // 32 x d a worker
 } packing;
 
-static void pack_panel(void *context, size_t panel, int worker) {
-    const packing *p = context;
-    kn_groups *g = p->g;
-    float *moved = p->moved + (size_t)worker * KN_CELL * g->d, *bias = g->bias + panel * KN_CELL;
+static void pack_panel(kn_groups *g, size_t group, size_t panel, float *moved) {
     const uint32_t *lists = g->lists + panel * KN_CELL;
-    size_t group = 0, n = 0;
-    while (g->starts[group + 1] <= panel) group++;
+    float *bias = g->bias + panel * KN_CELL;
+    size_t n = 0;
     for (; n < KN_CELL && lists[n] != UINT32_MAX; n++) {
         const float *centroid = kn_quantizer_centroids(g->quantizer) + lists[n] * g->d;
         subtract(moved + n * g->d, centroid, g->centres + group * g->d, g->d);
@@ -88,6 +85,12 @@ static void pack_panel(void *context, size_t panel, int worker) {
     }
     for (size_t i = n; i < KN_CELL; i++) bias[i] = -INFINITY;
     g->k->pack_rhs(g->panels + panel * g->panel, moved, g->d, n, g->d);
+}
+
+static void pack_group(void *context, size_t group, int worker) {
+    const packing *p = context;
+    for (size_t panel = p->g->starts[group]; panel < p->g->starts[group + 1]; panel++)
+        pack_panel(p->g, group, panel, p->moved + (size_t)worker * KN_CELL * p->g->d);
 }
 
 static knnlm_status pack(kn_groups *g, const uint32_t *group) {
@@ -102,7 +105,7 @@ static knnlm_status pack(kn_groups *g, const uint32_t *group) {
         for (size_t i = 0; i < g->count; i++) next[i] = (size_t)g->starts[i] * KN_CELL;
         for (size_t l = 0; l < kn_quantizer_count(g->quantizer); l++)
             g->lists[next[group[l]]++] = (uint32_t)l;
-        kn_parallel(panels, pack_panel, &p);
+        kn_parallel(g->count, pack_group, &p);
     }
     kn_free_aligned(p.moved);
     free(next);
@@ -156,7 +159,7 @@ typedef struct assignment {
     size_t n, asked;    // vectors of the batch; groups a vector
     uint32_t *groups;   // (n, asked)
     uint32_t *members;  // places in `groups`, group after group
-    size_t *ends;       // (count + 1), in `members`
+    size_t *ends;       // (count + 2), in `members`: group i ends where i + 1 begins
     near_list *nearest; // (n, asked): in each group
     uint32_t *lists;
     float *distances;

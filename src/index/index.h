@@ -8,7 +8,8 @@
 //
 // Distances are squared L2; the negated inner product; or 1 - cosine. Smaller is nearer in all of them. They
 // are sums of f32, and the same whatever the threads and however queries are batched; between instruction
-// sets they differ in rounding. Ties go to the lower entry.
+// sets they differ in rounding. Ties go to the lower entry. Vectors whose squared length is beyond f32 (1e38)
+// have no cosine: they count as orthogonal to all.
 #ifndef KN_INDEX_H
 #define KN_INDEX_H
 

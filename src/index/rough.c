@@ -5,16 +5,19 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 // Both factors of a product in bf16 are off by 2^-9 of themselves at most.
 #define ROUGHNESS 0.0040f
 
 void kn_rough_doubts(const kn_rough *r, const kn_rough_norms *queries, const kn_rough_norms *rows,
                      float doubts[KN_CELL]) {
-    float sums = KN_ROUNDING + (float)r->x->d * 0x1p-22f; // of the product, and of the steps before it
-    float product = r->k->element == 2 ? 2 * ROUGHNESS * sqrtf(queries->most_seen * rows->most_seen) : 0;
-    for (size_t i = 0; i < KN_CELL; i++) doubts[i] = sums * (queries->all[i] + rows->most_all) + product;
+    float d = (float)r->x->d, lengths = sqrtf(queries->most_seen) * sqrtf(rows->most_seen);
+    // Of the product; of the f32 sums before it, each off by d 2^-24 of the length, in all directions at
+    // once; and what is lost where numbers become subnormal.
+    float sums = KN_ROUNDING + d * 0x1p-22f * (r->h < r->x->d ? sqrtf((float)r->h) : 1);
+    float product = r->k->element == 2 ? 2 * ROUGHNESS * lengths : 0, lost = d * 0x1p-120f * (1 + lengths);
+    for (size_t i = 0; i < KN_CELL; i++)
+        doubts[i] = sums * (queries->all[i] + rows->most_all) + product + lost;
 }
 
 // ---------------------------------------------------------------- seeing
@@ -93,8 +96,7 @@ static knnlm_status take_rows(trial *t) {
     return KNNLM_OK;
 }
 
-// Squared distances of (a, width) to (b, width), as the bounds are computed.
-static float distance(const kn_kernels *k, const float *a, const float *b, size_t width) {
+static float squared_distance(const kn_kernels *k, const float *a, const float *b, size_t width) {
     float sum;
     k->row_distances(&sum, a, b, KN_ROWS_F32, NULL, 1, width, false);
     return sum;
@@ -120,14 +122,14 @@ static void try_query(void *context, size_t q, int worker) {
     double wanted = (double)t->b->k / (double)t->b->x->info.flat * (double)t->rows;
     (void)worker;
     for (size_t i = 0; i < t->rows; i++)
-        distances[i] = distance(k, t->asked + q * t->d, t->sample + i * t->d, t->d);
+        distances[i] = squared_distance(k, t->asked + q * t->d, t->sample + i * t->d, t->d);
     qsort(distances, t->rows, sizeof *distances, ascending);
     float limit = distances[kn_least((size_t)wanted + 1, t->rows - 1)];
     for (size_t i = 0; i < t->rows; i++) {
         float sum = 0;
         for (size_t h = 0; h < t->p; h += KN_CELL) {
-            sum += distance(k, y->asked + q * t->p + h, y->rows + i * t->p + h, KN_CELL);
-            y->survivors[q][h / KN_CELL] += sum <= limit ? 1.0 / (double)t->rows : 0;
+            sum += squared_distance(k, y->asked + q * t->p + h, y->rows + i * t->p + h, KN_CELL);
+            y->survivors[q][h / KN_CELL] += sum > limit ? 0 : 1.0 / (double)t->rows;
         }
     }
 }
@@ -188,6 +190,8 @@ static knnlm_status choose(trial *t, kn_rough *r) {
     if (!t->sample || !t->asked || !t->basis) return KNNLM_ENOMEM;
     KN_TRY(take_rows(t));
     KN_TRY(kn_subspace_find(r->k, t->sample, t->rows, t->d, t->p, &random, t->basis));
+    for (size_t i = 0; i < t->p * t->d; i++)
+        if (!isfinite(t->basis[i])) return KNNLM_OK; // vectors too large to be squared
     KN_TRY(try_queries(t));
     r->h = cheapest(t, r->k);
     if (r->h == t->d) return KNNLM_OK;
@@ -204,9 +208,11 @@ knnlm_status kn_rough_make(const kn_batch *b, kn_rough *r) {
                .p = kn_least(MOST, x->d / 2 / KN_CELL * KN_CELL),
                .rows = kn_least(SAMPLE, (size_t)x->info.flat),
                .queries = kn_least(TRIED, b->n)};
-    // Choosing costs about as much as this many pairs of a query and a row.
+    // Choosing costs about as much as this many pairs of a query and a row, and this many bytes.
     double price = (double)t.rows * (double)(6 * t.p + TRIED);
+    size_t bytes = t.rows * (4 * t.d + 2 * t.p) * sizeof(float);
     if (!t.p || (double)b->n * (double)x->info.flat < 8 * price) return KNNLM_OK;
+    if (b->o->memory && bytes > b->o->memory / 8) return KNNLM_OK;
     knnlm_status status = choose(&t, r);
     kn_free_aligned(t.sample);
     kn_free_aligned(t.asked);

@@ -150,10 +150,12 @@ static void measure_query(void *context, size_t q, int worker) {
     kn_index_query(a->x, a->queries + q * a->d, a->measured + q * a->d);
 }
 
-// As many queries at a time as half of the memory allows (the other is for rows): every list is read once for
-// each such part.
+// As many queries at a time as half of the memory allows; a quarter is for rows, the rest for what a search
+// has beside. Every list is read once for each such part. A query has its top, another while limits are
+// guessed, its packed vector and its lists.
 static size_t part_of(const kn_index *x, const kn_search_options *o, size_t n, size_t k, uint32_t probes) {
-    size_t each = kn_top_capacity(k) * sizeof(kn_item) + 3 * x->d * sizeof(float) + 8 * (size_t)probes + 64;
+    size_t tops = 2 * sizeof(kn_top) + (kn_top_capacity(k) + kn_top_capacity(k / 2)) * sizeof(kn_item);
+    size_t each = tops + 2 * x->d * sizeof(float) + 8 * (size_t)probes + 64;
     uint64_t memory = o->memory ? o->memory / 2 : (uint64_t)4 << 30;
     return kn_most(1, kn_least(n, (size_t)(memory / each)));
 }

@@ -49,7 +49,7 @@ static void meet(const sweep *w, scratch *s, const kn_stretch *t, size_t rows, s
                    false);
     kn_rough_doubts(r, q, x, doubts);
     for (size_t i = 0; i < m; i++) limits[i] = s->gathering.limits[group + i] + doubts[i];
-    w->b->x->k->near(block, x->seen, q->seen, -2, limits, -INFINITY, m, n, masks, doubted);
+    w->b->x->k->near(block, x->seen, q->seen, -2, limits, 0, m, n, masks, doubted);
     for (size_t i = 0; i < m; i++)
         if (masks[i]) kn_gather(w->b, &s->gathering, group + i, place, block + i * KN_CELL, masks[i], 0);
 }
@@ -169,7 +169,12 @@ static knnlm_status guess(sweep *w) {
     return status;
 }
 
-// Queries that found fewer than they want are asked again.
+// Whether the query found fewer than it wants within a limit.
+static bool is_missing(const kn_batch *b, size_t q) {
+    return b->tops[q].count < b->k && b->tops[q].limit < INFINITY;
+}
+
+// Those queries are asked again.
 static knnlm_status ask_again(kn_batch *b, const kn_rough *rough, size_t missing) {
     size_t d = b->x->d, n = 0;
     kn_batch again = *b;
@@ -179,7 +184,7 @@ static knnlm_status ask_again(kn_batch *b, const kn_rough *rough, size_t missing
     again.tops = kn_alloc(missing, sizeof *again.tops);
     knnlm_status status = numbers && queries && again.tops ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t q = 0; q < b->n && status == KNNLM_OK; q++) {
-        if (b->tops[q].count >= b->k) continue;
+        if (!is_missing(b, q)) continue;
         memcpy(queries + n * d, b->queries + q * d, d * sizeof *queries);
         kn_top_init(&again.tops[n], b->tops[q].items, b->k);
         numbers[n++] = (uint32_t)(b->first + q);
@@ -207,7 +212,7 @@ static knnlm_status search(kn_batch *b, const kn_rough *rough, bool guessing) {
     if (status == KNNLM_OK && guessing) status = guess(&w);
     if (status == KNNLM_OK) status = sweep_run(&w);
     sweep_free(&w);
-    for (size_t q = 0; q < b->n && guessing; q++) missing += b->tops[q].count < b->k;
+    for (size_t q = 0; q < b->n && guessing; q++) missing += is_missing(b, q);
     return status == KNNLM_OK && missing ? ask_again(b, rough, missing) : status;
 }
 

@@ -186,6 +186,7 @@ static void visit_free(visit *v) {
 }
 
 knnlm_status kn_batch_search_lists(kn_batch *b, uint32_t probes) {
+    if (!probes && (b->x->distance == KN_DISTANCE_L2 || !b->x->flat_count)) return KNNLM_OK;
     visit v = {.b = b, .members = kn_alloc(b->n * ((size_t)probes + 1), sizeof *v.members)};
     knnlm_status status = v.members ? scratches_make(&v) : KNNLM_ENOMEM;
     if (status == KNNLM_OK && probes) status = probe(&v, probes);

@@ -1,7 +1,8 @@
 // A search of many queries under way. Not a door: only this room includes it.
 //
 // Lists go one by one, each against the queries that look at it (search_lists.c); what lies outside lists,
-// against all queries (search_flat.c). Both hand what is near enough to the queries' tops (search_gather.c).
+// against all queries (search_flat.c for squared L2, else as a list). Both hand what is near enough to the
+// queries' tops (search_gather.c).
 #ifndef KN_INDEX_SEARCH_PARTS_H
 #define KN_INDEX_SEARCH_PARTS_H
 

@@ -105,8 +105,9 @@ typedef struct kn_kernels {
     void (*widen_rows)(float *out, float *norms, const void *rows, kn_row_type type, const float *scales,
                        const float *centre, size_t n, size_t d);
     // block (queries, 32) of products becomes distances: row_terms[r] + query_terms[q] + factor * product.
-    // masks[q]: which of the first `rows` are at most limits[q]; smalls[q]: which of those are less than
-    // `small` (-infinity: none) times the sum of their terms, which are not negative.
+    // masks[q]: which of the first `rows` are at most limits[q]. `small` (-infinity: not wanted): smalls[q]
+    // are those less than it times the sum of their terms, which are not negative; and those that overflowed
+    // or are not numbers, which are then in masks[q] too.
     void (*near)(float *block, const float *row_terms, const float *query_terms, float factor,
                  const float *limits, float small, size_t queries, size_t rows, uint32_t *masks,
                  uint32_t *smalls);

@@ -4,6 +4,8 @@
 
 #include "base/convert.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 #if defined(__AVX2__)
 #include <immintrin.h>
@@ -164,27 +166,31 @@ void kn_isa(near)(float *block, const float *row_terms, const float *query_terms
                   const float *limits, float small, size_t queries, size_t rows, uint32_t *masks,
                   uint32_t *smalls) {
     uint32_t all = rows == KN_CELL ? UINT32_MAX : ((uint32_t)1 << rows) - 1;
+    bool wanted = small > -INFINITY;
     for (size_t q = 0; q < queries; q++) {
         float *line = block + q * KN_CELL, base = query_terms[q], limit = limits[q];
-        uint32_t mask = 0, little = 0;
+        uint32_t mask = 0, little = 0, lost = 0;
 #if defined(__AVX512F__)
         __m512 f = _mm512_set1_ps(factor), b = _mm512_set1_ps(base), l = _mm512_set1_ps(limit);
         for (int h = 0; h < 2; h++) {
             __m512 terms = _mm512_add_ps(_mm512_loadu_ps(row_terms + 16 * h), b);
             __m512 d = _mm512_fmadd_ps(f, _mm512_load_ps(line + 16 * h), terms);
+            __m512 least = _mm512_mul_ps(_mm512_set1_ps(small), terms);
             _mm512_store_ps(line + 16 * h, d);
             mask |= (uint32_t)_mm512_cmp_ps_mask(d, l, _CMP_LE_OQ) << (16 * h);
-            little |= (uint32_t)_mm512_cmp_ps_mask(d, _mm512_mul_ps(_mm512_set1_ps(small), terms), _CMP_LT_OQ)
-                      << (16 * h);
+            little |= (uint32_t)_mm512_cmp_ps_mask(d, least, _CMP_LT_OQ) << (16 * h);
+            lost |= (uint32_t)_mm512_cmp_ps_mask(d, _mm512_set1_ps(FLT_MAX), _CMP_NLE_UQ) << (16 * h);
         }
 #else
         for (size_t r = 0; r < KN_CELL; r++) line[r] = factor * line[r] + (row_terms[r] + base);
         for (size_t r = 0; r < KN_CELL; r++) mask |= (uint32_t)(line[r] <= limit) << r;
         for (size_t r = 0; r < KN_CELL; r++)
             little |= (uint32_t)(line[r] < small * (row_terms[r] + base)) << r;
+        for (size_t r = 0; r < KN_CELL; r++) lost |= (uint32_t) !(line[r] <= FLT_MAX) << r;
 #endif
-        masks[q] = mask & all;
-        smalls[q] = little & mask & all;
+        if (!wanted) lost = 0;
+        masks[q] = (mask | lost) & all;
+        smalls[q] = wanted ? ((little & mask) | lost) & all : 0;
     }
 }
 
