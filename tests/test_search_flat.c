@@ -1,4 +1,4 @@
-// Searching without lists: the bounds that spare most rows from being measured are bounds; what they leave is
+// Searching without lists, and with very many: the bounds that spare most rows from being measured are bounds; what they leave is
 // what looking at every row finds, bit by bit, also where the first guess of a limit is wrong.
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "base/threads.h"
+#include "index/groups.h"
 #include "index/rough.h"
 
 #include <math.h>
@@ -305,6 +306,36 @@ static void extreme_sizes(void **state) {
     }
 }
 
+// So many that entries are assigned by groups: all of them are somewhere, mostly where queries look first.
+static void very_many_lists(void **state) {
+    enum { LISTS = KN_GROUPS_FROM, ASKED = 100, FEW = 10 };
+    desk t = desk_make(LATENT, NULL);
+    kn_recipe recipe = {.lists = LISTS, .train = 12000, .iterations = 1, .seed = 1, .probes = 256};
+    kn_index_result made;
+    kn_store *store;
+    kn_index *index;
+    kn_neighbors all = answers_make(), near = answers_make(), flat = answers_make();
+    size_t found = 0;
+    (void)state;
+    assert_ok(kn_index_search(t.index, t.queries, ASKED, &(kn_search_options){.k = FEW}, &flat));
+    assert_ok(kn_index_build(t.path, &recipe, NULL, &made));
+    assert_ok(kn_store_open(t.path, &store));
+    assert_ok(kn_index_open(store, &index));
+    assert_ok(kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW, .probes = LISTS}, &all));
+    assert_ok(kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW}, &near));
+    for (size_t i = 0; i < ASKED * FEW; i++) {
+        assert_true(fabsf(all.distances[i] - flat.distances[i]) <= 1e-5f * flat.distances[i]);
+        found += near.distances[i] <= flat.distances[i / FEW * FEW + FEW - 1] * 1.00001f;
+    }
+    if (found < ASKED * FEW * 9 / 10) fail_msg("%zu of %d neighbours found", found, ASKED * FEW);
+    kn_index_close(index);
+    kn_store_close(store);
+    answers_free(&all);
+    answers_free(&near);
+    answers_free(&flat);
+    desk_free(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(directions_follow_the_spread),
@@ -314,6 +345,7 @@ int main(void) {
         cmocka_unit_test(wrong_guesses),
         cmocka_unit_test(filtered),
         cmocka_unit_test(extreme_sizes),
+        cmocka_unit_test(very_many_lists),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
