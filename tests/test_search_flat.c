@@ -1,5 +1,6 @@
-// Searching without lists, and with very many: the bounds that spare most rows from being measured are bounds; what they leave is
-// what looking at every row finds, bit by bit, also where the first guess of a limit is wrong.
+// Searching without lists, and with very many: the bounds that spare most rows from being measured are
+// bounds; what they leave is what looking at every row finds, bit by bit, also where the first guess of a
+// limit is wrong.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -321,7 +322,8 @@ static void very_many_lists(void **state) {
     assert_ok(kn_index_build(t.path, &recipe, NULL, &made));
     assert_ok(kn_store_open(t.path, &store));
     assert_ok(kn_index_open(store, &index));
-    assert_ok(kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW, .probes = LISTS}, &all));
+    assert_ok(
+        kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW, .probes = LISTS}, &all));
     assert_ok(kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW}, &near));
     for (size_t i = 0; i < ASKED * FEW; i++) {
         assert_true(fabsf(all.distances[i] - flat.distances[i]) <= 1e-5f * flat.distances[i]);

@@ -2,7 +2,6 @@
 #include "api/api.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 // ---------------------------------------------------------------- indexing
@@ -19,8 +18,6 @@ static knnlm_status read_recipe(const knnlm_index_options *o, kn_recipe *out) {
                        .seed = o->seed,
                        .memory = o->memory,
                        .force = o->force};
-    // The store notes it in JSON, whose numbers are signed.
-    if (o->seed > INT64_MAX) return kn_fail(KNNLM_EINVAL, "seed %" PRIu64 ": not below 2^63", o->seed);
     return kn_recipe_parse_codes(o->codes, out);
 }
 

@@ -86,6 +86,8 @@ static knnlm_status resolve(making *m) {
     if (n->probes > n->lists) n->probes = n->lists;
     n->code_parts = !r->code_parts && r->auto_codes ? codes_for(m) : r->code_parts;
     n->code_bits = n->code_parts ? (r->code_bits ? r->code_bits : 8) : 0;
+    // The note is in JSON, whose numbers are signed.
+    if (r->seed > INT64_MAX) return kn_fail(KNNLM_EINVAL, "seed %" PRIu64 ": not below 2^63", r->seed);
     n->seed = r->seed;
     KN_TRY(choose_sample(m));
     if (info->settings.key_type == KN_KEYS_NONE && (!r->source || !n->code_parts))
