@@ -20,17 +20,7 @@
 
 #include <cmocka.h>
 
-#define OK(call)                                                                                             \
-    do {                                                                                                     \
-        knnlm_status status_ = (call);                                                                       \
-        if (status_ != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                                 \
-    } while (0)
-#define FAILS(status, text, call)                                                                            \
-    do {                                                                                                     \
-        assert_int_equal(call, status);                                                                      \
-        if (!strstr(knnlm_message(), text)) fail_msg("\"%s\" is not in \"%s\"", text, knnlm_message());      \
-        if (strchr(knnlm_message(), '\n')) fail_msg("not one line: %s", knnlm_message());                    \
-    } while (0)
+#include "expect.h"
 
 enum { KIT_VOCABULARY = 1000, KIT_DIMENSION_MAX = 512, KIT_PATH = 512 };
 #define KIT_EPOCH "1700000000"

@@ -16,17 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OK(call)                                                                                             \
-    do {                                                                                                     \
-        knnlm_status status_ = (call);                                                                       \
-        if (status_ != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                                 \
-    } while (0)
-#define FAILS(status, text, call)                                                                            \
-    do {                                                                                                     \
-        assert_int_equal(call, status);                                                                      \
-        if (!strstr(knnlm_message(), text)) fail_msg("\"%s\" is not in \"%s\"", text, knnlm_message());      \
-        if (strchr(knnlm_message(), '\n')) fail_msg("not one line: %s", knnlm_message());                    \
-    } while (0)
+#include "expect.h"
 
 enum { D = 24, DOCUMENT = 150, DOCUMENTS = 12, ENTRIES = DOCUMENT * DOCUMENTS, QUERIES = 20, LISTS = 16 };
 

@@ -15,16 +15,7 @@
 
 #include <cmocka.h>
 
-#define OK(call)                                                                                             \
-    do {                                                                                                     \
-        knnlm_status status_ = (call);                                                                       \
-        if (status_ != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                                 \
-    } while (0)
-#define FAILS(status, text, call)                                                                            \
-    do {                                                                                                     \
-        assert_int_equal(call, status);                                                                      \
-        if (!strstr(knnlm_message(), text)) fail_msg("\"%s\" is not in \"%s\"", text, knnlm_message());      \
-    } while (0)
+#include "expect.h"
 
 static const char PATH[] = "test_gguf.tmp.gguf";
 static const char MODEL[] = KN_SOURCE_DIR "/../shared/models/stories15M-f16.gguf";

@@ -20,16 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define OK(call)                                                                                             \
-    do {                                                                                                     \
-        knnlm_status status_ = (call);                                                                       \
-        if (status_ != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                                 \
-    } while (0)
-#define FAILS(status, text, call)                                                                            \
-    do {                                                                                                     \
-        assert_int_equal(call, status);                                                                      \
-        if (!strstr(knnlm_message(), text)) fail_msg("\"%s\" is not in \"%s\"", text, knnlm_message());      \
-    } while (0)
+#include "expect.h"
 
 static void *memory(size_t count, size_t size) {
     void *result = calloc(count ? count : 1, size); // exact sizes, so that sanitizers see any step outside
