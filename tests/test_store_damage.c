@@ -107,7 +107,7 @@ static void build_small(void) {
     OK(kn_store_write(STORE, &w));
     kit_write_file(STORE, "tokenizer.gguf", "tokens and so on", 16);
     OK(kn_store_writer_attach(w, "tokenizer.gguf"));
-    kn_store_writer_tune(w, &(kn_store_tuned){true, 0.25, 1, 8});
+    kn_store_writer_tune(w, &(kn_store_tuned){.known = true, .lambda = 0.25, .temperature = 1, .k = 8});
     for (size_t i = 0; i < COUNT(small); i++)
         if (small[i].removed) OK(kn_store_writer_remove(w, i));
     OK(kn_store_writer_commit(w));

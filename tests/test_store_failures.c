@@ -374,7 +374,7 @@ static knnlm_status build(void) {
 static knnlm_status add(void) {
     kn_store_writer *w;
     KN_TRY(kn_store_write(STORE_PATH, &w));
-    kn_store_writer_tune(w, &(kn_store_tuned){true, 0.25, 1, 8});
+    kn_store_writer_tune(w, &(kn_store_tuned){.known = true, .lambda = 0.25, .temperature = 1, .k = 8});
     knnlm_status status = kn_store_writer_remove(w, 3);
     if (status == KNNLM_OK) status = kn_store_writer_remove(w, 0);
     if (status == KNNLM_OK) status = go_on(w, A + B);

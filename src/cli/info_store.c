@@ -54,8 +54,22 @@ static knnlm_status json_documents(const kn_store *store, json_t **out) {
 
 static json_t *json_tuned(const kn_store_tuned *t) {
     if (!t->known) return json_null();
-    return json_pack("{s:f, s:f, s:I}", "lambda", t->lambda, "temperature", t->temperature, "k",
-                     (json_int_t)t->k);
+    return json_pack("{s:f, s:f, s:I, s:I, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}}", "lambda", t->lambda,
+                     "temperature", t->temperature, "k", (json_int_t)t->k, "probes", (json_int_t)t->probes,
+                     "tokens", (json_int_t)t->tokens, "cache", "size", (json_int_t)t->cache.size, "lambda",
+                     t->cache.lambda, "temperature", t->cache.temperature, "bins", "distances",
+                     (json_int_t)t->bins.distances, "entropies", (json_int_t)t->bins.entropies);
+}
+
+static void print_tuned(const kn_store_tuned *t) {
+    printf("tuned            lambda %.4g, temperature %.4g, k %" PRId64, t->lambda, t->temperature, t->k);
+    if (t->probes) printf(", %" PRId64 " probes", t->probes);
+    if (t->bins.distances)
+        printf("; lambda by %" PRIu32 " x %" PRIu32 " bins", t->bins.distances, t->bins.entropies);
+    if (t->cache.size)
+        printf("; cache of %" PRId64 " with %.4g at %.4g", t->cache.size, t->cache.lambda,
+               t->cache.temperature);
+    printf("; on %" PRId64 " tokens\n", t->tokens);
 }
 
 // What the index of the store is; no lists: it has none.
@@ -124,8 +138,7 @@ static void print_counts(const kn_store_info *i) {
     printf("\ncreated          %s, %" PRIu64 " commit%s, format %d\n", cli_time(i->created, time),
            i->generation, i->generation == 1 ? "" : "s", KN_STORE_VERSION);
     if (i->tuned.known)
-        printf("tuned            lambda %g, temperature %g, k %" PRId64 "\n", i->tuned.lambda,
-               i->tuned.temperature, i->tuned.k);
+        print_tuned(&i->tuned);
     else
         printf("tuned            not yet\n");
 }

@@ -1,4 +1,5 @@
 #include "store/state.h"
+#include "store/tuned.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -188,17 +189,11 @@ static json_t *text(const char *string) {
     return replaced;
 }
 
-// Takes `value`. A value that could not be made must not be left out in silence: the manifest is all there
-// is.
-static bool put(json_t *root, const char *key, json_t *value) {
-    return json_object_set_new(root, key, value) == 0;
-}
-
 static json_t *print_segment(const kn_segment_entry *s, bool keys) {
     json_t *one = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "file", integer(s->file), "entries",
                             integer(s->entries), "documents", integer(s->documents), "continued",
                             integer(s->continued), "strings", integer(s->strings), "text", hex(s->text_seal));
-    if (!one || !keys || put(one, "keys", hex(s->keys_seal))) return one;
+    if (!one || !keys || kn_json_put(one, "keys", hex(s->keys_seal))) return one;
     json_decref(one);
     return NULL;
 }
@@ -218,8 +213,8 @@ static json_t *print_attachments(const kn_manifest *m) {
     bool whole = object;
     for (size_t i = 0; i < m->attachment_count && whole; i++) {
         const kn_attachment *a = &m->attachments[i];
-        whole =
-            put(object, a->name, json_pack("{s:o, s:o}", "bytes", integer(a->bytes), "hash", hex(a->hash)));
+        whole = kn_json_put(object, a->name,
+                            json_pack("{s:o, s:o}", "bytes", integer(a->bytes), "hash", hex(a->hash)));
     }
     if (whole) return object;
     json_decref(object);
@@ -234,11 +229,6 @@ static json_t *print_settings(const kn_store_settings *s) {
         s->vocabulary, "keys", "type", kn_key_type_names[s->key_type], "dimension", s->dimension, "tap",
         text(s->tap), "distance", kn_distance_names[s->distance], "windows", "length", s->window,
         "min_context", s->min_context, "documents", text(s->split), "segment", (json_int_t)s->segment);
-}
-
-static json_t *print_tuned(const kn_store_tuned *t) {
-    return json_pack("{s:f, s:f, s:I}", "lambda", t->lambda, "temperature", t->temperature, "k",
-                     (json_int_t)t->k);
 }
 
 static json_t *print_removed(const kn_removed_entry *r) {
@@ -266,11 +256,12 @@ static json_t *print_object(const kn_manifest *m) {
                              "complete", m->complete, "created", (json_int_t)m->created, "job_time",
                              (json_int_t)m->job_time, "next_file", integer(m->next_file), "entries",
                              integer(m->entries), "documents", integer(m->documents));
-    if (root && put(root, "settings", print_settings(&m->settings)) &&
-        (!m->tuned.known || put(root, "tuned", print_tuned(&m->tuned))) &&
-        (!m->removed.file || put(root, "removed", print_removed(&m->removed))) &&
-        (!m->annex.note || put(root, "index", print_annex(&m->annex))) &&
-        put(root, "attachments", print_attachments(m)) && put(root, "segments", print_segments(m)))
+    if (root && kn_json_put(root, "settings", print_settings(&m->settings)) &&
+        (!m->tuned.known || kn_json_put(root, "tuned", kn_tuned_print(&m->tuned))) &&
+        (!m->removed.file || kn_json_put(root, "removed", print_removed(&m->removed))) &&
+        (!m->annex.note || kn_json_put(root, "index", print_annex(&m->annex))) &&
+        kn_json_put(root, "attachments", print_attachments(m)) &&
+        kn_json_put(root, "segments", print_segments(m)))
         return root;
     json_decref(root);
     return NULL;
@@ -348,12 +339,6 @@ static const char *get_string(parse *p, const json_t *object, const char *key) {
     const char *text = json_string_value(json_object_get(object, key));
     if (!text || strlen(text) > STRING_MAX) fault(p, key);
     return p->reason ? "" : text;
-}
-
-static double get_real(parse *p, const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_number(value)) fault(p, key);
-    return p->reason ? 0 : json_number_value(value);
 }
 
 static int get_choice(parse *p, const json_t *object, const char *key, const char *const *names) {
@@ -460,17 +445,9 @@ static knnlm_status parse_annex(parse *p, const json_t *o, kn_manifest *m) {
     return m->annex.note ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory for the note of an index");
 }
 
-static void parse_tuned(parse *p, const json_t *o, kn_manifest *m) {
-    if (!o) return;
-    m->tuned = (kn_store_tuned){.known = true,
-                                .lambda = get_real(p, o, "lambda"),
-                                .temperature = get_real(p, o, "temperature"),
-                                .k = (int64_t)get_integer(p, o, "k", INT64_MAX)};
-}
-
 static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
     kn_store_settings settings;
-    const json_t *complete = json_object_get(root, "complete");
+    const json_t *complete = json_object_get(root, "complete"), *tuned = json_object_get(root, "tuned");
     if (!json_is_boolean(complete)) fault(p, "complete");
     m->complete = json_is_true(complete);
     m->generation = get_integer(p, root, "generation", INT64_MAX);
@@ -485,7 +462,7 @@ static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
     KN_TRY(parse_attachments(p, json_object_get(root, "attachments"), m));
     parse_removed(p, json_object_get(root, "removed"), m);
     KN_TRY(parse_annex(p, json_object_get(root, "index"), m));
-    parse_tuned(p, json_object_get(root, "tuned"), m);
+    if (tuned && !kn_tuned_parse(tuned, &m->tuned)) fault(p, "tuned");
     if (get_integer(p, root, "entries", INT64_MAX) != m->entries) fault(p, "entries");
     if (get_integer(p, root, "documents", INT64_MAX) != m->documents) fault(p, "documents");
     return KNNLM_OK;

@@ -50,11 +50,31 @@ typedef struct kn_store_settings {
     uint32_t segment; // entries of a full segment
 } kn_store_settings;
 
+// A weight for every bin of the nearest distance and of the model's entropy. No bins: one weight for all.
+enum { KN_BINS_MOST = 16 };
+typedef struct kn_store_bins {
+    uint32_t distances, entropies;                                            // bins of each
+    double distance_edges[KN_BINS_MOST - 1], entropy_edges[KN_BINS_MOST - 1]; // between them, ascending
+    double lambdas[KN_BINS_MOST * KN_BINS_MOST];                              // (distances, entropies)
+} kn_store_bins;
+
+// The states of the text at hand, beside the store. size 0: not used.
+typedef struct kn_store_cache {
+    int64_t size;
+    double lambda, temperature;
+} kn_store_cache;
+
 // Tuned on some validation text: how to mix. `known` false: nobody did yet.
+enum { KN_TUNED_TEXTS = 256 };
 typedef struct kn_store_tuned {
     bool known;
-    double lambda, temperature;
-    int64_t k;
+    double lambda, temperature; // the temperature belongs to the store's distance (l2: squared)
+    int64_t k, probes;          // probes 0: the index's own
+    kn_store_cache cache;
+    kn_store_bins bins;
+    int64_t tokens;                 // of the validation text
+    uint64_t texts[KN_TUNED_TEXTS]; // the smallest hashes (low halves) of its documents, ascending
+    size_t text_count;
 } kn_store_tuned;
 
 // ---------------------------------------------------------------- reading
@@ -176,7 +196,7 @@ knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, c
                                     const float *keys, size_t count);
 // Removes a document of the base with the next commit.
 knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document);
-// Values that are not finite, or a negative k, make the next call fail (KNNLM_EINVAL).
+// Values that make no sense (weights outside 0 to 1, ...) make the next call fail (KNNLM_EINVAL).
 void kn_store_writer_tune(kn_store_writer *w, const kn_store_tuned *tuned);
 // Takes the file `name`, already in the store's directory, as part of the store, in place of one attached
 // under that name before. KNNLM_EINVAL: no plain name in UTF-8, or one of the store's own.

@@ -1,10 +1,10 @@
+#include "store/tuned.h"
 #include "store/writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -357,7 +357,7 @@ knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document) {
 }
 
 void kn_store_writer_tune(kn_store_writer *w, const kn_store_tuned *tuned) {
-    if (!isfinite(tuned->lambda) || !isfinite(tuned->temperature) || tuned->k < 0) {
+    if (!kn_tuned_valid(tuned)) {
         keep(w, kn_fail(KNNLM_EINVAL, "%s: impossible tuned values", w->path)); // the next commit tells
         return;
     }
