@@ -214,6 +214,23 @@ static void check_index(const desk *t, const kn_search_options *o) {
     answers_free(&a);
 }
 
+static double measure(kn_distance distance, const float *query, const float *row, size_t d) {
+    double product = 0, away = 0, queries = 0, rows = 0;
+    for (size_t j = 0; j < d; j++) {
+        product += (double)query[j] * row[j];
+        away += ((double)query[j] - row[j]) * ((double)query[j] - row[j]);
+        queries += (double)query[j] * query[j];
+        rows += (double)row[j] * row[j];
+    }
+    if (distance == KN_DISTANCE_L2) return away;
+    return distance == KN_DISTANCE_IP ? -product : 1 - product / sqrt(queries * rows);
+}
+
+static int ascending(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
 // ---------------------------------------------------------------- tests
 
 static const kn_key_type types[] = {KN_KEYS_F32, KN_KEYS_F16, KN_KEYS_INT8};
@@ -295,6 +312,38 @@ static void threads_and_batches_do_not_matter(void **state) {
     kn_index_close(x);
     kn_store_close(s);
     desk_free(&t);
+}
+
+// By each distance although the store was made for another, with lists and without.
+static void another_distance_than_the_stores(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 9; i++) {
+        desk t = desk_make(12, KN_KEYS_F32, measures[i / 3]);
+        kn_search_options o = {.k = 9, .probes = 6};
+        answers a = answers_make(9);
+        double *all = need(t.added, sizeof *all);
+        kn_store *s;
+        kn_index *x;
+        make_lists(&t, 6, 0);
+        t.distance = measures[i % 3];
+        assert_ok(kn_store_open(t.path, &s));
+        for (int lists = 0; lists < 2; lists++) {
+            assert_ok(kn_index_open_as(s, t.distance, lists, &x));
+            assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
+            for (size_t q = 0; q < QUERIES; q++) {
+                for (size_t e = 0; e < t.added; e++)
+                    all[e] = measure(t.distance, t.queries + q * t.d, t.keys + e * t.d, t.d);
+                qsort(all, t.added, sizeof *all, ascending);
+                for (size_t j = 0; j < 9; j++)
+                    assert_near(a.n.distances[q * 9 + j], all[j], slack(&t, q, all[j]));
+            }
+            kn_index_close(x);
+        }
+        free(all);
+        answers_free(&a);
+        kn_store_close(s);
+        desk_free(&t);
+    }
 }
 
 static void filters(void **state) {
@@ -391,18 +440,6 @@ static void check_ends_within_blocks(const kn_index *x) {
     assert_true(within > 0);
 }
 
-static double measure(kn_distance distance, const float *query, const float *row, size_t d) {
-    double product = 0, away = 0, queries = 0, rows = 0;
-    for (size_t j = 0; j < d; j++) {
-        product += (double)query[j] * row[j];
-        away += ((double)query[j] - row[j]) * ((double)query[j] - row[j]);
-        queries += (double)query[j] * query[j];
-        rows += (double)row[j] * row[j];
-    }
-    if (distance == KN_DISTANCE_L2) return away;
-    return distance == KN_DISTANCE_IP ? -product : 1 - product / sqrt(queries * rows);
-}
-
 enum { NEAREST = 5, KEPT = 4 * NEAREST };
 
 // By the definition: every code is decoded and measured; of the nearest, which have one of the NEAREST keys?
@@ -457,6 +494,45 @@ static void check_codes_first(const desk *t, const kn_index *x) {
     answers_free(&exact);
 }
 
+// By the definition: distances of all that the codes stand for, in order. Cosine is of their true lengths.
+static void decoded_distances(const desk *t, const kn_index *x, const float *query, double *out) {
+    float *row = need(t->d, sizeof *row);
+    size_t n = 0;
+    for (size_t i = 0; i < x->listed_count; i++)
+        for (size_t l = 0; l < x->info.lists; l++)
+            for (uint64_t p = x->listed[i].ends[l]; p < x->listed[i].ends[l + 1]; p++) {
+                kn_index_decode(x, &x->listed[i], l, x->zero, p, 1, row);
+                out[n++] = measure(t->distance, query, row, t->d);
+            }
+    qsort(out, n, sizeof *out, ascending);
+    free(row);
+}
+
+// Asked for codes, searches measure by them although the keys are there.
+static void check_by_codes(const desk *t, const kn_index *x) {
+    kn_search_options o = {.k = 50, .probes = x->info.lists, .codes = true};
+    answers a = answers_make(50);
+    double *all = need(t->added, sizeof *all);
+    uint32_t ids[50], count;
+    float distances[50];
+    kn_neighbors out = {ids, distances, &count};
+    kn_searcher *one;
+    assert_ok(kn_searcher_open(x, 50, &one));
+    assert_ok(kn_index_search(x, t->queries, QUERIES, &o, &a.n));
+    for (size_t q = 0; q < QUERIES; q++) {
+        decoded_distances(t, x, t->queries + q * t->d, all);
+        for (size_t i = 0; i < 50; i++)
+            // L2 comes from products of vectors less a centre as far as clusters are apart (a thousand).
+            assert_near(a.n.distances[q * 50 + i], all[i],
+                        t->distance == KN_DISTANCE_L2 ? 4e-4 : 4 * slack(t, q, 1));
+        assert_ok(kn_searcher_find(one, t->queries + q * t->d, &o, &out));
+        for (size_t i = 0; i < 50; i++) assert_near(distances[i], all[i], 4e-4 * (1 + fabs(all[i])));
+    }
+    kn_searcher_close(one);
+    free(all);
+    answers_free(&a);
+}
+
 // Whole blocks are scanned of the long lists (3), rows of the short ones (20); of two runs.
 static void codes_find_what_they_stand_for(void **state) {
     const uint32_t parts[] = {11, 33}, lists[] = {3, 20};
@@ -475,6 +551,7 @@ static void codes_find_what_they_stand_for(void **state) {
         assert_ok(kn_index_open(s, &x));
         assert_int_equal(x->listed_count, 2);
         check_ends_within_blocks(x);
+        check_by_codes(&t, x);
         check_codes_first(&t, x);
         kn_index_close(x);
         kn_store_close(s);
@@ -571,6 +648,8 @@ static void bad_questions(void **state) {
     assert_ok(kn_store_open(t.path, &s));
     assert_ok(kn_index_open(s, &x));
     assert_int_equal(kn_index_search(x, t.queries, 1, &(kn_search_options){.k = 0}, &a.n), KNNLM_EINVAL);
+    assert_int_equal(kn_index_search(x, t.queries, 1, &(kn_search_options){.k = 5, .codes = true}, &a.n),
+                     KNNLM_EINVAL); // it has none
     assert_ok(kn_searcher_open(x, 5, &one));
     assert_int_equal(kn_searcher_find(one, t.queries, &(kn_search_options){.k = 6}, &a.n), KNNLM_EINVAL);
     t.queries[3] = NAN;
@@ -648,6 +727,7 @@ int main(void) {
         cmocka_unit_test(threads_and_batches_do_not_matter),
         cmocka_unit_test(filters),
         cmocka_unit_test(additions_are_found_and_listed),
+        cmocka_unit_test(another_distance_than_the_stores),
         cmocka_unit_test(codes_first),
         cmocka_unit_test(codes_find_what_they_stand_for),
         cmocka_unit_test(old_codes_are_refused),

@@ -38,6 +38,9 @@ typedef struct kn_index_info {
 knnlm_status kn_index_open(const kn_store *store, kn_index **out);
 // The same without lists, whatever the store has: every search is exact.
 knnlm_status kn_index_open_flat(const kn_store *store, kn_index **out);
+// By another distance than the store was made for, with its lists or without. Lists were made by the store's
+// own: the search by them finds less than it would by that one.
+knnlm_status kn_index_open_as(const kn_store *store, kn_distance distance, bool lists, kn_index **out);
 void kn_index_close(kn_index *index);
 const kn_index_info *kn_index_describe(const kn_index *index);
 
@@ -48,6 +51,7 @@ typedef struct kn_entry_range {
 typedef struct kn_search_options {
     size_t k;
     uint32_t probes; // 0: the index's own; at least the number of lists: exact
+    bool codes; // distances are of the codes although there are keys (what lies outside lists has keys alone)
     const kn_entry_range
         *exclude;            // one a query: entries that do not count (a document; the query's own), or NULL
     const uint64_t *allowed; // a bit an entry, for all queries, or NULL: all
@@ -63,7 +67,8 @@ typedef struct kn_neighbors {
 } kn_neighbors;
 
 // Many queries (n, dimension) at once: list by list, each list against all its queries as one product.
-// KNNLM_EINVAL: k is 0; KNNLM_EDATA: a query is not finite; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+// KNNLM_EINVAL: k is 0, or codes are wanted and there are none; KNNLM_EDATA: a query is not finite;
+// KNNLM_ENOMEM; KNNLM_ESTOPPED.
 knnlm_status kn_index_search(const kn_index *index, const float *queries, size_t n,
                              const kn_search_options *options, kn_neighbors *out);
 

@@ -16,15 +16,19 @@ void kn_index_query(const kn_index *x, const float *query, float *out) {
 knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, size_t *k, uint32_t *probes) {
     if (o->k == 0 || o->k > KN_STORE_ENTRIES_MAX)
         return kn_fail(KNNLM_EINVAL, "%zu neighbours asked for", o->k);
+    if (o->codes && !x->has_pq)
+        return kn_fail(KNNLM_EINVAL, "%s: has no codes to measure by (knnlm index --codes pq64 makes them)",
+                       kn_store_describe(x->store)->path);
     *k = o->k;
     *probes = o->probes ? o->probes : x->info.probes;
     if (*probes > x->info.lists) *probes = x->info.lists;
     return KNNLM_OK;
 }
 
-static knnlm_status open_index(const kn_store *store, bool lists, kn_index **out) {
+knnlm_status kn_index_open_as(const kn_store *store, kn_distance distance, bool lists, kn_index **out) {
     kn_index *x;
     knnlm_status status = kn_index_make(store, &x);
+    if (status == KNNLM_OK) x->distance = distance;
     if (status == KNNLM_OK && lists) status = kn_index_add_lists(x);
     if (status == KNNLM_OK) status = kn_index_add_flat(x, x->info.listed);
     if (status == KNNLM_OK) status = kn_index_mark_removed(x);
@@ -36,11 +40,11 @@ static knnlm_status open_index(const kn_store *store, bool lists, kn_index **out
 }
 
 knnlm_status kn_index_open(const kn_store *store, kn_index **out) {
-    return open_index(store, true, out);
+    return kn_index_open_as(store, kn_store_describe(store)->settings.distance, true, out);
 }
 
 knnlm_status kn_index_open_flat(const kn_store *store, kn_index **out) {
-    return open_index(store, false, out);
+    return kn_index_open_as(store, kn_store_describe(store)->settings.distance, false, out);
 }
 
 void kn_index_close(kn_index *x) {

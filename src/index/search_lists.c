@@ -48,10 +48,16 @@ static void normalise(float *panel, const float *norms, size_t cells) {
         for (size_t r = 0; r < KN_CELL; r++) panel[i * KN_CELL + r] *= inverse[r];
 }
 
-static void load_rows(const kn_index *x, const kn_stretch *t, scratch *s, const float *centre, size_t place,
+// By their keys, or by their codes.
+static bool by_keys(const kn_batch *b, const kn_run *run) {
+    return run->rows && !(b->o->codes && run->codes);
+}
+
+static void load_rows(const kn_batch *b, const kn_stretch *t, scratch *s, const float *centre, size_t place,
                       size_t n, float *norms) {
+    const kn_index *x = b->x;
     const kn_run *r = t->run;
-    if (r->rows) {
+    if (by_keys(b, r)) {
         x->k->load_columns(s->panel, norms, r->rows + place * x->row_bytes, x->type,
                            r->scales ? r->scales + place : NULL, centre, n, x->d);
     } else {
@@ -68,8 +74,8 @@ static void scan_rows(kn_batch *b, const kn_stretch *t, scratch *s, const float 
     float block[KN_CELL_SIZE] __attribute__((aligned(64))), norms[KN_CELL], limits[KN_CELL], largest = 0;
     uint32_t masks[KN_CELL], doubted[KN_CELL];
     bool l2 = x->distance == KN_DISTANCE_L2;
-    float small = l2 && t->run->rows ? CANCELLED : -INFINITY;
-    load_rows(x, t, s, centre, place, n, norms);
+    float small = l2 && by_keys(b, t->run) ? CANCELLED : -INFINITY;
+    load_rows(b, t, s, centre, place, n, norms);
     for (size_t r = 0; r < n; r++) largest = fmaxf(largest, norms[r]);
     for (size_t q = 0; q < t->queries; q += KN_CELL) {
         size_t m = kn_least(KN_CELL, t->queries - q), cells = kn_cells(x->d);

@@ -161,7 +161,7 @@ static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_
 static void scan_all(kn_searcher *s, const kn_search_options *o, size_t k, uint32_t probes) {
     const kn_index *x = s->x;
     if (probes) kn_quantizer_probe_one(x->quantizer, s->query, probes, s->lists, s->near, s->probe);
-    if (!x->info.has_keys && x->has_pq)
+    if (x->has_pq && (o->codes || !x->info.has_keys))
         scan_lists(s, o, probes, x->distance == KN_DISTANCE_COSINE ? BY_DECODED : BY_CODES, false, &s->top);
     else if (x->has_pq && count_candidates(s, probes) > CODES_FROM * (uint64_t)k)
         scan_codes_first(s, o, probes, k);
