@@ -141,7 +141,6 @@ static void check_sums(const kn_kernels *k) {
     k->axpy(z, 0.5f, x, N);
     for (size_t i = 0; i < N; i++) near(k, "axpy", (double)z[i], (double)y[i] + 0.5 * (double)x[i], 1e-6);
     for (size_t i = 0; i < N; i++) exps += exp((double)x[i] - 2.5);
-    near(k, "exp_shift_sum", (double)k->exp_shift_sum(x, N, 2.5f), exps, 1e-6);
     near(k, "exp_shift", (double)k->exp_shift(e, N, 2.5f), exps, 1e-6);
     for (size_t i = 0; i < N; i++) near(k, "exp", (double)e[i], exp((double)x[i] - 2.5), 1e-6);
     kn_free_aligned(x);
@@ -239,6 +238,44 @@ static void check_exp_range(const kn_kernels *k) {
                 near(k, "exp", (double)y[i] / exp((double)x[i]), 1, 5e-7);
             else
                 assert_true(y[i] >= 0 && (double)y[i] < 2e-38);
+    }
+}
+
+// Distances as a search gives them, far from 0 and close together, at temperatures at which all weigh the
+// same or none weighs much; `shift` below all of them, so that no term is 1.
+static void check_exp_scale_sum(const kn_kernels *k) {
+    static const size_t counts[] = {0, 1, 15, 16, 17, 1024};
+    static const float scales[] = {-0.001f, -0.1f, -1, -7.3f, 0.2f};
+    float *x = random_floats(1024, 15), shift = 992;
+    for (size_t i = 0; i < 1024; i++) x[i] = 1000 + x[i];
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+            size_t n = counts[c];
+            double sum = 0;
+            for (size_t i = 0; i < n; i++) sum += exp((double)scales[s] * ((double)x[i] - (double)shift));
+            float got = k->exp_scale_sum(x, n, scales[s], shift);
+            if (!(fabs((double)got - sum) <= 1e-6 * sum))
+                fail_msg("%s: exp_scale_sum of %zu, scale %g, gives %.9g, not %.9g", k->name, n,
+                         (double)scales[s], (double)got, sum);
+        }
+    assert_true(k->exp_scale_sum(x, 1, -0.3f, x[0]) == 1);
+    x[1] = x[2] = x[0];
+    x[3] = INFINITY; // no such neighbour
+    assert_true(k->exp_scale_sum(x, 4, -0.3f, x[0]) == 3);
+    assert_true(k->exp_scale_sum(x, 1024, -1000, 0) == 0);
+    assert_true(k->exp_scale_sum(x, 1024, -0.1f, 0) == 0); // every term is about e^-100
+    kn_free_aligned(x);
+}
+
+// One term at a time, down to where it counts as 0: a large exponent keeps its digits.
+static void check_exp_scale_range(const kn_kernels *k) {
+    for (float distance = 0; distance < 300; distance += 0.37f) {
+        float x = 1000 + distance, got = k->exp_scale_sum(&x, 1, -0.3f, 1000);
+        double wanted = exp(-(double)0.3f * ((double)x - 1000));
+        if (wanted < exp(-87))
+            assert_true(got == 0);
+        else
+            near(k, "exp_scale_sum", (double)got / wanted, 1, 1e-6);
     }
 }
 
@@ -363,6 +400,8 @@ static void check_rows(const kn_kernels *k) {
     check_row_distances(k);
     check_near_and_rank(k);
     check_exp_range(k);
+    check_exp_scale_sum(k);
+    check_exp_scale_range(k);
     check_norm(k);
     check_activations(k);
     check_causal_softmax(k);

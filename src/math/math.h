@@ -66,7 +66,8 @@ typedef struct kn_kernels {
     // Softmax in pieces: the largest of x; then x = exp(x - shift), its sum returned.
     float (*max)(const float *x, size_t n);
     float (*exp_shift)(float *x, size_t n, float shift);
-    float (*exp_shift_sum)(const float *x, size_t n, float shift); // x left alone
+    // Sum of exp(scale * (x - shift)), to 1e-6 of it: terms below e^-87 count as 0, those above e^88 as e^88.
+    float (*exp_scale_sum)(const float *x, size_t n, float scale, float shift);
     // Of each row of a block (rows, columns), stride 32: its largest value and the sum of exp(x - largest).
     void (*block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
                           size_t stride);

@@ -38,7 +38,7 @@ void kn_isa(scale)(float *x, float a, size_t n);
 double kn_isa(sum_squares)(const float *x, size_t n);
 float kn_isa(max)(const float *x, size_t n);
 float kn_isa(exp_shift)(float *x, size_t n, float shift);
-float kn_isa(exp_shift_sum)(const float *x, size_t n, float shift);
+float kn_isa(exp_scale_sum)(const float *x, size_t n, float scale, float shift);
 void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
                            size_t stride);
 void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs);
