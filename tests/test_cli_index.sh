@@ -5,6 +5,7 @@ export LC_ALL=C SOURCE_DATE_EPOCH=1700000000
 
 knnlm=$1
 model=$2/tests/golden/adaptive.model.gguf
+python=/usr/bin/python3
 [ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -79,6 +80,22 @@ run 0 verify --recall --queries 30 --neighbors 50 --plot recall.svg s.store
 check "recall has a row for 1 probe" grep -q '^1  ' out
 check "recall has a row for all" grep -q '^all  *1.0000  *1.0000  *1.0000  *1.0000' out
 check "the plot is a plot" grep -q '</svg>' recall.svg
+[ ! -x "$python" ] || check "the plot shows what the table says" "$python" -c '
+import re, xml.etree.ElementTree as xml
+svg = xml.parse("recall.svg").getroot()
+tag = lambda name: svg.iter("{http://www.w3.org/2000/svg}" + name)
+at = {t.text: float(t.get("y")) - 4 for t in tag("text") if t.get("text-anchor") == "end"}
+shown = set()
+for c in tag("circle"):
+    title = c.find("{*}title")
+    if title is None: continue # of the legend
+    depth, probes, rate, recall = re.fullmatch(
+        r"recall@(\d+), (\w+) probes\nqueries a second: (.*)\nrecall: (.*)", title.text).groups()
+    height = at["0.0"] + (at["1.0"] - at["0.0"]) * float(recall)
+    assert abs(float(c.get("cy")) - height) < 0.2 and float(rate) > 0
+    shown.add((probes, depth, "%.4f" % float(recall)))
+rows = [line.split() for line in open("out") if re.match(r"\d+ |all ", line)]
+assert shown == {(r[0], d, v) for r in rows for d, v in zip(("1", "10", "100", "50"), r[1:5])}'
 cp out recall.txt
 run 0 verify --recall --queries 30 --neighbors 50 --memory 64K s.store
 check "recall within little memory is the same" test "$(awk '/^[0-9a]/ { print $1, $2, $3, $4, $5 }' out)" = "$(awk '/^[0-9a]/ { print $1, $2, $3, $4, $5 }' recall.txt)"
