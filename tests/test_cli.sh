@@ -62,7 +62,7 @@ complains() {
 field() { grep -o "\"$1\": [-0-9.e+]*" "$2" | sed -n '1s/.*: //p'; }
 
 # Everything of a result but the time that it took and the name of the model.
-numbers() { sed 's/"seconds": [^,]*, "tokens_per_second": [^,]*,//; s/"threads": [0-9]*,//' "$1"; }
+numbers() { sed 's/"seconds_lm": [^,]*, "seconds_search": [^,]*, "seconds": [^,]*, "tokens_per_second": [^,]*,//; s/"threads": [0-9]*,//' "$1"; }
 
 same_numbers() {
     numbers "$1" >left

@@ -69,7 +69,7 @@ run 0 eval -m a.gguf one
 says '^tokens  *1$'
 run 0 eval -m a.gguf one --score 16 --context 0
 run 0 eval -m a.gguf blank
-says 'perplexity  *[0-9.]* per token$'
+says 'perplexity  *[0-9.]* per token; '
 run 0 eval -m a.gguf blank --json
 says '"ppl_word": null'
 refuses 'empty: no text' eval -m a.gguf empty

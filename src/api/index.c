@@ -81,15 +81,6 @@ knnlm_search_options knnlm_search_options_default(void) {
     return (knnlm_search_options){.k = 1024};
 }
 
-static knnlm_status check_searchable(const kn_store *store, const kn_index *x) {
-    const kn_index_info *info = kn_index_describe(x);
-    const char *path = kn_store_describe(store)->path;
-    if (info->has_keys || info->lists) return KNNLM_OK;
-    if (kn_store_annex_note(store))
-        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys: no exact search, only one by its codes", path);
-    return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys and has no index: index it with its model first", path);
-}
-
 // *bits: one an entry, set for those of the documents; NULL when all are wanted. Released with free().
 static knnlm_status allow(const kn_store *store, const knnlm_search_options *o, uint64_t **bits) {
     *bits = NULL;
@@ -115,7 +106,6 @@ knnlm_status knnlm_store_search(const knnlm_store *s, const float *queries, size
     const kn_index *x;
     uint64_t *allowed;
     KN_TRY(index_of(s, given.exact, &x));
-    KN_TRY(check_searchable(s->store, x));
     knnlm_status status = allow(s->store, &given, &allowed);
     kn_search_options o = {.k = given.k,
                            .probes = given.probes,

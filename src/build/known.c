@@ -39,8 +39,8 @@ static bool is_called(const kn_known *k, uint64_t number, const char *name) {
            memcmp(name, d.name, d.name_size) == 0;
 }
 
-kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t hash[2]) {
-    kn_known_document wanted = {.hash = {hash[0], hash[1]}}, *found = NULL;
+kn_known_document *kn_known_find(const kn_known *k, const uint64_t hash[2], size_t *count) {
+    kn_known_document wanted = {.hash = {hash[0], hash[1]}};
     size_t low = 0, high = k->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -49,8 +49,15 @@ kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t 
         else
             high = middle;
     }
-    for (; low < k->count && memcmp(k->documents[low].hash, hash, sizeof wanted.hash) == 0; low++) {
-        kn_known_document *d = &k->documents[low];
+    for (*count = 0; low + *count < k->count; ++*count)
+        if (memcmp(k->documents[low + *count].hash, hash, sizeof wanted.hash) != 0) break;
+    return k->documents + low;
+}
+
+kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t hash[2]) {
+    size_t count;
+    kn_known_document *same = kn_known_find(k, hash, &count), *found = NULL;
+    for (kn_known_document *d = same; d < same + count; d++) {
         if (d->matched) continue;
         bool called = is_called(k, d->number, name);
         if (!found || called) found = d;

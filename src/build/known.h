@@ -1,4 +1,4 @@
-// What a store holds already, by content and by name. Not a door: only this room includes it.
+// What a store holds already, by content and by name.
 #ifndef KN_BUILD_KNOWN_H
 #define KN_BUILD_KNOWN_H
 
@@ -20,6 +20,8 @@ typedef struct kn_known {
 
 knnlm_status kn_known_load(kn_known *k, const kn_store *store);
 void kn_known_free(kn_known *k);
+// All documents of this content, *count of them.
+kn_known_document *kn_known_find(const kn_known *k, const uint64_t hash[2], size_t *count);
 // A document of this content that nothing has matched yet, now matched, or NULL: the first of this name, else
 // the first. So two documents of the same content are two, the same two when they come again, and when one of
 // them comes alone the other stays.

@@ -23,13 +23,21 @@ typedef enum cli_kind {
     CLI_NUMBER,
     CLI_CHOICE,
     CLI_BYTES, // "2G", "500M", "1.5GB": powers of 1000
+    CLI_LIST,  // a string each time it is given
 } cli_kind;
+
+enum { CLI_LIST_MOST = 16 };
+typedef struct cli_list {
+    const char *items[CLI_LIST_MOST];
+    size_t count;
+} cli_list;
 
 typedef struct cli_option {
     char letter; // 0: none
     const char *name;
     cli_kind kind;
-    void *value; // bool *, const char **, int64_t *, double *, int * (index in choices), uint64_t * (bytes)
+    void *value; // bool *, const char **, int64_t *, double *, int * (index in choices), uint64_t * (bytes),
+                 // cli_list *
     const char *argument; // its name in the help; NULL for flags
     const char *help;
     double low, high;           // allowed range of integers and numbers; both 0: any

@@ -1,23 +1,28 @@
 #include "eval/eval.h"
+#include "base/file.h"
 #include "base/threads.h"
-#include "cli/cli.h"
+#include "cli/mixture.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static struct {
     cli_common common;
-    const char *model, *per_token;
+    cli_mixture mixture;
+    const char *model, *per_token, *report;
     int split;
-    int64_t score, context;
+    int64_t score, context, report_tokens;
 } said;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model to score with (required)", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
+    CLI_MIXTURE_OPTIONS(said.mixture),
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
     {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's context leaves)", 0, 1 << 20, NULL},
     {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
@@ -25,48 +30,148 @@ static const cli_option options[] = {
 };
 // clang-format on
 
+// ---------------------------------------------------------------- JSON
+
+static const char *distances_of(const kn_eval_store *s) {
+    return s->codes ? "codes" : "exact";
+}
+
+static json_t *json_stores(const kn_eval_result *r) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->store_count; i++) {
+        const kn_eval_store *s = &r->stores[i];
+        json_array_append_new(list, json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:f}",
+                                              "path", json_string(s->path), "entries", (json_int_t)s->entries,
+                                              "lambda", s->lambda, "temperature", s->temperature, "k",
+                                              (json_int_t)s->k, "probe", (json_int_t)s->probes, "distances",
+                                              distances_of(s), "metric", kn_distance_names[s->metric],
+                                              "adaptive", s->adaptive, "tuned", s->tuned,
+                                              "tuned_on_this_text", s->tuned_here, "found", s->found));
+    }
+    return list;
+}
+
+// Of the first store, as most runs have one.
+static json_t *json_mixture(const kn_eval_result *r) {
+    const kn_eval_store *s = &r->stores[0];
+    json_t *o = json_object();
+    if (r->store_count)
+        json_object_update_new(o, json_pack("{s:f, s:f, s:I, s:I, s:s}", "lambda", s->lambda, "temperature",
+                                            s->temperature, "k", (json_int_t)s->k, "probe",
+                                            (json_int_t)s->probes, "distances", distances_of(s)));
+    if (r->cache)
+        json_object_set_new(o, "cache",
+                            json_pack("{s:I, s:f, s:f}", "size", (json_int_t)r->cache, "lambda",
+                                      r->cache_lambda, "temperature", r->cache_temperature));
+    json_object_set_new(o, "stores", json_stores(r));
+    json_object_set_new(o, "own_documents", json_integer((json_int_t)r->totals.own_documents));
+    return o;
+}
+
 static void print_json(const kn_lm_info *info, const kn_eval_result *r) {
-    const kn_read_totals *t = &r->totals;
-    cli_print_json(json_pack(
-        "{s:o?, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:{s:i, s:i, s:s, s:i, s:s}}",
+    const kn_read_totals *t = &r->totals.read;
+    json_t *o = json_pack(
+        "{s:o?, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:{s:i, "
+        "s:i, s:s, s:i, s:s}}",
         "model", json_string(info->path), "fingerprint", info->fingerprint, "documents",
         (json_int_t)t->documents, "tokens", (json_int_t)t->tokens, "words", (json_int_t)t->words, "bytes",
-        (json_int_t)t->bytes, "ppl", json_real(r->ppl), "ppl_word", json_real(r->ppl_word), "bits_per_byte",
-        json_real(r->bits_per_byte), "nll", json_real(r->nll), "seconds", json_real(r->seconds),
-        "tokens_per_second", json_real(r->tokens_per_second), "settings", "score", r->score, "context",
-        r->context, "documents", kn_split_names[said.split], "threads", kn_threads(), "kernels",
-        info->kernels));
+        (json_int_t)t->bytes, "ppl_lm", json_real(r->lm.ppl), "ppl", json_real(r->mixed.ppl), "ppl_word",
+        json_real(r->mixed.ppl_word), "bits_per_byte", json_real(r->mixed.bits_per_byte), "nll_lm",
+        json_real(r->lm.nll), "nll", json_real(r->mixed.nll), "seconds_lm", json_real(r->seconds_lm),
+        "seconds_search", json_real(r->seconds_search), "seconds", json_real(r->seconds), "tokens_per_second",
+        json_real(r->tokens_per_second), "settings", "score", r->score, "context", r->context, "documents",
+        kn_split_names[r->split], "threads", kn_threads(), "kernels", info->kernels);
+    json_object_update_new(o, json_mixture(r));
+    cli_print_json(o);
+}
+
+// ---------------------------------------------------------------- text
+
+static void print_perplexity(const char *label, const kn_score *s, bool words) {
+    printf("%-16s %.3f per token", label, s->ppl);
+    if (words) printf(", %.3f per word", s->ppl_word);
+    printf("; %.4f bits per byte\n", s->bits_per_byte);
+}
+
+static void print_store(const kn_eval_store *s) {
+    char entries[32];
+    printf("neighbours       %s: %s entries, k %zu, lambda %.4g%s, temperature %.4g, %s distances (%s), ",
+           s->path, cli_count((double)s->entries, entries), s->k, s->lambda,
+           s->adaptive ? " in the mean (by bins)" : "", s->temperature, distances_of(s),
+           kn_distance_names[s->metric]);
+    if (s->probes)
+        printf("%" PRIu32 " lists\n", s->probes);
+    else
+        printf("all entries\n");
+    printf("                 %.1f%% of the tokens are among their neighbours' values\n", 100 * s->found);
+}
+
+static void print_mixture(const kn_eval_result *r) {
+    for (size_t i = 0; i < r->store_count; i++) print_store(&r->stores[i]);
+    if (r->cache)
+        printf("cache            %zu states, lambda %.4g, temperature %.4g\n", r->cache, r->cache_lambda,
+               r->cache_temperature);
+    if (r->totals.own_documents)
+        printf("own text         %" PRIu64 " documents are in a store: each was scored without itself\n",
+               r->totals.own_documents);
 }
 
 static void print_text(const kn_eval_result *r) {
-    const kn_read_totals *t = &r->totals;
-    char rate[32], seconds[32];
+    const kn_read_totals *t = &r->totals.read;
+    char rate[32], seconds[32], lm[32], search[32];
+    bool mixed = r->store_count || r->cache;
     printf("documents        %llu\n", (unsigned long long)t->documents);
     printf("tokens           %llu\n", (unsigned long long)t->tokens);
     printf("words            %llu\n", (unsigned long long)t->words);
     printf("bytes            %llu\n", (unsigned long long)t->bytes);
-    printf("perplexity       %.3f per token", r->ppl);
-    if (t->words) printf(", %.3f per word", r->ppl_word);
-    printf("\n");
-    printf("bits per byte    %.4f\n", r->bits_per_byte);
+    print_perplexity(mixed ? "model alone" : "perplexity", &r->lm, t->words);
+    if (mixed) print_perplexity("with neighbours", &r->mixed, t->words);
+    print_mixture(r);
     printf("windows          %d tokens scored after up to %d\n", r->score, r->context);
-    printf("time             %s, %s tokens/s\n", cli_duration(r->seconds, seconds),
+    printf("time             %s, %s tokens/s", cli_duration(r->seconds, seconds),
            cli_count(r->tokens_per_second, rate));
+    if (mixed)
+        printf(" (model %s, neighbours %s)", cli_duration(r->seconds_lm, lm),
+               cli_duration(r->seconds_search, search));
+    printf("\n");
 }
 
-static knnlm_status evaluate(const char *const *paths, size_t count) {
+// What a reader of the figures must know, on stderr: it is true of JSON too.
+static void warn(const kn_eval_result *r) {
+    for (size_t i = 0; i < r->store_count; i++) {
+        const kn_eval_store *s = &r->stores[i];
+        if (s->tuned_here)
+            fprintf(stderr, "knnlm eval: %s was tuned on (part of) this text: report another\n", s->path);
+        if (!s->tuned)
+            fprintf(stderr, "knnlm eval: %s is not tuned: knnlm tune finds its lambda, temperature and k\n",
+                    s->path);
+    }
+}
+
+// ---------------------------------------------------------------- the command
+
+static knnlm_status check_outputs(const char *const *paths, size_t count) {
+    const char *const outputs[] = {said.per_token, said.report};
+    for (size_t i = 0; i < 2; i++) {
+        if (!outputs[i]) continue;
+        KN_TRY(cli_check_output(outputs[i], paths, count));
+        KN_TRY(cli_check_output(outputs[i], &said.model, 1));
+        KN_TRY(kn_writer_try(outputs[i]));
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status evaluate(const char *const *paths, size_t count, const kn_mixture_options *mix) {
     kn_lm_options lm_options = {(kn_precision)said.common.precision};
     kn_eval_options o = {.read = {.score = (int32_t)said.score,
                                   .context = (int32_t)said.context,
-                                  .split = (kn_split)said.split,
-                                  .tap = KN_TAP_DEFAULT},
+                                  .split = (kn_split)said.split},
+                         .split_said = said.split >= 0,
+                         .mix = *mix,
                          .per_token = said.per_token};
     kn_eval_result result;
     kn_lm *lm;
-    if (said.per_token) {
-        KN_TRY(cli_check_output(said.per_token, paths, count));
-        KN_TRY(cli_check_output(said.per_token, &said.model, 1));
-    }
+    KN_TRY(check_outputs(paths, count));
     KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
     knnlm_status status = kn_eval_run(lm, paths, count, &o, &cli_progress, &result);
     cli_progress_clear();
@@ -74,30 +179,39 @@ static knnlm_status evaluate(const char *const *paths, size_t count) {
         print_json(kn_lm_describe(lm), &result);
     else if (status == KNNLM_OK)
         print_text(&result);
+    if (status == KNNLM_OK) warn(&result);
     kn_lm_close(lm);
     return status;
 }
 
 static int run(int argc, char **argv) {
+    kn_mixture_options mix;
     char **paths;
     size_t count;
-    said.context = -1;
+    said.context = said.split = -1;
+    cli_mixture_init(&said.mixture);
     int code = cli_parse(&cli_eval, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
     if (!said.model) return cli_usage(&cli_eval, "no -m FILE to score with");
     if (count == 0) return cli_usage(&cli_eval, "no text to score");
-    code = cli_start(&cli_eval, &said.common);
-    if (code != CLI_DONE) return code;
+    code = cli_mixture_read(&cli_eval, &said.mixture, &mix);
+    if (code == CLI_DONE) code = cli_start(&cli_eval, &said.common);
     cli_catch_interrupts();
-    return evaluate((const char *const *)paths, count) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_eval);
+    if (code == CLI_DONE && evaluate((const char *const *)paths, count, &mix) != KNNLM_OK)
+        code = cli_fail(&cli_eval);
+    cli_mixture_free(&said.mixture);
+    return code;
 }
 
 const cli_command cli_eval = {
     .name = "eval",
-    .summary = "score text: perplexity per token and per word, bits per byte",
-    .usage = "-m MODEL TEXT... [options]",
-    .examples = "  knnlm eval -m models/small.gguf book.txt notes/\n"
-                "  knnlm eval -m my.gguf --score 512 --context 512 --json test.txt.zst\n"
-                "  zcat log.gz | knnlm eval -m my.gguf --per-token rows.tsv -\n",
+    .summary = "score text: perplexity of the model alone, and with neighbours from stores",
+    .usage = "-m MODEL [-s STORE]... TEXT... [options]",
+    .examples =
+        "  knnlm eval -m models/small.gguf book.txt notes/\n"
+        "  knnlm eval -m my.gguf -s my.store test.txt          as tuned (knnlm tune)\n"
+        "  knnlm eval -m my.gguf -s a.store=.2 -s b.store=.1 test.txt\n"
+        "  knnlm eval -m my.gguf -s my.store -k 1024 --lambda .25 --temperature 10 --probe 32 test.txt\n"
+        "  zcat log.gz | knnlm eval -m my.gguf --per-token rows.tsv -\n",
     .run = run,
 };

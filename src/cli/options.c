@@ -94,6 +94,13 @@ static int parse_bytes(const cli_command *command, const cli_option *o, const ch
     return -1;
 }
 
+static int take_item(const cli_command *command, const cli_option *o, const char *text) {
+    cli_list *list = o->value;
+    if (list->count == CLI_LIST_MOST) return bad_value(command, o, text, "given too many times");
+    list->items[list->count++] = text;
+    return -1;
+}
+
 static int take_value(const cli_command *command, const cli_option *o, const char *text) {
     switch (o->kind) {
     case CLI_FLAG:
@@ -102,6 +109,8 @@ static int take_value(const cli_command *command, const cli_option *o, const cha
     case CLI_STRING:
         *(const char **)o->value = text;
         return -1;
+    case CLI_LIST:
+        return take_item(command, o, text);
     case CLI_CHOICE:
         return parse_choice(command, o, text);
     case CLI_BYTES:

@@ -1,75 +1,151 @@
 #include "eval/eval.h"
 
 #include "base/file.h"
-#include "base/utf8.h"
+#include "base/threads.h"
+#include "eval/rows.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct scoring {
-    const kn_lm *lm;
-    double nll;
-    kn_writer *rows; // NULL: not wanted
+    const kn_mixture *m;
+    double nll_lm, nll;
+    double lambdas[KN_STORES_MOST];
+    uint64_t found[KN_STORES_MOST]; // tokens that some neighbour has
+    kn_mixed *mixed;
+    size_t capacity;
+    kn_rows *rows; // NULL: not wanted
 } scoring;
 
-static knnlm_status write_row(scoring *s, const kn_records *r, size_t i) {
-    char line[2048], name[1024], text[512], *piece;
-    size_t size;
-    KN_TRY(kn_tokenizer_decode(kn_lm_tokenizer(s->lm), &r->tokens[i], 1, &piece, &size));
-    kn_utf8_escape(piece, size, text, sizeof text);
-    free(piece);
-    kn_utf8_escape(r->name, strlen(r->name), name, sizeof name);
-    int n = snprintf(line, sizeof line, "%s\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s\t%.7g\n", name, r->position + i,
-                     r->offsets[i], r->tokens[i], text, (double)r->logprobs[i]);
-    return kn_writer_put(s->rows, line, (size_t)n);
+// ---------------------------------------------------------------- a batch
+
+enum { CHUNK = 64 }; // tokens of a task
+
+typedef struct mixing {
+    const scoring *s;
+    const kn_scored *b;
+} mixing;
+
+static void mix_chunk(void *context, size_t task, int worker) {
+    const mixing *x = context;
+    const kn_scored *b = x->b;
+    size_t end = kn_least((task + 1) * CHUNK, b->count);
+    (void)worker;
+    for (size_t i = task * CHUNK; i < end; i++)
+        kn_mixture_mix(x->s->m, b->found, i, b->tokens[i].token, (double)b->lm[i],
+                       b->entropies ? (double)b->entropies[i] : 0, b->cache ? b->cache[i] : NAN,
+                       &x->s->mixed[i]);
 }
 
-static knnlm_status take(void *context, const kn_records *r) {
-    scoring *s = context;
-    for (size_t i = 0; i < r->count; i++) {
-        s->nll -= (double)r->logprobs[i];
-        if (s->rows) KN_TRY(write_row(s, r, i));
+static void add_up(scoring *s, const kn_scored *b) {
+    for (size_t i = 0; i < b->count; i++) {
+        s->nll_lm -= (double)b->lm[i];
+        s->nll -= s->mixed[i].p;
+        for (size_t j = 0; j < s->m->count; j++) {
+            s->lambdas[j] += s->mixed[i].lambdas[j];
+            s->found[j] += s->mixed[i].knn[j] > -INFINITY;
+        }
     }
+}
+
+static knnlm_status take(void *context, const kn_scored *b) {
+    scoring *s = context;
+    KN_TRY(kn_grow(&s->mixed, &s->capacity, b->count, sizeof *s->mixed));
+    kn_parallel((b->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){s, b});
+    add_up(s, b);
+    return s->rows ? kn_rows_put(s->rows, b, s->mixed) : KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- the result
+
+static kn_score score_of(double nll, const kn_read_totals *t) {
+    return (kn_score){.nll = nll,
+                      .ppl = exp(nll / (double)t->tokens),
+                      .ppl_word = t->words ? exp(nll / (double)t->words) : NAN,
+                      .bits_per_byte = t->bytes ? nll / log(2.0) / (double)t->bytes : NAN};
+}
+
+static kn_eval_store describe_store(const kn_mixed_store *s, const scoring *by, size_t number,
+                                    const kn_pass_totals *totals) {
+    const kn_store_info *info = kn_store_describe(s->store);
+    const kn_index_info *index = kn_index_describe(s->index);
+    double tokens = (double)totals->read.tokens;
+    kn_eval_store out = {.entries = info->entries - info->removed_entries,
+                         .lambda = by->lambdas[number] / tokens,
+                         .temperature = s->temperature,
+                         .k = s->k,
+                         .probes = !index->lists ? 0
+                                   : s->probes   ? s->probes
+                                                 : index->probes,
+                         .codes = s->codes || !index->has_keys,
+                         .adaptive = s->bins.distances,
+                         .tuned = info->tuned.known,
+                         .tuned_here = info->tuned.known && kn_pass_was_tuned_on(totals, &info->tuned),
+                         .metric = s->metric,
+                         .found = (double)by->found[number] / tokens};
+    snprintf(out.path, sizeof out.path, "%s", info->path);
+    return out;
+}
+
+static void summarise(const kn_mixture *m, const scoring *s, kn_eval_result *out) {
+    const kn_read_totals *t = &out->totals.read;
+    out->lm = score_of(s->nll_lm, t);
+    out->mixed = score_of(s->nll, t);
+    out->seconds = t->seconds;
+    out->seconds_search = out->totals.seconds_search;
+    out->seconds_lm = t->seconds - out->seconds_search;
+    out->tokens_per_second = (double)t->tokens / t->seconds;
+    out->store_count = m->count;
+    for (size_t i = 0; i < m->count; i++) out->stores[i] = describe_store(&m->stores[i], s, i, &out->totals);
+    out->cache = m->cache.size;
+    out->cache_lambda = m->cache.lambda;
+    out->cache_temperature = m->cache.temperature;
+}
+
+// ---------------------------------------------------------------- the run
+
+static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count,
+                          const kn_eval_options *o, const kn_progress *progress, kn_eval_result *out) {
+    kn_pass_options pass = {.read = o->read, .entropies = kn_mixture_any(s->m) && s->rows};
+    KN_TRY(kn_read_resolve(lm, &pass.read));
+    if (!o->split_said) pass.read.split = s->m->split;
+    out->split = pass.read.split;
+    out->score = pass.read.score;
+    out->context = pass.read.context;
+    KN_TRY(kn_pass_texts(lm, s->m, paths, count, &pass, progress, take, s, &out->totals));
+    if (!out->totals.read.tokens) return kn_fail(KNNLM_EDATA, "%s: no text to score", paths[0]);
+    summarise(s->m, s, out);
     return KNNLM_OK;
 }
 
-static const char header[] = "document\tposition\toffset\ttoken\ttext\tlogprob\n";
-
-static void summarise(double nll, kn_eval_result *out) {
-    const kn_read_totals *t = &out->totals;
-    out->nll = nll;
-    out->ppl = exp(nll / (double)t->tokens);
-    out->ppl_word = t->words ? exp(nll / (double)t->words) : NAN;
-    out->bits_per_byte = t->bytes ? nll / log(2.0) / (double)t->bytes : NAN;
-    out->seconds = t->seconds;
-    out->tokens_per_second = (double)t->tokens / t->seconds;
+static knnlm_status open_outputs(scoring *s, const kn_lm *lm, const kn_eval_options *o) {
+    if (o->per_token) KN_TRY(kn_rows_open(o->per_token, lm, s->m, &s->rows));
+    return KNNLM_OK;
 }
 
-static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count,
-                          const kn_read_options *read, const kn_progress *progress, kn_eval_result *out) {
-    if (s->rows) KN_TRY(kn_writer_put(s->rows, header, sizeof header - 1));
-    KN_TRY(kn_read_texts(lm, paths, count, read, progress, NULL, take, s, &out->totals));
-    return out->totals.tokens ? KNNLM_OK : kn_fail(KNNLM_EDATA, "%s: no text to score", paths[0]);
+static knnlm_status close_outputs(scoring *s, const kn_eval_result *result, knnlm_status status) {
+    if (s->rows) status = kn_rows_close(s->rows, status);
+    (void)result;
+    return status;
 }
 
-knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *options,
+static knnlm_status run(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
+                        const kn_eval_options *o, const kn_progress *progress, kn_eval_result *out) {
+    scoring s = {.m = m};
+    knnlm_status status = open_outputs(&s, lm, o);
+    if (status == KNNLM_OK) status = score(&s, lm, paths, count, o, progress, out);
+    status = close_outputs(&s, out, status);
+    free(s.mixed);
+    return status;
+}
+
+knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *o,
                          const kn_progress *progress, kn_eval_result *out) {
-    scoring s = {.lm = lm};
-    kn_read_options read = options->read;
+    kn_mixture m;
     *out = (kn_eval_result){0};
-    KN_TRY(kn_read_resolve(lm, &read));
-    read.logprobs = true;
-    out->score = read.score;
-    out->context = read.context;
-    if (options->per_token) KN_TRY(kn_writer_open(options->per_token, &s.rows));
-    knnlm_status status = score(&s, lm, paths, count, &read, progress, out);
-    if (s.rows && status == KNNLM_OK)
-        status = kn_writer_commit(s.rows);
-    else if (s.rows)
-        kn_writer_abort(s.rows);
-    if (status == KNNLM_OK) summarise(s.nll, out);
+    KN_TRY(kn_mixture_open(lm, &o->mix, &m));
+    knnlm_status status = run(lm, &m, paths, count, o, progress, out);
+    kn_mixture_close(&m);
     return status;
 }

@@ -1,21 +1,47 @@
-// Scoring: model and text to perplexity, per token, per word and in bits per byte.
+// Scoring: model, stores and text to perplexity, of the model alone and with its neighbours, in one pass.
 #ifndef KN_EVAL_H
 #define KN_EVAL_H
 
-#include "read/read.h"
+#include "eval/pass.h"
 
 typedef struct kn_eval_options {
-    kn_read_options read;
-    const char *per_token; // file of one row a token (tab-separated), or NULL
+    kn_read_options read; // split: counts only when split_said
+    bool split_said;      // else documents are cut as the first store's were
+    kn_mixture_options mix;
+    const char *per_token;  // file of one row a token (tab-separated), or NULL
+    const char *report;     // a page (report.h), or NULL
+    uint64_t report_tokens; // tokens shown there at most
 } kn_eval_options;
 
-typedef struct kn_eval_result {
-    kn_read_totals totals;
-    double nll;           // sum over all tokens, in nats
+// How a store took part.
+typedef struct kn_eval_store {
+    char path[256]; // cut where it is longer
+    uint64_t entries;
+    double lambda, temperature; // lambda: the mean over tokens
+    size_t k;
+    uint32_t probes;                         // 0: every entry was looked at
+    bool codes, adaptive, tuned, tuned_here; // tuned_here: on one of these texts
+    kn_distance metric;
+    double found; // part of the tokens that some neighbour has
+} kn_eval_store;
+
+// Sums over all tokens, in nats, and what they mean.
+typedef struct kn_score {
+    double nll;
     double ppl, ppl_word; // per token; per run of non-space bytes
     double bits_per_byte;
-    double seconds, tokens_per_second;
+} kn_score;
+
+typedef struct kn_eval_result {
+    kn_pass_totals totals;
+    kn_score lm, mixed; // mixed is lm where nothing is mixed in
+    kn_eval_store stores[KN_STORES_MOST];
+    size_t store_count;
+    size_t cache; // 0: none
+    double cache_lambda, cache_temperature;
+    double seconds, seconds_lm, seconds_search, tokens_per_second;
     int32_t score, context; // as used
+    kn_split split;
 } kn_eval_result;
 
 knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *options,

@@ -52,10 +52,11 @@ typedef struct kn_search_options {
     size_t k;
     uint32_t probes; // 0: the index's own; at least the number of lists: exact
     bool codes; // distances are of the codes although there are keys (what lies outside lists has keys alone)
-    const kn_entry_range
-        *exclude;            // one a query: entries that do not count (a document; the query's own), or NULL
-    const uint64_t *allowed; // a bit an entry, for all queries, or NULL: all
-    uint64_t memory;         // bytes that the search may hold beside results; 0: any
+    // Entries that do not count (a document; the query's own): ranges of each query, or NULL.
+    const kn_entry_range *exclude; // (queries, excludes)
+    size_t excludes;               // 0: one a query
+    const uint64_t *allowed;       // a bit an entry, for all queries, or NULL: all
+    uint64_t memory;               // bytes that the search may hold beside results; 0: any
     const kn_progress *progress;
 } kn_search_options;
 
@@ -67,8 +68,8 @@ typedef struct kn_neighbors {
 } kn_neighbors;
 
 // Many queries (n, dimension) at once: list by list, each list against all its queries as one product.
-// KNNLM_EINVAL: k is 0, or codes are wanted and there are none; KNNLM_EDATA: a query is not finite;
-// KNNLM_ENOMEM; KNNLM_ESTOPPED.
+// KNNLM_EINVAL: k is 0, or codes are wanted and there are none; KNNLM_ENOTSUP: there are neither keys nor
+// lists; KNNLM_EDATA: a query is not finite; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 knnlm_status kn_index_search(const kn_index *index, const float *queries, size_t n,
                              const kn_search_options *options, kn_neighbors *out);
 

@@ -16,9 +16,15 @@ void kn_index_query(const kn_index *x, const float *query, float *out) {
 knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, size_t *k, uint32_t *probes) {
     if (o->k == 0 || o->k > KN_STORE_ENTRIES_MAX)
         return kn_fail(KNNLM_EINVAL, "%zu neighbours asked for", o->k);
+    const char *path = kn_store_describe(x->store)->path;
+    if (!x->info.has_keys && !x->info.lists && kn_store_annex_note(x->store))
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys: no exact search, only one by its codes", path);
+    if (!x->info.has_keys && !x->info.lists)
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys and has no index: index it with its model first",
+                       path);
     if (o->codes && !x->has_pq)
         return kn_fail(KNNLM_EINVAL, "%s: has no codes to measure by (knnlm index --codes pq64 makes them)",
-                       kn_store_describe(x->store)->path);
+                       path);
     *k = o->k;
     *probes = o->probes ? o->probes : x->info.probes;
     if (*probes > x->info.lists) *probes = x->info.lists;

@@ -47,7 +47,11 @@ static inline bool kn_index_admits(const kn_index *x, const kn_search_options *o
     if (id >= x->entries) return false; // a damaged index names what is not there
     if (x->removed && (x->removed[id / 64] >> id % 64 & 1)) return false;
     if (o->allowed && !(o->allowed[id / 64] >> id % 64 & 1)) return false;
-    return !o->exclude || id < o->exclude[q].first || id >= o->exclude[q].end;
+    const kn_entry_range *out = o->exclude;
+    size_t n = o->excludes ? o->excludes : 1;
+    for (size_t i = q * n; out && i < (q + 1) * n; i++)
+        if (id >= out[i].first && id < out[i].end) return false;
+    return true;
 }
 
 // The vector that rows of a list are measured from: squared distances between residuals lose fewer digits.

@@ -1,0 +1,42 @@
+// The options of commands that mix neighbours in: which stores, how they are searched, how they are weighed.
+#ifndef KN_CLI_MIXTURE_H
+#define KN_CLI_MIXTURE_H
+
+#include "cli/cli.h"
+#include "eval/mixture.h"
+
+typedef struct cli_mixture {
+    cli_list stores; // STORE or STORE=WEIGHT
+    int64_t k, probes, cache;
+    double lambda, temperature, cache_lambda, cache_temperature;
+    bool codes, exact, fixed, include_self;
+    int metric;
+    kn_store_choice choices[CLI_LIST_MOST];
+    char *paths[CLI_LIST_MOST];
+} cli_mixture;
+
+// One option a line.
+// clang-format off
+#define CLI_MIXTURE_OPTIONS(m) \
+    {'s', "store", CLI_LIST, &(m).stores, "STORE[=L]", "neighbours come from here, with weight L; may be given several times", 0, 0, NULL}, \
+    {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, 1 << 20, NULL}, \
+    {0, "lambda", CLI_NUMBER, &(m).lambda, "L", "weight of the neighbours (default: as tuned, else 0.25)", 0, 1, NULL}, \
+    {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", 1e-30, 1e30, NULL}, \
+    {0, "probe", CLI_INTEGER, &(m).probes, "N", "lists looked at (default: as tuned, else the index's); as many as there are: all entries", 1, 1 << 24, NULL}, \
+    {0, "exact", CLI_FLAG, &(m).exact, NULL, "distances of the keys (default)", 0, 0, NULL}, \
+    {0, "codes", CLI_FLAG, &(m).codes, NULL, "distances of the index's codes", 0, 0, NULL}, \
+    {0, "metric", CLI_CHOICE, &(m).metric, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, kn_distance_names}, \
+    {0, "fixed", CLI_FLAG, &(m).fixed, NULL, "one lambda for all tokens, although the store has bins", 0, 0, NULL}, \
+    {0, "include-self", CLI_FLAG, &(m).include_self, NULL, "a document that is in the store may find itself", 0, 0, NULL}, \
+    {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned)", 0, 1 << 24, NULL}, \
+    {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
+    {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", 1e-30, 1e30, NULL}
+// clang-format on
+
+// Before parsing: what nobody said.
+void cli_mixture_init(cli_mixture *m);
+// After it: CLI_DONE, or the exit code. `out` points into `m`.
+int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_options *out);
+void cli_mixture_free(cli_mixture *m);
+
+#endif

@@ -1,0 +1,252 @@
+#include "eval/mixture.h"
+
+#include "base/threads.h"
+#include "build/build.h"
+#include "build/projection.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+kn_mixture_options kn_mixture_options_default(void) {
+    return (kn_mixture_options){.lambda = NAN,
+                                .temperature = NAN,
+                                .metric = -1,
+                                .cache = -1,
+                                .cache_lambda = NAN,
+                                .cache_temperature = NAN};
+}
+
+// ---------------------------------------------------------------- opening a store
+
+static const kn_store_tuned *tuned_of(const kn_mixed_store *s) {
+    return &kn_store_describe(s->store)->tuned;
+}
+
+static knnlm_status open_projection(kn_mixed_store *s) {
+    char *path;
+    KN_TRY(kn_store_attachment(s->store, "projection.gguf", &path));
+    if (!path) return KNNLM_OK;
+    knnlm_status status = kn_projection_open(path, &s->pca);
+    free(path);
+    return status;
+}
+
+// All lists at full precision are all entries: those are searched faster without lists.
+static knnlm_status open_index(kn_mixed_store *s, const kn_mixture_options *o) {
+    const kn_store_settings *set = &kn_store_describe(s->store)->settings;
+    s->metric = o->metric < 0 ? set->distance : (kn_distance)o->metric;
+    KN_TRY(kn_index_open_as(s->store, s->metric, true, &s->index));
+    const kn_index_info *info = kn_index_describe(s->index);
+    if (!info->lists || s->probes < info->lists || s->codes || !info->has_keys) return KNNLM_OK;
+    kn_index_close(s->index);
+    s->index = NULL;
+    return kn_index_open_as(s->store, s->metric, false, &s->index);
+}
+
+static knnlm_status read_values(kn_mixed_store *s) {
+    uint64_t entries = kn_store_describe(s->store)->entries;
+    s->values = kn_alloc((size_t)entries, sizeof *s->values);
+    if (!s->values) return KNNLM_ENOMEM;
+    return kn_store_tokens(s->store, 0, (size_t)entries, s->values);
+}
+
+// Another metric has another temperature: what was tuned is not of it.
+static void choose_settings(kn_mixed_store *s, const kn_mixture_options *o, const kn_store_choice *choice) {
+    const kn_store_tuned *t = tuned_of(s);
+    bool tuned = t->known &&
+                 (o->metric < 0 || (kn_distance)o->metric == kn_store_describe(s->store)->settings.distance);
+    bool said = !isnan(o->lambda) || !isnan(choice->weight);
+    s->k = (size_t)(o->k ? o->k : tuned && t->k ? t->k : 1024);
+    s->probes = (uint32_t)kn_least(UINT32_MAX, (size_t)(o->probes ? o->probes : tuned ? t->probes : 0));
+    s->temperature = !isnan(o->temperature) ? o->temperature : tuned ? t->temperature : 1;
+    s->lambda = tuned ? t->lambda : 0.25;
+    if (o->store_count > 1) s->lambda /= (double)o->store_count;
+    if (said) s->lambda = isnan(choice->weight) ? o->lambda : choice->weight;
+    s->codes = o->codes;
+    if (tuned && t->bins.distances && !said && !o->fixed && o->store_count == 1)
+        s->bins = (kn_bins){t->bins.distances, t->bins.entropies, t->bins.distance_edges,
+                            t->bins.entropy_edges, t->bins.lambdas};
+}
+
+static knnlm_status open_store(kn_mixed_store *s, const kn_lm *lm, const kn_mixture_options *o,
+                               const kn_store_choice *choice) {
+    KN_TRY(kn_store_open(choice->path, &s->store));
+    KN_TRY(kn_build_check_model(s->store, lm));
+    if (kn_store_describe(s->store)->entries == 0)
+        return kn_fail(KNNLM_EINVAL, "%s: the store is empty", choice->path);
+    choose_settings(s, o, choice);
+    KN_TRY(open_index(s, o));
+    KN_TRY(open_projection(s));
+    KN_TRY(read_values(s));
+    if (kn_store_describe(s->store)->has_tokenizer) KN_TRY(kn_build_open_tokenizer(s->store, &s->tokenizer));
+    return kn_known_load(&s->known, s->store);
+}
+
+static void close_store(kn_mixed_store *s) {
+    kn_known_free(&s->known);
+    kn_tokenizer_free(s->tokenizer);
+    kn_pca_free(&s->pca);
+    kn_index_close(s->index);
+    if (s->store) kn_store_close(s->store);
+    free(s->values);
+}
+
+// ---------------------------------------------------------------- all of them
+
+static kn_split split_of(const kn_store *store) {
+    const char *name = kn_store_describe(store)->settings.split;
+    return strcmp(name, kn_split_names[KN_SPLIT_WIKI]) == 0 ? KN_SPLIT_WIKI : KN_SPLIT_FILE;
+}
+
+// One pass of the model has one tap.
+static knnlm_status share_tap(kn_mixture *m, size_t number) {
+    const kn_store_info *first = kn_store_describe(m->stores[0].store),
+                        *other = kn_store_describe(m->stores[number].store);
+    if (number == 0) {
+        m->split = split_of(m->stores[0].store);
+        return *first->settings.tap ? kn_tap_parse(first->settings.tap, &m->tap) : KNNLM_OK;
+    }
+    if (strcmp(first->settings.tap, other->settings.tap) == 0) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL,
+                   "%s has keys of %s, %s of %s: only stores of one tap can be searched together",
+                   first->path, first->settings.tap, other->path, other->settings.tap);
+}
+
+static void choose_cache(kn_mixture *m, const kn_mixture_options *o) {
+    const kn_store_cache *t = m->count == 1 ? &tuned_of(&m->stores[0])->cache : &(kn_store_cache){0};
+    m->cache.size = (size_t)(o->cache >= 0 ? o->cache : t->size);
+    m->cache.lambda = !isnan(o->cache_lambda) ? o->cache_lambda : t->size ? t->lambda : 0.1;
+    m->cache.temperature = !isnan(o->cache_temperature) ? o->cache_temperature : t->size ? t->temperature : 1;
+    if (!m->cache.size) m->cache.lambda = 0;
+}
+
+static knnlm_status check_weights(const kn_mixture *m) {
+    double sum = m->cache.lambda;
+    for (size_t i = 0; i < m->count; i++) sum += m->stores[i].lambda;
+    if (sum <= 1 + 1e-12) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "the weights of stores and cache are in sum %g, above 1", sum);
+}
+
+static knnlm_status open_all(kn_mixture *m, const kn_lm *lm, const kn_mixture_options *o) {
+    if (o->store_count > KN_STORES_MOST)
+        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
+    for (size_t i = 0; i < o->store_count; i++) {
+        m->count = i + 1;
+        KN_TRY(open_store(&m->stores[i], lm, o, &o->stores[i]));
+        KN_TRY(share_tap(m, i));
+    }
+    choose_cache(m, o);
+    return check_weights(m);
+}
+
+knnlm_status kn_mixture_open(const kn_lm *lm, const kn_mixture_options *o, kn_mixture *out) {
+    *out = (kn_mixture){.tap = KN_TAP_DEFAULT,
+                        .include_self = o->include_self,
+                        .width = (size_t)kn_lm_describe(lm)->key_width};
+    knnlm_status status = open_all(out, lm, o);
+    if (status != KNNLM_OK) kn_mixture_close(out);
+    return status;
+}
+
+void kn_mixture_close(kn_mixture *m) {
+    for (size_t i = 0; i < m->count; i++) close_store(&m->stores[i]);
+    *m = (kn_mixture){0};
+}
+
+bool kn_mixture_any(const kn_mixture *m) {
+    return m->count || m->cache.size;
+}
+
+bool kn_mixture_adapts(const kn_mixture *m) {
+    return m->count == 1 && m->stores[0].bins.distances;
+}
+
+// ---------------------------------------------------------------- neighbours
+
+knnlm_status kn_found_init(kn_found *f, size_t queries, size_t k) {
+    size_t cells;
+    *f = (kn_found){.k = k};
+    if (!kn_mul(queries, k, &cells)) return kn_fail(KNNLM_ENOMEM, "too many neighbours at a time");
+    f->ids = kn_alloc_aligned(cells, sizeof *f->ids);
+    f->distances = kn_alloc_aligned(cells, sizeof *f->distances);
+    f->values = kn_alloc_aligned(cells, sizeof *f->values);
+    f->counts = kn_alloc(queries, sizeof *f->counts);
+    if (f->ids && f->distances && f->values && f->counts) return KNNLM_OK;
+    kn_found_free(f);
+    return KNNLM_ENOMEM;
+}
+
+void kn_found_free(kn_found *f) {
+    kn_free_aligned(f->ids);
+    kn_free_aligned(f->distances);
+    kn_free_aligned(f->values);
+    free(f->counts);
+    *f = (kn_found){0};
+}
+
+typedef struct looking_up {
+    const int32_t *values;
+    kn_found *found;
+} looking_up;
+
+static void look_up(void *context, size_t query, int worker) {
+    const looking_up *l = context;
+    size_t row = query * l->found->k;
+    (void)worker;
+    for (size_t i = 0; i < l->found->counts[query]; i++)
+        l->found->values[row + i] = l->values[l->found->ids[row + i]];
+}
+
+knnlm_status kn_mixed_store_search(const kn_mixed_store *s, const float *states, size_t n,
+                                   const kn_entry_range *exclude, size_t excludes, kn_found *out) {
+    kn_search_options o = {
+        .k = s->k, .probes = s->probes, .codes = s->codes, .exclude = exclude, .excludes = excludes};
+    kn_neighbors neighbors = {out->ids, out->distances, out->counts};
+    float *projected = s->pca.in ? kn_alloc_aligned(n * s->pca.out, sizeof *projected) : NULL;
+    if (s->pca.in && !projected) return KNNLM_ENOMEM;
+    if (projected) kn_pca_apply(&s->pca, states, n, projected);
+    knnlm_status status = kn_index_search(s->index, projected ? projected : states, n, &o, &neighbors);
+    kn_free_aligned(projected);
+    if (status == KNNLM_OK) kn_parallel(n, look_up, &(looking_up){s->values, out});
+    return status;
+}
+
+// ---------------------------------------------------------------- probabilities
+
+static double lambda_of(const kn_mixture *m, size_t store, const kn_neighborhood *n, double entropy) {
+    const kn_mixed_store *s = &m->stores[store];
+    if (n->count == 0) return 0; // nothing is known: what the model says
+    if (!s->bins.distances) return s->lambda;
+    return fmin(kn_bins_lambda(&s->bins, (double)n->distances[0], entropy), 1 - m->cache.lambda);
+}
+
+void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, int32_t target, double lm,
+                    double entropy, double cache, kn_mixed *out) {
+    double parts[KN_STORES_MOST + 1];
+    for (size_t i = 0; i < m->count; i++) {
+        kn_neighborhood n = kn_found_at(&found[i], query);
+        parts[i] = out->knn[i] = kn_neighborhood_logprob(&n, m->stores[i].temperature, target);
+        out->lambdas[i] = lambda_of(m, i, &n, entropy);
+    }
+    parts[m->count] = cache;
+    out->lambdas[m->count] = isnan(cache) ? 0 : m->cache.lambda;
+    out->p = kn_mix(lm, parts, out->lambdas, m->count + 1);
+}
+
+double kn_mixture_knn(const kn_mixture *m, const kn_mixed *x) {
+    double weights[KN_STORES_MOST], sum = 0;
+    if (m->count == 0) return NAN;
+    for (size_t i = 0; i < m->count; i++) sum += x->lambdas[i];
+    for (size_t i = 0; i < m->count; i++) weights[i] = sum > 0 ? x->lambdas[i] / sum : 1 / (double)m->count;
+    return kn_mix(-INFINITY, x->knn, weights, m->count);
+}
+
+double kn_mixture_nearest(const kn_mixture *m, const kn_found *found, size_t query) {
+    double nearest = NAN;
+    for (size_t i = 0; i < m->count; i++) {
+        const kn_found *f = &found[i];
+        if (f->counts[query]) nearest = fmin(nearest, (double)f->distances[query * f->k]);
+    }
+    return nearest;
+}

@@ -1,0 +1,258 @@
+#include "eval/pass.h"
+
+#include "mix/cache.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+// Tokens that are searched together: the more, the less often the lists are read.
+enum { BATCH = 16384 };
+
+// A document of the texts: where its own entries lie in the stores.
+typedef struct own {
+    kn_entry_range *ranges; // (stores, copies)
+} own;
+
+typedef struct pass {
+    kn_lm *lm;
+    const kn_mixture *m;
+    const kn_pass_options *o;
+    kn_scored_sink *sink;
+    void *context;
+    kn_pass_totals *totals;
+    // Rows that gathered: first `carried` ones that were handed on, for the cache and as context, then
+    // `fresh`.
+    size_t carried, fresh, capacity;
+    kn_scored_token *tokens;
+    int32_t *stream;
+    float *lm_logs, *entropies, *keys;
+    size_t *starts; // row at which the document of each begins
+    kn_found found[KN_STORES_MOST];
+    double *cache;
+    // by document
+    char **names;
+    own *own;
+    size_t documents, names_capacity, own_capacity;
+    size_t copies; // of a document in a store, at most
+} pass;
+
+// ---------------------------------------------------------------- documents
+
+static void note_text(kn_pass_totals *t, uint64_t hash) {
+    size_t at = t->text_count;
+    while (at > 0 && t->texts[at - 1] >= hash) at--;
+    if (at == KN_TUNED_TEXTS || (at < t->text_count && t->texts[at] == hash)) return;
+    size_t keep = kn_least(t->text_count, KN_TUNED_TEXTS - 1);
+    memmove(t->texts + at + 1, t->texts + at, (keep - at) * sizeof *t->texts);
+    t->texts[at] = hash;
+    t->text_count = keep + 1;
+}
+
+bool kn_pass_was_tuned_on(const kn_pass_totals *totals, const kn_store_tuned *tuned) {
+    for (size_t i = 0, j = 0; i < totals->text_count && j < tuned->text_count;) {
+        if (totals->texts[i] == tuned->texts[j]) return true;
+        if (totals->texts[i] < tuned->texts[j])
+            i++;
+        else
+            j++;
+    }
+    return false;
+}
+
+// The entries of this content in all stores: the first of them a copy, then the next copy.
+static knnlm_status find_own(const pass *p, const uint64_t hash[2], own *out) {
+    size_t stores = p->m->count;
+    *out = (own){0};
+    for (size_t s = 0; s < stores && !p->m->include_self; s++) {
+        size_t count;
+        const kn_mixed_store *store = &p->m->stores[s];
+        const kn_known_document *same = kn_known_find(&store->known, hash, &count);
+        if (!count) continue;
+        if (!out->ranges) out->ranges = kn_alloc(stores * p->copies, sizeof *out->ranges);
+        if (!out->ranges) return KNNLM_ENOMEM;
+        for (size_t i = 0; i < count; i++) {
+            kn_store_document d;
+            KN_TRY(kn_store_document_at(store->store, same[i].number, &d));
+            out->ranges[s * p->copies + i] = (kn_entry_range){d.first, d.first + d.count};
+        }
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
+    pass *p = context;
+    XXH128_hash_t digest = XXH3_128bits(d->text, d->size);
+    const uint64_t hash[2] = {digest.low64, digest.high64};
+    *skip = 0;
+    KN_TRY(kn_grow(&p->names, &p->names_capacity, number + 1, sizeof *p->names));
+    KN_TRY(kn_grow(&p->own, &p->own_capacity, number + 1, sizeof *p->own));
+    p->documents = number + 1;
+    p->own[number] = (own){0};
+    p->names[number] = kn_strdup(d->name);
+    if (!p->names[number]) return KNNLM_ENOMEM;
+    note_text(p->totals, hash[0]);
+    KN_TRY(find_own(p, hash, &p->own[number]));
+    p->totals->own_documents += p->own[number].ranges != NULL;
+    return KNNLM_OK;
+}
+
+// How often the most frequent content of any store is in it.
+static size_t most_copies(const kn_mixture *m) {
+    size_t most = 1, count;
+    for (size_t s = 0; s < m->count; s++)
+        for (size_t i = 0; i < m->stores[s].known.count; i += kn_most(1, count)) {
+            kn_known_find(&m->stores[s].known, m->stores[s].known.documents[i].hash, &count);
+            most = kn_most(most, count);
+        }
+    return most;
+}
+
+// ---------------------------------------------------------------- a batch
+
+static knnlm_status search_store(pass *p, size_t number) {
+    const kn_entry_range nothing = {0, 0};
+    size_t copies = p->copies;
+    bool any = false;
+    for (size_t i = 0; i < p->fresh; i++) any |= p->own[p->tokens[p->carried + i].document].ranges != NULL;
+    kn_entry_range *exclude = any ? kn_alloc(p->fresh * copies, sizeof *exclude) : NULL;
+    if (any && !exclude) return KNNLM_ENOMEM;
+    for (size_t i = 0; any && i < p->fresh; i++) {
+        const own *mine = &p->own[p->tokens[p->carried + i].document];
+        for (size_t c = 0; c < copies; c++)
+            exclude[i * copies + c] = mine->ranges ? mine->ranges[number * copies + c] : nothing;
+    }
+    knnlm_status status = kn_mixed_store_search(&p->m->stores[number], p->keys + p->carried * p->m->width,
+                                                p->fresh, exclude, copies, &p->found[number]);
+    free(exclude);
+    return status;
+}
+
+static knnlm_status score_cache(pass *p) {
+    const kn_mixture *m = p->m;
+    bool given = p->o->cache_temperatures;
+    kn_distance metric = m->count ? m->stores[0].metric : KN_DISTANCE_L2;
+    kn_cache c = {.keys = p->keys,
+                  .values = p->stream,
+                  .starts = p->starts,
+                  .d = m->width,
+                  .size = m->cache.size,
+                  .distance = metric == KN_DISTANCE_L2   ? KN_CACHE_L2
+                              : metric == KN_DISTANCE_IP ? KN_CACHE_PRODUCT
+                                                         : KN_CACHE_COSINE};
+    return kn_cache_score(&c, p->carried, p->fresh, given ? p->o->cache_temperatures : &m->cache.temperature,
+                          given ? p->o->cache_temperature_count : 1, p->cache);
+}
+
+// Keeps what the cache will need of the last document, and what is context of what comes.
+static void carry(pass *p) {
+    size_t rows = p->carried + p->fresh, width = p->m->width;
+    size_t from = p->starts[rows - 1], want = kn_most(p->m->cache.size, KN_CONTEXT_KEPT);
+    if (rows - from > want) from = rows - want;
+    size_t kept = rows - from;
+    memmove(p->tokens, p->tokens + from, kept * sizeof *p->tokens);
+    memmove(p->stream, p->stream + from, kept * sizeof *p->stream);
+    if (p->m->cache.size) memmove(p->keys, p->keys + from * width, kept * width * sizeof *p->keys);
+    for (size_t i = 0; i < kept; i++) p->starts[i] = 0;
+    p->carried = kept;
+    p->fresh = 0;
+}
+
+static knnlm_status flush(pass *p) {
+    if (p->fresh == 0) return KNNLM_OK;
+    double begun = kn_seconds();
+    for (size_t s = 0; s < p->m->count; s++) KN_TRY(search_store(p, s));
+    if (p->m->cache.size) KN_TRY(score_cache(p));
+    kn_scored scored = {.count = p->fresh,
+                        .tokens = p->tokens + p->carried,
+                        .stream = p->stream + p->carried,
+                        .before = p->carried - p->starts[p->carried],
+                        .lm = p->lm_logs,
+                        .entropies = p->entropies,
+                        .found = p->found,
+                        .cache = p->m->cache.size ? p->cache : NULL,
+                        .names = p->names};
+    KN_TRY(p->sink(p->context, &scored));
+    p->totals->seconds_search += kn_seconds() - begun;
+    carry(p);
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- gathering
+
+static void append(pass *p, const kn_records *r) {
+    size_t width = p->m->width, at = p->carried + p->fresh;
+    size_t start = r->position == 0 ? at : at ? p->starts[at - 1] : 0;
+    for (size_t i = 0; i < r->count; i++) {
+        p->tokens[at + i] =
+            (kn_scored_token){r->tokens[i], (uint32_t)r->document, r->position + i, r->offsets[i]};
+        p->stream[at + i] = r->tokens[i];
+        p->starts[at + i] = start;
+    }
+    memcpy(p->lm_logs + p->fresh, r->logprobs, r->count * sizeof *p->lm_logs);
+    if (p->entropies) memcpy(p->entropies + p->fresh, r->entropies, r->count * sizeof *p->entropies);
+    if (p->keys) memcpy(p->keys + at * width, r->keys, r->count * width * sizeof *p->keys);
+    p->fresh += r->count;
+}
+
+static knnlm_status take(void *context, const kn_records *r) {
+    pass *p = context;
+    append(p, r);
+    return p->fresh >= BATCH ? flush(p) : KNNLM_OK;
+}
+
+static knnlm_status make_room(pass *p, const kn_read_options *read) {
+    size_t fresh = BATCH + (size_t)read->score + (size_t)read->context, width = p->m->width;
+    size_t temperatures = p->o->cache_temperatures ? p->o->cache_temperature_count : 1;
+    p->capacity = fresh + kn_most(p->m->cache.size, KN_CONTEXT_KEPT);
+    p->tokens = kn_alloc(p->capacity, sizeof *p->tokens);
+    p->stream = kn_alloc(p->capacity, sizeof *p->stream);
+    p->starts = kn_alloc(p->capacity, sizeof *p->starts);
+    p->lm_logs = kn_alloc(fresh, sizeof *p->lm_logs);
+    if (!p->tokens || !p->stream || !p->starts || !p->lm_logs) return KNNLM_ENOMEM;
+    if (read->entropies && !(p->entropies = kn_alloc(fresh, sizeof *p->entropies))) return KNNLM_ENOMEM;
+    if (read->keys && !(p->keys = kn_alloc_aligned(p->capacity, width * sizeof *p->keys)))
+        return KNNLM_ENOMEM;
+    if (p->m->cache.size && !(p->cache = kn_alloc(fresh * temperatures, sizeof *p->cache)))
+        return KNNLM_ENOMEM;
+    for (size_t s = 0; s < p->m->count; s++) KN_TRY(kn_found_init(&p->found[s], fresh, p->m->stores[s].k));
+    return KNNLM_OK;
+}
+
+static void pass_free(pass *p) {
+    for (size_t i = 0; i < p->documents; i++) {
+        free(p->names[i]);
+        free(p->own[i].ranges);
+    }
+    for (size_t s = 0; s < p->m->count; s++) kn_found_free(&p->found[s]);
+    free(p->names);
+    free(p->own);
+    free(p->tokens);
+    free(p->stream);
+    free(p->starts);
+    free(p->lm_logs);
+    free(p->entropies);
+    kn_free_aligned(p->keys);
+    free(p->cache);
+}
+
+knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
+                           const kn_pass_options *o, const kn_progress *progress, kn_scored_sink *sink,
+                           void *context, kn_pass_totals *totals) {
+    kn_read_options read = o->read;
+    pass p = {.lm = lm, .m = m, .o = o, .sink = sink, .context = context, .totals = totals};
+    *totals = (kn_pass_totals){0};
+    KN_TRY(kn_read_resolve(lm, &read));
+    read.tap = m->tap;
+    read.logprobs = true;
+    read.keys = kn_mixture_any(m);
+    read.entropies = o->entropies || kn_mixture_adapts(m);
+    p.copies = most_copies(m);
+    knnlm_status status = make_room(&p, &read);
+    if (status == KNNLM_OK)
+        status = kn_read_texts(lm, paths, count, &read, progress, choose, take, &p, &totals->read);
+    if (status == KNNLM_OK) status = flush(&p);
+    pass_free(&p);
+    return status;
+}

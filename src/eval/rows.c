@@ -1,0 +1,83 @@
+#include "eval/rows.h"
+
+#include "base/file.h"
+#include "base/utf8.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct kn_rows {
+    kn_writer *file;
+    const kn_tokenizer *tokenizer;
+    const kn_mixture *m;
+};
+
+static const char alone[] = "document\tposition\toffset\ttoken\ttext\tlogprob\n",
+                  mixed_in[] =
+                      "document\tposition\toffset\ttoken\ttext\tlogprob_lm\tlogprob_knn\tlogprob_cache\t"
+                      "logprob\tlambda\tnearest\tentropy\n";
+
+knnlm_status kn_rows_open(const char *path, const kn_lm *lm, const kn_mixture *m, kn_rows **out) {
+    kn_rows *r = kn_alloc(1, sizeof *r);
+    if (!r) return KNNLM_ENOMEM;
+    r->tokenizer = kn_lm_tokenizer(lm);
+    r->m = m;
+    knnlm_status status = kn_writer_open(path, &r->file);
+    if (status != KNNLM_OK) {
+        free(r);
+        return status;
+    }
+    *out = r;
+    const char *header = kn_mixture_any(m) ? mixed_in : alone;
+    kn_writer_put(r->file, header, strlen(header)); // failures are told by the commit
+    return KNNLM_OK;
+}
+
+knnlm_status kn_rows_close(kn_rows *r, knnlm_status status) {
+    if (status == KNNLM_OK)
+        status = kn_writer_commit(r->file);
+    else
+        kn_writer_abort(r->file);
+    free(r);
+    return status;
+}
+
+// A number, or nothing where there is none.
+static void put_number(kn_rows *r, double x) {
+    char text[40];
+    int n = isnan(x) ? snprintf(text, sizeof text, "\t") : snprintf(text, sizeof text, "\t%.9g", x);
+    kn_writer_put(r->file, text, (size_t)n);
+}
+
+static void put_mixed(kn_rows *r, const kn_scored *b, const kn_mixed *mixed, size_t i) {
+    double lambda = 0;
+    for (size_t s = 0; s < r->m->count; s++) lambda += mixed[i].lambdas[s];
+    put_number(r, kn_mixture_knn(r->m, &mixed[i]));
+    put_number(r, b->cache ? b->cache[i] : NAN);
+    put_number(r, mixed[i].p);
+    put_number(r, lambda);
+    put_number(r, kn_mixture_nearest(r->m, b->found, i));
+    put_number(r, (double)b->entropies[i]);
+}
+
+knnlm_status kn_rows_put(kn_rows *r, const kn_scored *b, const kn_mixed *mixed) {
+    for (size_t i = 0; i < b->count; i++) {
+        const kn_scored_token *t = &b->tokens[i];
+        char line[2048], name[1024], text[512], *piece;
+        size_t size;
+        KN_TRY(kn_tokenizer_decode(r->tokenizer, &t->token, 1, &piece, &size));
+        kn_utf8_escape(piece, size, text, sizeof text);
+        free(piece);
+        kn_utf8_escape(b->names[t->document], strlen(b->names[t->document]), name, sizeof name);
+        int n = snprintf(line, sizeof line, "%s\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s", name, t->position,
+                         t->offset, t->token, text);
+        KN_TRY(kn_writer_put(r->file, line, (size_t)n));
+        put_number(r, (double)b->lm[i]);
+        if (kn_mixture_any(r->m)) put_mixed(r, b, mixed, i);
+        KN_TRY(kn_writer_put(r->file, "\n", 1));
+    }
+    return KNNLM_OK;
+}

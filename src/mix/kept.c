@@ -1,0 +1,99 @@
+#include "mix/tune.h"
+
+#include "base/threads.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t words(size_t k) {
+    return (k + 63) / 64;
+}
+
+size_t kn_kept_bytes(size_t n, size_t k) {
+    return n * (k * sizeof(float) + words(k) * sizeof(uint64_t) + sizeof(uint32_t));
+}
+
+knnlm_status kn_kept_init(kn_kept *kept, size_t tokens, size_t k) {
+    size_t distances = 0, hits = 0;
+    *kept = (kn_kept){.capacity = tokens, .k = k};
+    if (!kn_mul(tokens, k, &distances) || !kn_mul(tokens, words(k), &hits))
+        return kn_fail(KNNLM_ENOMEM, "too many neighbours to keep");
+    kept->distances = kn_alloc_aligned(distances, sizeof *kept->distances);
+    kept->hits = kn_alloc(hits, sizeof *kept->hits);
+    kept->counts = kn_alloc(tokens, sizeof *kept->counts);
+    if (kept->distances && kept->hits && kept->counts) return KNNLM_OK;
+    kn_kept_free(kept);
+    return KNNLM_ENOMEM;
+}
+
+void kn_kept_free(kn_kept *kept) {
+    kn_free_aligned(kept->distances);
+    free(kept->hits);
+    free(kept->counts);
+    *kept = (kn_kept){0};
+}
+
+knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_t token) {
+    if (kept->n == kept->capacity) return kn_fail(KNNLM_EINVAL, "more tokens than room was made for");
+    size_t count = kn_least(neighbors->count, kept->k), at = kept->n++;
+    uint64_t *hits = kept->hits + at * words(kept->k);
+    memcpy(kept->distances + at * kept->k, neighbors->distances, count * sizeof *kept->distances);
+    for (size_t i = 0; i < count; i++) hits[i / 64] |= (uint64_t)(neighbors->values[i] == token) << i % 64;
+    kept->counts[at] = (uint32_t)count;
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- probabilities
+
+enum { CHUNK = 256 }; // tokens of a task
+
+typedef struct sweep {
+    const kn_kept *kept;
+    const kn_kernels *k;
+    double scale;
+    const size_t *ks;
+    size_t count;
+    float *out;
+} sweep;
+
+// Of the neighbours [from, to) of a token, those that hit, beside the nearest.
+static double sum_hits(const sweep *s, size_t token, size_t from, size_t to) {
+    const float *distances = s->kept->distances + token * s->kept->k;
+    const uint64_t *hits = s->kept->hits + token * words(s->kept->k);
+    double sum = 0;
+    for (size_t w = from / 64; w * 64 < to; w++)
+        for (uint64_t rest = hits[w]; rest; rest &= rest - 1) {
+            size_t i = w * 64 + (size_t)__builtin_ctzll(rest);
+            if (i >= from && i < to) sum += exp(s->scale * ((double)distances[i] - (double)distances[0]));
+        }
+    return sum;
+}
+
+static void sweep_token(const sweep *s, size_t token) {
+    const float *distances = s->kept->distances + token * s->kept->k;
+    size_t have = s->kept->counts[token], from = 0;
+    double all = 0, hits = 0;
+    for (size_t j = 0; j < s->count; j++) {
+        size_t to = kn_least(s->ks[j], have);
+        if (to > from) {
+            all += (double)s->k->exp_scale_sum(distances + from, to - from, (float)s->scale, distances[0]);
+            hits += sum_hits(s, token, from, to);
+            from = to;
+        }
+        s->out[j * s->kept->n + token] = all > 0 ? (float)fmin(1, hits / all) : 0;
+    }
+}
+
+static void sweep_chunk(void *context, size_t task, int worker) {
+    const sweep *s = context;
+    size_t end = kn_least((task + 1) * CHUNK, s->kept->n);
+    (void)worker;
+    for (size_t token = task * CHUNK; token < end; token++) sweep_token(s, token);
+}
+
+void kn_kept_probabilities(const kn_kept *kept, double temperature, const size_t *ks, size_t count,
+                           float *out) {
+    sweep s = {kept, kn_math_kernels(KN_PRECISION_F32), -1 / temperature, ks, count, out};
+    kn_parallel((kept->n + CHUNK - 1) / CHUNK, sweep_chunk, &s);
+}

@@ -1,0 +1,63 @@
+#include "mix/mix.h"
+
+#include <float.h>
+#include <math.h>
+
+// What f32 cannot hold is as far as f32 goes: the infinitely far are equally far from each other.
+static double distance_of(const kn_neighborhood *n, size_t i) {
+    double d = (double)n->distances[i];
+    return d > FLT_MAX ? FLT_MAX : d < -FLT_MAX ? -FLT_MAX : d;
+}
+
+static double weight_of(const kn_neighborhood *n, size_t i) {
+    return n->weights ? (double)n->weights[i] : 1;
+}
+
+// A neighbour beside the nearest.
+static double term(const kn_neighborhood *n, double scale, size_t i) {
+    return weight_of(n, i) * exp(scale * (distance_of(n, i) - distance_of(n, n->nearest)));
+}
+
+static bool all_finite(const kn_neighborhood *n) {
+    bool finite = true;
+    for (size_t i = 0; i < n->count; i++) finite &= fabsf(n->distances[i]) <= FLT_MAX;
+    return finite;
+}
+
+// Neighbours of weight 1, which nearly all are, in the CPU's vectors; the others in double precision.
+static double sum_all(const kn_neighborhood *n, double scale) {
+    double sum = 0;
+    if (!n->weights && all_finite(n))
+        return (double)kn_math_kernels(KN_PRECISION_F32)
+            ->exp_scale_sum(n->distances, n->count, (float)scale, n->distances[n->nearest]);
+    for (size_t i = 0; i < n->count; i++) sum += term(n, scale, i);
+    return sum;
+}
+
+// Built on the nearest that has the target: beside the nearest of all, those may be so far that they are 0.
+static double log_sum_of(const kn_neighborhood *n, double scale, int32_t target) {
+    double sum = 0, nearest = 0;
+    for (size_t i = 0; i < n->count; i++) {
+        if (n->values[i] != target) continue;
+        double distance = distance_of(n, i);
+        if (sum == 0 || distance < nearest) {
+            sum *= sum > 0 ? exp(scale * (nearest - distance)) : 0;
+            nearest = distance;
+        }
+        sum += weight_of(n, i) * exp(scale * (distance - nearest));
+    }
+    return sum > 0 ? scale * (nearest - distance_of(n, n->nearest)) + log(sum) : -INFINITY;
+}
+
+double kn_neighborhood_logprob(const kn_neighborhood *n, double temperature, int32_t target) {
+    double scale = -1 / temperature;
+    if (n->count == 0) return -INFINITY;
+    double hits = log_sum_of(n, scale, target);
+    return isinf(hits) ? hits : fmin(0, hits - log(sum_all(n, scale)));
+}
+
+void kn_neighborhood_shares(const kn_neighborhood *n, double temperature, double *shares) {
+    double scale = -1 / temperature, sum = 0;
+    for (size_t i = 0; i < n->count; i++) sum += shares[i] = term(n, scale, i);
+    for (size_t i = 0; i < n->count; i++) shares[i] /= sum;
+}

@@ -1,0 +1,59 @@
+// The settings that make a text most probable, from neighbours that were searched once.
+//
+// Of every token of the text its k nearest distances are kept, and which of the neighbours have the token as
+// their value: that is all that any temperature and any smaller k need. For given ones the best weights are a
+// convex problem with one answer.
+#ifndef KN_MIX_TUNE_H
+#define KN_MIX_TUNE_H
+
+#include "mix/mix.h"
+
+// ---------------------------------------------------------------- weights
+
+enum { KN_PARTS_MOST = 16 };
+
+// The weights (parts; at least 0, in sum 1) that maximise the mean of log(sum over c of weights[c] p[c][i])
+// over n tokens: p (parts, n) are probabilities, of which one at least is above 0 for every token. *mean is
+// that mean, within 1e-9 of the highest: by concavity no weights exceed (max over c of the mean of p[c][i] /
+// mixture)
+// - 1. KNNLM_ENOMEM.
+knnlm_status kn_fit_weights(const float *const *p, size_t parts, size_t n, double *weights, double *mean);
+
+// The mean at given weights. KNNLM_ENOMEM.
+knnlm_status kn_mean_log(const float *const *p, size_t parts, size_t n, const double *weights, double *mean);
+
+// Some tokens of a text, for a weight of their own.
+typedef struct kn_lambda_fit {
+    const float *lm, *knn; // probabilities
+    const float *fixed;    // what is added to their mixture (the cache's part); NULL: nothing
+    const uint32_t *tokens;
+    size_t n;
+    double most;            // what is left for both
+    double believed, prior; // so many tokens' worth of belief in a weight
+} kn_lambda_fit;
+
+// The weight between 0 and `most` that maximises the sum of log(fixed + (most - w) lm + w knn) over the
+// tokens, and the belief's.
+double kn_fit_lambda(const kn_lambda_fit *fit);
+
+// ---------------------------------------------------------------- neighbours kept
+
+typedef struct kn_kept {
+    size_t n, capacity, k; // tokens; neighbours of each
+    float *distances;      // (n, k), nearest first
+    uint32_t *counts;      // (n)
+    uint64_t *hits;        // (n, ceil(k / 64)): a bit a neighbour whose value is the token
+} kn_kept;
+
+// Bytes that n tokens take.
+size_t kn_kept_bytes(size_t n, size_t k);
+knnlm_status kn_kept_init(kn_kept *kept, size_t tokens, size_t k);
+void kn_kept_free(kn_kept *kept);
+// The next token's neighbours, at most k; KNNLM_EINVAL: more tokens than it was made for.
+knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_t token);
+
+// p_kNN of every token at a temperature, for each of the ascending `ks`: out (count, n).
+void kn_kept_probabilities(const kn_kept *kept, double temperature, const size_t *ks, size_t count,
+                           float *out);
+
+#endif
