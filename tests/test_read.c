@@ -245,7 +245,8 @@ static void public_scores(void **state) {
     }
     assert_ok(kn_eval_run(d->lm, d->names, 3, &o, NULL, &result));
     assert_true(fabs(nll - result.mixed.nll) < 1e-6 * nll);
-    assert_true(fabs(result.mixed.ppl - exp(nll / (double)result.totals.read.tokens)) < 1e-6 * result.mixed.ppl);
+    assert_true(fabs(result.mixed.ppl - exp(nll / (double)result.totals.read.tokens)) <
+                1e-6 * result.mixed.ppl);
     knnlm_model_close(model);
 }
 

@@ -926,6 +926,7 @@ static kn_store_tuned full_tuning(void) {
     t.temperature = 1e-300;
     t.k = INT64_MAX;
     t.probes = 32;
+    t.codes = true;
     t.cache = (kn_store_cache){2000, 0.05, 7.5};
     t.bins.distances = KN_BINS_MOST;
     t.bins.entropies = 3;

@@ -32,7 +32,7 @@ static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
     }
     m->paths[i] = kn_strndup(text, isnan(weight) ? strlen(text) : (size_t)(sign - text));
     if (!m->paths[i]) return cli_fail(command);
-    m->choices[i] = (kn_store_choice){m->paths[i], weight};
+    m->choices[i] = (kn_store_choice){.path = m->paths[i], .weight = weight};
     return CLI_DONE;
 }
 
@@ -49,6 +49,7 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_opti
                                 .lambda = m->lambda,
                                 .temperature = m->temperature,
                                 .codes = m->codes,
+                                .exact = m->exact,
                                 .metric = m->metric,
                                 .fixed = m->fixed,
                                 .include_self = m->include_self,

@@ -75,9 +75,7 @@ static kn_eval_store describe_store(const kn_mixed_store *s, const scoring *by, 
                          .lambda = by->lambdas[number] / tokens,
                          .temperature = s->temperature,
                          .k = s->k,
-                         .probes = !index->lists ? 0
-                                   : s->probes   ? s->probes
-                                                 : index->probes,
+                         .probes = kn_mixed_store_probes(s),
                          .codes = s->codes || !index->has_keys,
                          .adaptive = s->bins.distances,
                          .tuned = info->tuned.known,

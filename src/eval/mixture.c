@@ -58,12 +58,15 @@ static void choose_settings(kn_mixed_store *s, const kn_mixture_options *o, cons
                  (o->metric < 0 || (kn_distance)o->metric == kn_store_describe(s->store)->settings.distance);
     bool said = !isnan(o->lambda) || !isnan(choice->weight);
     s->k = (size_t)(o->k ? o->k : tuned && t->k ? t->k : 1024);
-    s->probes = (uint32_t)kn_least(UINT32_MAX, (size_t)(o->probes ? o->probes : tuned ? t->probes : 0));
+    s->probes = (uint32_t)kn_least(UINT32_MAX, (size_t)(choice->probes ? choice->probes
+                                                        : o->probes    ? o->probes
+                                                        : tuned        ? t->probes
+                                                                       : 0));
     s->temperature = !isnan(o->temperature) ? o->temperature : tuned ? t->temperature : 1;
     s->lambda = tuned ? t->lambda : 0.25;
     if (o->store_count > 1) s->lambda /= (double)o->store_count;
     if (said) s->lambda = isnan(choice->weight) ? o->lambda : choice->weight;
-    s->codes = o->codes;
+    s->codes = o->codes || (tuned && t->codes && !o->exact);
     if (tuned && t->bins.distances && !said && !o->fixed && o->store_count == 1)
         s->bins = (kn_bins){t->bins.distances, t->bins.entropies, t->bins.distance_edges,
                             t->bins.entropy_edges, t->bins.lambdas};
@@ -152,6 +155,11 @@ knnlm_status kn_mixture_open(const kn_lm *lm, const kn_mixture_options *o, kn_mi
 void kn_mixture_close(kn_mixture *m) {
     for (size_t i = 0; i < m->count; i++) close_store(&m->stores[i]);
     *m = (kn_mixture){0};
+}
+
+uint32_t kn_mixed_store_probes(const kn_mixed_store *s) {
+    const kn_index_info *info = kn_index_describe(s->index);
+    return !info->lists ? 0 : s->probes ? s->probes : info->probes;
 }
 
 bool kn_mixture_any(const kn_mixture *m) {

@@ -17,7 +17,8 @@ enum { KN_STORES_MOST = KN_PARTS_MOST - 2 }; // beside model and cache
 
 typedef struct kn_store_choice {
     const char *path;
-    double weight; // lambda of this store; NAN: not said
+    double weight;  // lambda of this store; NAN: not said
+    int64_t probes; // of this store; 0: as of all
 } kn_store_choice;
 
 typedef struct kn_mixture_options {
@@ -25,7 +26,7 @@ typedef struct kn_mixture_options {
     size_t store_count;
     int64_t k, probes;          // 0: not said
     double lambda, temperature; // NAN: not said
-    bool codes;                 // distances of the codes, not of the keys
+    bool codes, exact;          // distances of the codes, or of the keys; neither: not said
     int metric;                 // kn_distance; negative: the store's
     bool fixed;                 // one lambda, although there are bins
     bool include_self;          // documents that are in a store find themselves
@@ -66,6 +67,8 @@ typedef struct kn_mixture {
 // KNNLM_EINVAL: options that do not fit each other, the model or the stores.
 knnlm_status kn_mixture_open(const kn_lm *lm, const kn_mixture_options *options, kn_mixture *out);
 void kn_mixture_close(kn_mixture *mixture);
+// Lists that searches look at; 0: every entry.
+uint32_t kn_mixed_store_probes(const kn_mixed_store *store);
 // Whether anything is mixed in, and whether that needs the model's entropy.
 bool kn_mixture_any(const kn_mixture *mixture);
 bool kn_mixture_adapts(const kn_mixture *mixture);

@@ -123,8 +123,10 @@ static knnlm_status search_store(pass *p, size_t number) {
         for (size_t c = 0; c < copies; c++)
             exclude[i * copies + c] = mine->ranges ? mine->ranges[number * copies + c] : nothing;
     }
+    double begun = kn_seconds();
     knnlm_status status = kn_mixed_store_search(&p->m->stores[number], p->keys + p->carried * p->m->width,
                                                 p->fresh, exclude, copies, &p->found[number]);
+    p->totals->seconds_stores[number] += kn_seconds() - begun;
     free(exclude);
     return status;
 }

@@ -42,9 +42,10 @@ typedef struct kn_pass_options {
 
 typedef struct kn_pass_totals {
     kn_read_totals read;
-    double seconds_search;          // neighbours and cache
-    uint64_t own_documents;         // that were scored without themselves
-    uint64_t texts[KN_TUNED_TEXTS]; // the smallest hashes of documents, ascending
+    double seconds_search;                 // neighbours and cache, and what the sink does with them
+    double seconds_stores[KN_STORES_MOST]; // searches of each
+    uint64_t own_documents;                // that were scored without themselves
+    uint64_t texts[KN_TUNED_TEXTS];        // the smallest hashes of documents, ascending
     size_t text_count;
 } kn_pass_totals;
 

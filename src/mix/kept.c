@@ -61,12 +61,17 @@ typedef struct sweep {
 static double sum_hits(const sweep *s, size_t token, size_t from, size_t to) {
     const float *distances = s->kept->distances + token * s->kept->k;
     const uint64_t *hits = s->kept->hits + token * words(s->kept->k);
+    float gathered[65]; // one more is written than counted
     double sum = 0;
-    for (size_t w = from / 64; w * 64 < to; w++)
+    for (size_t w = from / 64; w * 64 < to; w++) {
+        size_t n = 0;
         for (uint64_t rest = hits[w]; rest; rest &= rest - 1) {
             size_t i = w * 64 + (size_t)__builtin_ctzll(rest);
-            if (i >= from && i < to) sum += exp(s->scale * ((double)distances[i] - (double)distances[0]));
+            gathered[n] = distances[i];
+            n += i >= from && i < to;
         }
+        if (n) sum += (double)s->k->exp_scale_sum(gathered, n, (float)s->scale, distances[0]);
+    }
     return sum;
 }
 

@@ -36,6 +36,31 @@ typedef struct kn_lambda_fit {
 // tokens, and the belief's.
 double kn_fit_lambda(const kn_lambda_fit *fit);
 
+// ---------------------------------------------------------------- weights by bins
+
+// Tokens to fit on: probabilities, and what the bins are of.
+typedef struct kn_bin_data {
+    const float *lm, *knn, *fixed; // as of kn_lambda_fit
+    const float *nearest, *entropies;
+    const uint32_t *tokens; // those that count
+    size_t n;
+    double most, believed;
+} kn_bin_data;
+
+// Room for up to `distances` and `entropies` bins; how many there are afterwards.
+typedef struct kn_bin_room {
+    size_t distances, entropies;
+    double *distance_edges, *entropy_edges, *lambdas;
+} kn_bin_room;
+
+// Bins of equal numbers of tokens (fewer, where values repeat), each with its own weight, drawn to `believed`
+// as much as KN_BIN_PRIOR tokens would. KNNLM_ENOMEM.
+enum { KN_BIN_PRIOR = 32 };
+knnlm_status kn_fit_bins(const kn_bin_data *data, kn_bin_room *bins);
+static inline kn_bins kn_bin_room_view(const kn_bin_room *r) {
+    return (kn_bins){r->distances, r->entropies, r->distance_edges, r->entropy_edges, r->lambdas};
+}
+
 // ---------------------------------------------------------------- neighbours kept
 
 typedef struct kn_kept {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 4096, MOST = KN_PARTS_MOST, ROUNDS = 2000, HALVINGS = 30 };
+enum { CHUNK = 4096, STRIP = 256, MOST = KN_PARTS_MOST, ROUNDS = 2000, HALVINGS = 30 };
 #define GAP 1e-9
 #define RIDGE 1e-12 // parts may be the same
 
@@ -25,15 +25,39 @@ typedef struct fitting {
     sums *chunks;
 } fitting;
 
-static void add_token(const fitting *f, size_t i, sums *s) {
-    double mixture = 0, ratio[MOST];
-    for (size_t c = 0; c < f->parts; c++) mixture += f->weights[c] * (double)f->p[c][i];
-    s->logs += log(mixture);
-    if (f->logs_only) return;
+// The mixture of up to STRIP tokens, one loop a part, so that the compiler may take several at a time.
+static void mix_strip(const fitting *f, size_t first, size_t n, double *mixture) {
+    for (size_t i = 0; i < n; i++) mixture[i] = 0;
     for (size_t c = 0; c < f->parts; c++) {
-        ratio[c] = (double)f->p[c][i] / mixture;
-        s->slope[c] += ratio[c];
-        for (size_t d = 0; d <= c; d++) s->curve[c][d] += ratio[c] * ratio[d];
+        const float *p = f->p[c] + first;
+        double weight = f->weights[c];
+        for (size_t i = 0; i < n; i++) mixture[i] += weight * (double)p[i];
+    }
+}
+
+// Logarithms are dear: one for four tokens, whose probabilities are at least 1e-38 each.
+static double sum_logs(const double *mixture, size_t n) {
+    double sum = 0;
+    for (size_t i = 0; i < n; i += 4) {
+        double product = 1;
+        for (size_t j = i; j < kn_least(i + 4, n); j++) product *= mixture[j];
+        sum += log(product);
+    }
+    return sum;
+}
+
+static void sum_ratios(const fitting *f, size_t first, size_t n, const double *mixture, sums *s) {
+    double inverse[STRIP], ratio[STRIP];
+    for (size_t i = 0; i < n; i++) inverse[i] = 1 / mixture[i];
+    for (size_t c = 0; c < f->parts; c++) {
+        double slope = 0;
+        for (size_t i = 0; i < n; i++) slope += ratio[i] = (double)f->p[c][first + i] * inverse[i];
+        s->slope[c] += slope;
+        for (size_t d = 0; d <= c; d++) {
+            double curve = 0;
+            for (size_t i = 0; i < n; i++) curve += ratio[i] * (double)f->p[d][first + i] * inverse[i];
+            s->curve[c][d] += curve;
+        }
     }
 }
 
@@ -41,9 +65,15 @@ static void add_chunk(void *context, size_t task, int worker) {
     const fitting *f = context;
     sums *s = &f->chunks[task];
     size_t end = kn_least((task + 1) * CHUNK, f->n);
+    double mixture[STRIP];
     (void)worker;
     *s = (sums){0};
-    for (size_t i = task * CHUNK; i < end; i++) add_token(f, i, s);
+    for (size_t first = task * CHUNK; first < end; first += STRIP) {
+        size_t n = kn_least(STRIP, end - first);
+        mix_strip(f, first, n, mixture);
+        s->logs += sum_logs(mixture, n);
+        if (!f->logs_only) sum_ratios(f, first, n, mixture, s);
+    }
 }
 
 // Means over all tokens, joined in order: the same whatever the threads.

@@ -70,6 +70,7 @@ typedef struct kn_store_tuned {
     bool known;
     double lambda, temperature; // the temperature belongs to the store's distance (l2: squared)
     int64_t k, probes;          // probes 0: the index's own
+    bool codes;                 // by distances of the codes, although there are keys
     kn_store_cache cache;
     kn_store_bins bins;
     int64_t tokens;                 // of the validation text

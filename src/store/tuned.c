@@ -87,9 +87,9 @@ static json_t *print_cache(const kn_store_cache *c) {
 }
 
 json_t *kn_tuned_print(const kn_store_tuned *t) {
-    json_t *o =
-        json_pack("{s:f, s:f, s:I, s:I, s:I}", "lambda", t->lambda, "temperature", t->temperature, "k",
-                  (json_int_t)t->k, "probes", (json_int_t)t->probes, "tokens", (json_int_t)t->tokens);
+    json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:b, s:I}", "lambda", t->lambda, "temperature",
+                          t->temperature, "k", (json_int_t)t->k, "probes", (json_int_t)t->probes, "codes",
+                          t->codes, "tokens", (json_int_t)t->tokens);
     if (o && kn_json_put(o, "texts", print_texts(t)) &&
         (!t->cache.size || kn_json_put(o, "cache", print_cache(&t->cache))) &&
         (!t->bins.distances || kn_json_put(o, "bins", print_bins(&t->bins))))
@@ -153,10 +153,12 @@ static bool parse_cache(const json_t *o, kn_store_cache *c) {
 }
 
 bool kn_tuned_parse(const json_t *o, kn_store_tuned *t) {
-    *t = (kn_store_tuned){.known = true};
-    return get_real(o, "lambda", &t->lambda) && get_real(o, "temperature", &t->temperature) &&
-           get_count(o, "k", &t->k) && get_count(o, "probes", &t->probes) &&
-           get_count(o, "tokens", &t->tokens) && parse_texts(json_object_get(o, "texts"), t) &&
+    const json_t *codes = json_object_get(o, "codes");
+    *t = (kn_store_tuned){.known = true, .codes = json_is_true(codes)};
+    return (!codes || json_is_boolean(codes)) && get_real(o, "lambda", &t->lambda) &&
+           get_real(o, "temperature", &t->temperature) && get_count(o, "k", &t->k) &&
+           get_count(o, "probes", &t->probes) && get_count(o, "tokens", &t->tokens) &&
+           parse_texts(json_object_get(o, "texts"), t) &&
            parse_cache(json_object_get(o, "cache"), &t->cache) &&
            parse_bins(json_object_get(o, "bins"), &t->bins) && kn_tuned_valid(t);
 }

@@ -1,0 +1,352 @@
+#include "eval/tune.h"
+#include "base/file.h"
+#include "base/threads.h"
+#include "cli/mixture.h"
+#include "cli/plot.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    cli_common common;
+    cli_mixture mixture;
+    const char *model, *probe_list, *plot;
+    int split;
+    int64_t score, context;
+    bool dry;
+} said;
+
+// One option a line.
+// clang-format off
+static const cli_option options[] = {
+    {'m', "model", CLI_STRING, &said.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
+    CLI_MIXTURE_OPTIONS(said.mixture),
+    {0, "probes", CLI_STRING, &said.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32; the fewest that are as good are kept", 0, 0, NULL},
+    {0, "plot", CLI_STRING, &said.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
+    {0, "dry-run", CLI_FLAG, &said.dry, NULL, "write nothing into the store", 0, 0, NULL},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
+    {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
+    {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's context leaves)", 0, 1 << 20, NULL},
+    CLI_COMMON_OPTIONS(said.common),
+};
+// clang-format on
+
+static kn_tune_result result;
+
+// ---------------------------------------------------------------- curves
+
+// Of the first store's points (with the cache, where there is one, the last round of them): the best of each
+// k.
+typedef struct by_k {
+    double k[64], ppl[64];
+    const kn_tune_point *points[64];
+    size_t count;
+} by_k;
+
+static bool counts(const kn_tune_point *p) {
+    const kn_tune_point *best = &result.stores[0].best;
+    return p->store == best->store && (best->cache_lambda > 0) == (p->cache_lambda > 0);
+}
+
+static by_k best_by_k(void) {
+    by_k c = {.count = 0};
+    for (size_t i = 0; i < result.point_count; i++) {
+        const kn_tune_point *p = &result.points[i];
+        size_t j = 0;
+        if (!counts(p)) continue;
+        while (j < c.count && c.points[j]->k != p->k) j++;
+        if (j == c.count) {
+            if (c.count == 64) continue;
+            c.count++;
+            c.points[j] = p;
+        }
+        if (p->ppl < c.points[j]->ppl) c.points[j] = p;
+    }
+    for (size_t j = 0; j < c.count; j++) {
+        c.k[j] = (double)c.points[j]->k;
+        c.ppl[j] = c.points[j]->ppl;
+    }
+    return c;
+}
+
+static knnlm_status draw(const char *suffix, const cli_plot *plot) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s-%s.svg", said.plot, suffix);
+    return cli_plot_write(path, plot);
+}
+
+// The paper's figures 4 and 5.
+static knnlm_status plot(void) {
+    by_k c = best_by_k();
+    char chosen_k[64], chosen_lambda[64];
+    const double ends_k[] = {1, c.count ? c.k[c.count - 1] : 1}, ends_lambda[] = {0, 1},
+                 alone[] = {result.ppl_lm, result.ppl_lm};
+    const cli_curve k_curves[] = {
+        {.name = "with neighbours", .x = c.k, .y = c.ppl, .count = c.count},
+        {.name = "model alone", .x = ends_k, .y = alone, .count = 2, .dashed = true}};
+    const cli_curve lambda_curves[] = {
+        {.name = "with neighbours", .x = result.lambdas, .y = result.by_lambda, .count = KN_TUNE_CURVE},
+        {.name = "model alone", .x = ends_lambda, .y = alone, .count = 2, .dashed = true}};
+    const cli_axis ppl = {.label = "perplexity"};
+    snprintf(chosen_k, sizeof chosen_k, "k %" PRId64, result.tuned.k);
+    snprintf(chosen_lambda, sizeof chosen_lambda, "lambda %.3f", result.tuned.lambda);
+    KN_TRY(draw("k", &(cli_plot){.title = "Perplexity by the number of neighbours",
+                                 .x = {.label = "neighbours (k)", .log = true},
+                                 .y = ppl,
+                                 .curves = k_curves,
+                                 .count = 2,
+                                 .marked = chosen_k,
+                                 .marked_x = (double)result.tuned.k}));
+    // At a weight of 1, what no neighbour has is impossible: the curve's end would hide the rest.
+    cli_axis lambda_axis = {.label = "perplexity", .low = 0.98 * result.ppl, .high = 1.3 * result.ppl_lm};
+    return draw("lambda", &(cli_plot){.title = "Perplexity by the weight of the neighbours",
+                                      .x = {.label = "lambda"},
+                                      .y = lambda_axis,
+                                      .curves = lambda_curves,
+                                      .count = 2,
+                                      .marked = chosen_lambda,
+                                      .marked_x = result.tuned.lambda});
+}
+
+// ---------------------------------------------------------------- text
+
+static void print_row(const kn_tune_point *p, bool chosen) {
+    printf("%8zu %12.4g %9.4f %11.3f%s\n", p->k, p->temperature, p->lambda, p->ppl, chosen ? "  <" : "");
+}
+
+static void print_table(void) {
+    by_k c = best_by_k();
+    const kn_tune_point *best = &result.stores[0].best;
+    printf("\n       k  temperature    lambda  perplexity (at the best temperature and lambda of each k)\n");
+    for (size_t j = 0; j < c.count; j++) print_row(c.points[j], c.points[j]->k == best->k);
+    printf("\n       k  temperature    lambda  perplexity (at the best k)\n");
+    for (size_t i = 0; i < result.point_count; i++) {
+        const kn_tune_point *p = &result.points[i];
+        if (counts(p) && p->k == best->k) print_row(p, p->ppl == best->ppl);
+    }
+    printf("\n");
+}
+
+static void print_tried_probes(void) {
+    size_t last = SIZE_MAX;
+    for (size_t i = 0; i < result.point_count; i++) {
+        const kn_tune_point *p = &result.points[i], *best = p;
+        if (p->store == last) continue;
+        last = p->store;
+        for (size_t j = i; j < result.point_count; j++)
+            if (result.points[j].store == last && result.points[j].ppl < best->ppl) best = &result.points[j];
+        printf("lists            %" PRIu32 ": perplexity %.3f, searched in %.1f s\n", best->probes, best->ppl,
+               result.totals.seconds_stores[last]);
+    }
+}
+
+static void print_one(void) {
+    const kn_store_tuned *t = &result.tuned;
+    print_table();
+    if (said.probe_list) print_tried_probes();
+    printf("model alone      %.3f\n", result.ppl_lm);
+    if (!isnan(result.ppl_cache)) printf("with the cache   %.3f\n", result.ppl_cache);
+    printf("with neighbours  %.3f: lambda %.4f, temperature %.4g, k %" PRId64, result.ppl, t->lambda,
+           t->temperature, t->k);
+    if (t->probes) printf(", %" PRId64 " lists", t->probes);
+    if (t->cache.size)
+        printf("; cache of %" PRId64 ": lambda %.4f, temperature %.4g", t->cache.size, t->cache.lambda,
+               t->cache.temperature);
+    printf("\n");
+    if (!isnan(result.ppl_adaptive))
+        printf("lambda by bins   %.3f: %" PRIu32 " bins of the nearest distance by %" PRIu32
+               " of the entropy (%.3f on halves they were not fitted on)\n",
+               result.ppl_adaptive, t->bins.distances, t->bins.entropies, result.ppl_adaptive_checked);
+    else if (!isnan(result.ppl_adaptive_checked))
+        printf("lambda by bins   no better on text they were not fitted on (%.3f): not used\n",
+               result.ppl_adaptive_checked);
+}
+
+static void print_several(void) {
+    printf("model alone      %.3f\n", result.ppl_lm);
+    if (!isnan(result.ppl_cache)) printf("with the cache   %.3f\n", result.ppl_cache);
+    for (size_t i = 0; i < result.store_count; i++)
+        printf("%-16s %.3f alone at k %zu, temperature %.4g; lambda %.4f beside the others\n",
+               result.stores[i].path, result.stores[i].best.ppl, result.stores[i].best.k,
+               result.stores[i].best.temperature, result.stores[i].lambda);
+    if (!result.store_count) return;
+    printf("all together     %.3f: knnlm eval", result.ppl);
+    for (size_t i = 0; i < result.store_count; i++)
+        printf(" -s %s=%.4f", result.stores[i].path, result.stores[i].lambda);
+    printf("\n");
+}
+
+static void print_text(void) {
+    char search[32], sweep[32], tokens[32];
+    if (result.tuned.known)
+        print_one();
+    else
+        print_several();
+    printf("tokens           %s\n", cli_count((double)result.totals.read.tokens, tokens));
+    printf("time             %s searching, %s for %zu settings\n",
+           cli_duration(result.seconds_search, search), cli_duration(result.seconds_sweep, sweep),
+           result.settings);
+    if (result.written)
+        printf("written          into %s; these figures are of the text it was tuned on: report another "
+               "(knnlm eval)\n",
+               result.stores[0].path);
+    else
+        printf("written          nothing; these figures are of the text that was tuned on\n");
+}
+
+// ---------------------------------------------------------------- JSON
+
+static json_t *json_point(const kn_tune_point *p) {
+    return json_pack("{s:I, s:I, s:o?, s:f, s:f, s:o?, s:I}", "k", (json_int_t)p->k, "probe",
+                     (json_int_t)p->probes, "temperature", json_real(p->temperature), "lambda", p->lambda,
+                     "cache_lambda", p->cache_lambda, "ppl", json_real(p->ppl), "store",
+                     (json_int_t)p->store);
+}
+
+static json_t *json_points(void) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < result.point_count; i++)
+        json_array_append_new(list, json_point(&result.points[i]));
+    return list;
+}
+
+static json_t *json_lambdas(void) {
+    json_t *list = json_array();
+    for (size_t i = 0; result.tuned.known && i < KN_TUNE_CURVE; i++)
+        json_array_append_new(
+            list, json_pack("[f, o]", result.lambdas[i],
+                            isfinite(result.by_lambda[i]) ? json_real(result.by_lambda[i]) : json_null()));
+    return list;
+}
+
+static json_t *json_stores(void) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < result.store_count; i++) {
+        json_t *one = json_point(&result.stores[i].best);
+        json_object_set_new(one, "path", json_string(result.stores[i].path));
+        json_object_set_new(one, "lambda", json_real(result.stores[i].lambda));
+        json_array_append_new(list, one);
+    }
+    return list;
+}
+
+static void print_json(void) {
+    const kn_store_tuned *t = &result.tuned;
+    cli_print_json(json_pack(
+        "{s:o?, s:I, s:f, s:f, s:o?, s:o?, s:o?, s:f, s:f, s:I, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}, s:b, "
+        "s:b, s:f, "
+        "s:f, s:f, s:I, s:o, s:o, s:o}",
+        "model", json_string(said.model), "tokens", (json_int_t)result.totals.read.tokens, "ppl_lm",
+        result.ppl_lm, "ppl", result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive",
+        json_real(result.ppl_adaptive), "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked),
+        "lambda", t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probe",
+        (json_int_t)t->probes, "cache", "size", (json_int_t)t->cache.size, "lambda", t->cache.lambda,
+        "temperature", t->cache.temperature, "bins", "distances", (json_int_t)t->bins.distances, "entropies",
+        (json_int_t)t->bins.entropies, "reported_on_tuning_text", true, "written", result.written,
+        "seconds_search", result.seconds_search, "seconds_sweep", result.seconds_sweep, "seconds",
+        result.seconds, "settings", (json_int_t)result.settings, "stores", json_stores(), "points",
+        json_points(), "by_lambda", json_lambdas()));
+}
+
+// ---------------------------------------------------------------- the command
+
+static void print_plan(void *context, uint64_t tokens, uint64_t bytes) {
+    char count[32], size[32];
+    (void)context;
+    fprintf(stderr, "knnlm tune: %s tokens, %sB for their neighbours\n", cli_count((double)tokens, count),
+            cli_count((double)bytes, size));
+}
+
+// "4,8,16": how many were read; 0: not such a list.
+static size_t read_probes(const char *text, int64_t probes[KN_TUNE_PROBES]) {
+    size_t count = 0;
+    for (char *end; count < KN_TUNE_PROBES; text = end + 1) {
+        probes[count] = strtoll(text, &end, 10);
+        if (end == text || probes[count] < 1 || probes[count] > 1 << 24 || (*end && *end != ',')) return 0;
+        count++;
+        if (!*end) return count;
+    }
+    return 0;
+}
+
+static knnlm_status check_plot(void) {
+    char path[4096];
+    if (said.plot && snprintf(path, sizeof path, "%s-lambda.svg", said.plot) >= (int)sizeof path)
+        return kn_fail(KNNLM_EINVAL, "--plot: the name is too long");
+    return said.plot ? kn_writer_try(path) : KNNLM_OK;
+}
+
+static knnlm_status tune(const char *const *paths, size_t count, const kn_mixture_options *mix,
+                         const int64_t *probes, size_t probe_count) {
+    kn_lm_options lm_options = {(kn_precision)said.common.precision};
+    kn_tune_options o = {.read = {.score = (int32_t)said.score,
+                                  .context = (int32_t)said.context,
+                                  .split = (kn_split)(said.split < 0 ? 0 : said.split)},
+                         .split_said = said.split >= 0,
+                         .mix = *mix,
+                         .probes = probes,
+                         .probe_count = probe_count,
+                         .dry = said.dry,
+                         .planned = print_plan};
+    kn_lm *lm;
+    KN_TRY(check_plot());
+    KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
+    knnlm_status status = kn_tune_run(lm, paths, count, &o, &cli_progress, &result);
+    kn_lm_close(lm);
+    cli_progress_clear();
+    if (status == KNNLM_OK && said.plot && result.tuned.known) status = plot();
+    if (status == KNNLM_OK && said.common.json)
+        print_json();
+    else if (status == KNNLM_OK)
+        print_text();
+    return status;
+}
+
+static int check_usage(size_t count) {
+    if (!said.model) return cli_usage(&cli_tune, "no -m FILE");
+    if (count == 0) return cli_usage(&cli_tune, "no text to tune on");
+    if (!isnan(said.mixture.lambda) || !isnan(said.mixture.cache_lambda))
+        return cli_usage(&cli_tune, "lambda is what tuning finds: it cannot be given");
+    for (size_t i = 0; i < said.mixture.stores.count; i++)
+        if (!isnan(said.mixture.choices[i].weight))
+            return cli_usage(&cli_tune, "--store %s: the weight is what tuning finds",
+                             said.mixture.stores.items[i]);
+    if (said.probe_list && said.mixture.probes)
+        return cli_usage(&cli_tune, "--probe and --probes say the same thing");
+    return CLI_DONE;
+}
+
+static int run(int argc, char **argv) {
+    kn_mixture_options mix;
+    int64_t probes[KN_TUNE_PROBES];
+    char **paths;
+    size_t count, probe_count = 0;
+    said.context = said.split = -1;
+    cli_mixture_init(&said.mixture);
+    int code = cli_parse(&cli_tune, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
+    if (code >= 0) return code;
+    if (said.probe_list && !(probe_count = read_probes(said.probe_list, probes)))
+        return cli_usage(&cli_tune, "--probes %s: not a list of numbers such as 4,8,16,32", said.probe_list);
+    code = cli_mixture_read(&cli_tune, &said.mixture, &mix);
+    if (code == CLI_DONE) code = check_usage(count);
+    if (code == CLI_DONE) code = cli_start(&cli_tune, &said.common);
+    cli_catch_interrupts();
+    if (code == CLI_DONE && tune((const char *const *)paths, count, &mix, probes, probe_count) != KNNLM_OK)
+        code = cli_fail(&cli_tune);
+    cli_mixture_free(&said.mixture);
+    return code;
+}
+
+const cli_command cli_tune = {
+    .name = "tune",
+    .summary = "find lambda, temperature, k and the rest on validation text, and keep them in the store",
+    .usage = "-m MODEL -s STORE TEXT... [options]",
+    .examples = "  knnlm tune -m my.gguf -s my.store valid.txt\n"
+                "  knnlm tune -m my.gguf -s my.store --cache 2000 --plot curves valid.txt\n"
+                "  knnlm tune -m my.gguf -s my.store --probes 4,8,16,32,64 valid.txt\n"
+                "  knnlm tune -m my.gguf -s wiki.store -s notes.store --dry-run valid.txt\n",
+    .run = run,
+};

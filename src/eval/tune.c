@@ -1,0 +1,291 @@
+#include "eval/tune_parts.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Fewer probes are chosen when they are as good but for this.
+#define AS_GOOD 1.001
+
+// ---------------------------------------------------------------- keeping
+
+// The model's probability of a token is never 0, but may be too small for f32.
+static float probability(double log_p) {
+    return fmaxf(FLT_MIN, (float)exp(log_p));
+}
+
+static knnlm_status take(void *context, const kn_scored *b) {
+    kn_tuning *t = context;
+    if (b->count > t->capacity - t->n) return kn_fail(KNNLM_EDATA, "the text has changed while it was read");
+    for (size_t i = 0; i < b->count; i++, t->n++) {
+        t->lm[t->n] = probability((double)b->lm[i]);
+        t->entropies[t->n] = b->entropies[i];
+        for (size_t s = 0; s < t->m->count; s++) {
+            kn_neighborhood n = kn_found_at(&b->found[s], i);
+            KN_TRY(kn_kept_add(&t->kept[s], &n, b->tokens[i].token));
+        }
+        t->nearest[t->n] = (float)kn_mixture_nearest(t->m, b->found, i);
+        for (size_t c = 0; c < t->cache_temperature_count; c++) {
+            double p = b->cache[c * b->count + i];
+            t->cache[c * t->capacity + t->n] = isnan(p) ? t->lm[t->n] : (float)exp(p);
+        }
+    }
+    return KNNLM_OK;
+}
+
+// What a text of so many tokens takes.
+static uint64_t bytes_kept(const kn_tuning *t, uint64_t tokens) {
+    uint64_t bytes = tokens * sizeof(float) * (3 + t->cache_temperature_count + KN_TUNE_KS);
+    for (size_t s = 0; s < t->m->count; s++)
+        bytes += kn_kept_bytes((size_t)tokens, t->m->stores[s].k) + tokens * sizeof(float);
+    return bytes;
+}
+
+static knnlm_status make_room(kn_tuning *t) {
+    t->lm = kn_alloc(t->capacity, sizeof *t->lm);
+    t->entropies = kn_alloc(t->capacity, sizeof *t->entropies);
+    t->nearest = kn_alloc(t->capacity, sizeof *t->nearest);
+    t->swept = kn_alloc(t->capacity * KN_TUNE_KS, sizeof *t->swept);
+    if (!t->lm || !t->entropies || !t->nearest || !t->swept) return KNNLM_ENOMEM;
+    if (t->cache_temperature_count &&
+        !(t->cache = kn_alloc(t->capacity * t->cache_temperature_count, sizeof *t->cache)))
+        return KNNLM_ENOMEM;
+    for (size_t s = 0; s < t->m->count; s++) {
+        KN_TRY(kn_kept_init(&t->kept[s], t->capacity, t->m->stores[s].k));
+        t->knn[s] = kn_alloc(t->capacity, sizeof **t->knn);
+        if (!t->knn[s]) return KNNLM_ENOMEM;
+    }
+    return KNNLM_OK;
+}
+
+static void tuning_free(kn_tuning *t) {
+    for (size_t s = 0; s < KN_STORES_MOST; s++) {
+        kn_kept_free(&t->kept[s]);
+        free(t->knn[s]);
+    }
+    free(t->lm);
+    free(t->entropies);
+    free(t->nearest);
+    free(t->cache);
+    free(t->swept);
+}
+
+// ---------------------------------------------------------------- the text
+
+static knnlm_status count_records(void *context, const kn_records *r) {
+    *(uint64_t *)context += r->count;
+    return KNNLM_OK;
+}
+
+static knnlm_status plan(kn_tuning *t, kn_lm *lm, const char *const *paths, size_t count,
+                         const kn_tune_options *o, const kn_read_options *read) {
+    kn_read_options tokens_alone = *read;
+    kn_read_totals totals;
+    uint64_t tokens = 0, memory = kn_memory_total() / 4 * 3;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(paths[i], "-") == 0)
+            return kn_fail(KNNLM_EINVAL, "-: the text is read twice: name a file");
+    KN_TRY(kn_read_texts(lm, paths, count, &tokens_alone, NULL, NULL, count_records, &tokens, &totals));
+    if (!tokens) return kn_fail(KNNLM_EDATA, "%s: no text to tune on", paths[0]);
+    uint64_t bytes = bytes_kept(t, tokens);
+    if (o->planned) o->planned(o->planned_context, tokens, bytes);
+    if (bytes > memory)
+        return kn_fail(
+            KNNLM_ENOMEM,
+            "the neighbours of %.3g tokens take %.3g GB, of %.3g that may be used: give less text, or a "
+            "smaller -k",
+            (double)tokens, (double)bytes / 1e9, (double)memory / 1e9);
+    t->capacity = (size_t)tokens;
+    return make_room(t);
+}
+
+// Distances of states, and so temperatures, differ by powers of ten between models.
+static void choose_cache_temperatures(kn_tuning *t, const kn_tune_options *o) {
+    bool cosine = t->m->count && t->m->stores[0].metric == KN_DISTANCE_COSINE;
+    if (!t->m->cache.size) return;
+    t->cache_temperature_count = KN_TUNE_TEMPERATURES;
+    for (size_t i = 0; i < KN_TUNE_TEMPERATURES; i++)
+        t->cache_temperatures[i] = ldexp(1, (int)i - (cosine ? 12 : 3));
+    if (isnan(o->mix.cache_temperature)) return;
+    t->cache_temperatures[0] = o->mix.cache_temperature;
+    t->cache_temperature_count = 1;
+}
+
+static knnlm_status search(kn_tuning *t, kn_lm *lm, const char *const *paths, size_t count,
+                           const kn_tune_options *o, const kn_progress *progress) {
+    kn_pass_options pass = {.read = o->read, .entropies = true};
+    if (!o->split_said) pass.read.split = t->m->split;
+    choose_cache_temperatures(t, o);
+    pass.cache_temperatures = t->cache_temperatures;
+    pass.cache_temperature_count = t->cache_temperature_count;
+    KN_TRY(plan(t, lm, paths, count, o, &pass.read));
+    KN_TRY(kn_pass_texts(lm, t->m, paths, count, &pass, progress, take, t, &t->out->totals));
+    t->out->seconds_search = t->out->totals.seconds_search;
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- choosing
+
+// Among the ways to search one store: the fewest probes that are as good as any.
+static size_t choose_probes(const kn_tuning *t) {
+    const kn_tune_store *s = t->out->stores;
+    size_t best = 0;
+    double ppl = INFINITY;
+    for (size_t i = 0; i < t->m->count; i++) ppl = fmin(ppl, s[i].best.ppl);
+    for (size_t i = 0; i < t->m->count; i++) {
+        bool fewer = s[best].best.ppl > AS_GOOD * ppl || t->m->stores[i].probes < t->m->stores[best].probes;
+        if (s[i].best.ppl <= AS_GOOD * ppl && fewer) best = i;
+    }
+    return best;
+}
+
+// Perplexity by the weight of the one store, its cache's weight kept.
+static knnlm_status draw_lambdas(kn_tuning *t, size_t store, double cache_lambda) {
+    const float *parts[3] = {t->lm, t->knn[store], kn_tuning_cache(t)};
+    for (size_t i = 0; i < KN_TUNE_CURVE; i++) {
+        double lambda = (double)i / (KN_TUNE_CURVE - 1), mean;
+        double weights[3] = {1 - lambda - cache_lambda, lambda, cache_lambda};
+        t->out->lambdas[i] = lambda;
+        t->out->by_lambda[i] = NAN;
+        if (weights[0] < -1e-12) continue;
+        weights[0] = fmax(0, weights[0]);
+        KN_TRY(kn_mean_log(parts, parts[2] ? 3 : 2, t->n, weights, &mean));
+        t->out->by_lambda[i] = exp(-mean);
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status remember(kn_tuning *t, size_t store, double lambda, double cache_lambda, bool bins) {
+    const kn_tune_point *best = &t->out->stores[store].best;
+    kn_store_tuned *tuned = &t->out->tuned;
+    *tuned = (kn_store_tuned){.known = true,
+                              .lambda = lambda,
+                              .temperature = best->temperature,
+                              .k = (int64_t)best->k,
+                              .probes = (int64_t)t->m->stores[store].probes,
+                              .codes = t->m->stores[store].codes,
+                              .tokens = (int64_t)t->n,
+                              .text_count = t->out->totals.text_count};
+    if (t->cache)
+        tuned->cache =
+            (kn_store_cache){(int64_t)t->m->cache.size, cache_lambda, t->cache_temperatures[t->best_cache]};
+    memcpy(tuned->texts, t->out->totals.texts, sizeof tuned->texts);
+    KN_TRY(draw_lambdas(t, store, cache_lambda));
+    return bins ? kn_tune_bins(t, store, lambda, cache_lambda, &tuned->bins) : KNNLM_OK;
+}
+
+// All weights together, of the stores [first, first + count) and the cache.
+static knnlm_status weigh(kn_tuning *t, size_t first, size_t count, double *weights) {
+    const float *parts[KN_PARTS_MOST] = {t->lm};
+    double mean;
+    for (size_t i = 0; i < count; i++) parts[1 + i] = t->knn[first + i];
+    parts[1 + count] = kn_tuning_cache(t);
+    KN_TRY(kn_fit_weights(parts, 1 + count + (t->cache ? 1 : 0), t->n, weights, &mean));
+    t->out->ppl = exp(-mean);
+    for (size_t i = 0; i < count; i++) t->out->stores[first + i].lambda = weights[1 + i];
+    return KNNLM_OK;
+}
+
+static knnlm_status tune_cache(kn_tuning *t, bool one) {
+    const float *parts[2] = {t->lm};
+    double weights[2], mean;
+    if (!t->cache) return KNNLM_OK;
+    KN_TRY(kn_tune_cache(t));
+    parts[1] = kn_tuning_cache(t);
+    KN_TRY(kn_fit_weights(parts, 2, t->n, weights, &mean));
+    t->out->ppl_cache = exp(-mean);
+    for (size_t s = 0; one && s < t->m->count; s++) KN_TRY(kn_tune_sweep(t, s, true));
+    return KNNLM_OK;
+}
+
+static knnlm_status choose(kn_tuning *t, const kn_tune_options *o) {
+    const float *alone[] = {t->lm};
+    double weights[KN_PARTS_MOST] = {1}, mean;
+    bool one = o->mix.store_count == 1;
+    KN_TRY(kn_mean_log(alone, 1, t->n, weights, &mean));
+    t->out->ppl_lm = exp(-mean);
+    for (size_t s = 0; s < t->m->count; s++) KN_TRY(kn_tune_sweep(t, s, false));
+    KN_TRY(tune_cache(t, one));
+    size_t best = one ? choose_probes(t) : 0, count = one ? 1 : t->m->count;
+    KN_TRY(weigh(t, best, count, weights));
+    if (!one) return KNNLM_OK;
+    t->out->stores[0] = t->out->stores[best]; // the others were other ways to search it
+    t->out->store_count = 1;
+    return remember(t, best, weights[1], t->cache ? weights[2] : 0, !o->mix.fixed);
+}
+
+// ---------------------------------------------------------------- the run
+
+static knnlm_status write_tuned(const char *path, const kn_store_tuned *tuned) {
+    kn_store_writer *w;
+    KN_TRY(kn_store_write(path, &w));
+    kn_store_writer_tune(w, tuned);
+    knnlm_status status = kn_store_writer_amend(w);
+    kn_store_writer_close(w);
+    return status;
+}
+
+static knnlm_status tune(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
+                         const kn_tune_options *o, const kn_progress *progress, kn_tune_result *out) {
+    kn_tuning *t = kn_alloc(1, sizeof *t);
+    if (!t) return KNNLM_ENOMEM;
+    *t = (kn_tuning){.m = m, .out = out, .given_temperature = o->mix.temperature};
+    out->store_count = m->count;
+    for (size_t s = 0; s < m->count; s++)
+        snprintf(out->stores[s].path, sizeof out->stores[s].path, "%s",
+                 kn_store_describe(m->stores[s].store)->path);
+    knnlm_status status = search(t, lm, paths, count, o, progress);
+    double begun = kn_seconds();
+    for (size_t s = 0; s < m->count; s++) out->stores[s].seconds = out->totals.seconds_stores[s];
+    if (status == KNNLM_OK) status = choose(t, o);
+    out->seconds_sweep = kn_seconds() - begun;
+    tuning_free(t);
+    free(t);
+    return status;
+}
+
+// A store tuned for another distance than its own would mislead who uses it as it is.
+static bool to_be_written(const kn_tune_options *o, const kn_tune_result *r) {
+    return r->tuned.known && !o->dry && o->mix.metric < 0;
+}
+
+// The one store once for every number of probes.
+static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture *m) {
+    kn_mixture_options mix = o->mix;
+    kn_store_choice ways[KN_TUNE_PROBES];
+    if (!mix.store_count && mix.cache <= 0)
+        return kn_fail(KNNLM_EINVAL, "nothing to tune: give a store, or a cache");
+    if (o->probe_count && mix.store_count != 1)
+        return kn_fail(KNNLM_EINVAL, "probes are tried with one store at a time");
+    for (size_t i = 0; i < o->probe_count; i++) {
+        ways[i] = mix.stores[0];
+        ways[i].probes = o->probes[i];
+    }
+    mix.fixed = true; // as if nothing had been tuned before
+    mix.lambda = mix.cache_lambda = 0;
+    mix.cache = mix.cache > 0 ? mix.cache : 0;
+    if (!mix.k) mix.k = 1024;
+    if (o->probe_count) {
+        mix.stores = ways;
+        mix.store_count = o->probe_count;
+    }
+    return kn_mixture_open(lm, &mix, m);
+}
+
+knnlm_status kn_tune_run(kn_lm *lm, const char *const *paths, size_t count, const kn_tune_options *o,
+                         const kn_progress *progress, kn_tune_result *out) {
+    kn_mixture m;
+    double begun = kn_seconds();
+    *out = (kn_tune_result){.ppl_cache = NAN, .ppl_adaptive = NAN, .ppl_adaptive_checked = NAN};
+    KN_TRY(open_mixture(lm, o, &m));
+    knnlm_status status = tune(lm, &m, paths, count, o, progress, out);
+    kn_mixture_close(&m);
+    if (status == KNNLM_OK && to_be_written(o, out)) {
+        status = write_tuned(o->mix.stores[0].path, &out->tuned);
+        out->written = status == KNNLM_OK;
+    }
+    out->seconds = kn_seconds() - begun;
+    return status;
+}

@@ -1,0 +1,38 @@
+// Tuning under way. Not a door: only this room includes it.
+#ifndef KN_EVAL_TUNE_PARTS_H
+#define KN_EVAL_TUNE_PARTS_H
+
+#include "eval/tune.h"
+
+enum { KN_TUNE_KS = 24, KN_TUNE_TEMPERATURES = 16 };
+
+typedef struct kn_tuning {
+    const kn_mixture *m;
+    kn_tune_result *out;
+    size_t n, capacity; // tokens so far; of the text
+    kn_kept kept[KN_STORES_MOST];
+    // Probabilities and what the bins are of, one a token:
+    float *lm, *entropies, *nearest;
+    float *cache; // (cache temperatures, capacity); NULL: no cache
+    double cache_temperatures[KN_TUNE_TEMPERATURES];
+    size_t cache_temperature_count;
+    size_t best_cache;          // which of them
+    float *knn[KN_STORES_MOST]; // of each store at its best settings
+    float *swept;               // (ks, n)
+    double given_temperature;   // NAN: to be found
+} kn_tuning;
+
+// What the cache gives at its best temperature; NULL: no cache.
+static inline const float *kn_tuning_cache(const kn_tuning *t) {
+    return t->cache ? t->cache + t->best_cache * t->capacity : NULL;
+}
+
+// The best temperature and k of a store beside the model (and the cache): out->stores[s].best, and knn[s].
+knnlm_status kn_tune_sweep(kn_tuning *t, size_t store, bool with_cache);
+// The best temperature of the cache beside the model and those stores whose knn is known.
+knnlm_status kn_tune_cache(kn_tuning *t);
+// Weights by bins for store `s`, which stand in *bins when they are worth it: out->ppl_adaptive*.
+knnlm_status kn_tune_bins(kn_tuning *t, size_t store, double lambda, double cache_lambda,
+                          kn_store_bins *bins);
+
+#endif
