@@ -19,7 +19,7 @@ _knnlm_values() {
     --keys) echo f16 f32 int8 none ;;
     --key-type) echo f16 f32 ;;
     --value-type) echo int64 int32 int16 uint16 ;;
-    --distance) echo l2 ip cosine ;;
+    --distance | --metric) echo l2 ip cosine ;;
     --tap) echo ffn ffn-raw attention attention-raw output-norm output ;;
     *) echo - ;;
     esac
