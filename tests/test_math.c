@@ -363,12 +363,24 @@ static void check_causal_softmax(const kn_kernels *k) {
 }
 
 static void check_block_softmax(const kn_kernels *k) {
-    float *block = random_floats(KN_CELL_SIZE, 14), largest[KN_CELL * 2], sum[KN_CELL * 2];
-    k->block_softmax(block, 9, 21, largest, sum, 2);
-    for (size_t r = 0; r < 9; r++) {
-        double total = 0;
-        for (size_t c = 0; c < 21; c++) total += exp((double)block[r * KN_CELL + c]);
-        near(k, "block_softmax", (double)largest[2 * r] + log((double)sum[2 * r]), log(total), 1e-6);
+    float *block = random_floats(KN_CELL_SIZE, 14), largest[KN_CELL * 2], sum[KN_CELL * 2],
+          moment[KN_CELL * 2], alone[KN_CELL * 2];
+    for (size_t columns = 1; columns <= KN_CELL; columns++) {
+        k->block_softmax(block, 9, columns, largest, sum, moment, 2);
+        k->block_softmax(block, 9, columns, largest, alone, NULL, 2);
+        for (size_t r = 0; r < 9; r++) {
+            const float *x = block + r * KN_CELL;
+            double best = -INFINITY, total = 0, weighted = 0;
+            for (size_t c = 0; c < columns; c++) best = fmax(best, (double)x[c]);
+            for (size_t c = 0; c < columns; c++) {
+                total += exp((double)x[c] - best);
+                weighted += ((double)x[c] - best) * exp((double)x[c] - best);
+            }
+            assert_true((double)largest[2 * r] == best);
+            near(k, "block_softmax", (double)sum[2 * r], total, 1e-6);
+            near(k, "block_softmax moment", (double)moment[2 * r], weighted, 1e-6);
+            assert_true(alone[2 * r] == sum[2 * r]);
+        }
     }
     kn_free_aligned(block);
 }

@@ -68,9 +68,10 @@ typedef struct kn_kernels {
     float (*exp_shift)(float *x, size_t n, float shift);
     // Sum of exp(scale * (x - shift)), to 1e-6 of it: terms below e^-87 count as 0, those above e^88 as e^88.
     float (*exp_scale_sum)(const float *x, size_t n, float scale, float shift);
-    // Of each row of a block (rows, columns), stride 32: its largest value and the sum of exp(x - largest).
+    // Of each row of a block (rows, columns), stride 32: its largest value, the sum of exp(x - largest) and,
+    // unless `moment` is NULL, that of (x - largest) exp(x - largest). Sums do not depend on what is wanted.
     void (*block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
-                          size_t stride);
+                          float *moment, size_t stride);
     // Causal softmax over `blocks` blocks of 32 keys side by side, in place: row r sees the first `visible` +
     // r keys, the others become 0. logs[r] = log of the sum of exp.
     void (*causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs);

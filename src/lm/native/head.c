@@ -23,7 +23,7 @@ static void store_block(void *context, const float *block, size_t row, size_t co
                         size_t columns) {
     cluster *c = context;
     size_t at = row * c->parts + column / KN_CELL;
-    c->k->block_softmax(block, rows, columns, c->largest + at, c->sum + at, c->parts);
+    c->k->block_softmax(block, rows, columns, c->largest + at, c->sum + at, NULL, c->parts);
     for (size_t r = 0; r < rows; r++) {
         size_t target = (size_t)(c->targets[row + r] - (int32_t)column); // -1 and lower wrap to huge
         if (c->targets[row + r] >= (int32_t)column && target < columns)

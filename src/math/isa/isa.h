@@ -40,7 +40,7 @@ float kn_isa(max)(const float *x, size_t n);
 float kn_isa(exp_shift)(float *x, size_t n, float shift);
 float kn_isa(exp_scale_sum)(const float *x, size_t n, float scale, float shift);
 void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
-                           size_t stride);
+                           float *moment, size_t stride);
 void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs);
 void kn_isa(causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, const float *logs);
 void kn_isa(softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows,

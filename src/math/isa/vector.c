@@ -108,18 +108,51 @@ float kn_isa(exp_scale_sum)(const float *x, size_t n, float scale, float shift) 
     return (float)sum;
 }
 
-void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
-                           size_t stride) {
-    for (size_t r = 0; r < rows; r++) {
-        const float *x = block + r * KN_CELL;
-        float best = -INFINITY, total = 0;
+// By halves: a reduction of `omp simd` adds its lanes one after another, which took a row of 32 as long as
+// its powers.
+static inline float add_lanes(kn_vec v) {
+    float lanes[KN_LANES];
+    memcpy(lanes, &v, sizeof lanes);
+    for (size_t n = KN_LANES / 2; n; n /= 2)
+        for (size_t i = 0; i < n; i++) lanes[i] += lanes[i + n];
+    return lanes[0];
+}
+
+// `columns` is a constant where this is inlined with one; where it is inlined with NULL, nothing is left of
+// the moment.
+static inline __attribute__((always_inline)) void softmax_rows(const float *block, size_t rows,
+                                                               size_t columns, float *largest, float *sum,
+                                                               float *moment, size_t stride) {
+    float below[KN_CELL] = {0}, powers[KN_CELL] = {0}; // zeros stay after `columns`
+    for (size_t r = 0; r < rows; r++, block += KN_CELL) {
+        float best = -INFINITY;
+        kn_vec sums = {0}, moments = {0};
 #pragma omp simd reduction(max : best)
-        for (size_t i = 0; i < columns; i++) best = x[i] > best ? x[i] : best;
-#pragma omp simd reduction(+ : total)
-        for (size_t i = 0; i < columns; i++) total += exp_fast(x[i] - best);
+        for (size_t i = 0; i < columns; i++) best = block[i] > best ? block[i] : best;
+#pragma omp simd
+        for (size_t i = 0; i < columns; i++) {
+            below[i] = block[i] - best;
+            powers[i] = exp_fast(below[i]);
+        }
+        for (size_t i = 0; i < KN_CELL; i += KN_LANES) {
+            kn_vec power = *(const kn_vec *)(powers + i);
+            sums += power;
+            moments += *(const kn_vec *)(below + i) * power;
+        }
         largest[r * stride] = best;
-        sum[r * stride] = total;
+        sum[r * stride] = add_lanes(sums);
+        if (moment) moment[r * stride] = add_lanes(moments);
     }
+}
+
+void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
+                           float *moment, size_t stride) {
+    if (columns < KN_CELL)
+        softmax_rows(block, rows, columns, largest, sum, moment, stride);
+    else if (moment)
+        softmax_rows(block, rows, KN_CELL, largest, sum, moment, stride);
+    else
+        softmax_rows(block, rows, KN_CELL, largest, sum, NULL, stride);
 }
 
 // Row r of the blocks sees `seen` keys: whole blocks, then part of one.
