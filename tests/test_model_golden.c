@@ -243,8 +243,6 @@ static void this_kernel_set_answers(void **state) {
     compare_models(sets[0]->element == 2 ? KN_PRECISION_BF16 : KN_PRECISION_F32, sets[0]->name);
 }
 
-// ---------------------------------------------------------------- what must not matter
-
 static void with_every_golden(void (*check)(const golden *g, kn_lm *lm)) {
     const kn_precision precisions[] = {KN_PRECISION_F32, KN_PRECISION_BF16};
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
@@ -258,6 +256,49 @@ static void with_every_golden(void (*check)(const golden *g, kn_lm *lm)) {
         }
     }
 }
+
+// ---------------------------------------------------------------- entropies
+
+// Of log-probabilities (rows, vocabulary), in double. These are of the same logits, so that bf16 costs
+// nothing: only f32's rounding of the log-probabilities is allowed for, which are about -10 here.
+static void assert_entropies(const char *what, const float *entropies, const float *distribution, size_t rows,
+                             size_t vocabulary) {
+    for (size_t i = 0; i < rows; i++) {
+        double sum = 0;
+        for (size_t j = 0; j < vocabulary; j++) {
+            double log = (double)distribution[i * vocabulary + j];
+            sum -= exp(log) * log;
+        }
+        if (!(fabs((double)entropies[i] - sum) <= 2e-6 * (1 + sum)))
+            fail_msg("%s: entropy of row %zu is %.9g, not %.9g", what, i, (double)entropies[i], sum);
+    }
+}
+
+// Entropies and distributions of two runs: what one keeps, the other does not have.
+static void check_entropies(const golden *g, kn_lm *lm) {
+    results r = results_make(g, g->rows), again = results_make(g, g->rows);
+    kn_window *windows = golden_windows(g);
+    assert_ok(kn_lm_run(lm, windows, g->windows, KN_TAP_DEFAULT,
+                        &(kn_lm_output){.distribution = r.out.distribution}));
+    for (int threads = 1; threads <= 4; threads++) {
+        float *out = threads == 1 ? r.out.entropies : again.out.entropies;
+        assert_ok(kn_threads_set(threads));
+        assert_ok(kn_lm_run(lm, windows, g->windows, KN_TAP_DEFAULT, &(kn_lm_output){.entropies = out}));
+        assert_memory_equal(out, r.out.entropies, g->rows * sizeof *out);
+    }
+    assert_ok(kn_threads_set(0));
+    assert_entropies(g->name, r.out.entropies, r.out.distribution, g->rows, r.vocabulary);
+    free(windows);
+    results_free(&r);
+    results_free(&again);
+}
+
+static void entropies_are_the_distributions(void **state) {
+    (void)state;
+    with_every_golden(check_entropies);
+}
+
+// ---------------------------------------------------------------- what must not matter
 
 static void check_threads(const golden *g, kn_lm *lm) {
     assert_ok(kn_threads_set(1));
@@ -571,6 +612,7 @@ static void compare_window(const golden *g, kn_lm *lm, const int32_t *tokens, in
     kn_window window = {.inputs = tokens, .targets = tokens, .length = length, .first = first};
     assert_ok(kn_lm_run(lm, &window, 1, KN_TAP_DEFAULT, &r.out));
     assert_close("window: distribution", r.out.distribution, expected, r.rows * v, tolerance);
+    assert_entropies("window", r.out.entropies, r.out.distribution, r.rows, v);
     assert_close("window: keys", r.out.keys, keys, r.rows * d, tolerance);
     results_free(&r);
     free(log);
@@ -769,6 +811,7 @@ int main(void) {
         cmocka_unit_test(answers_are_torchs),
         cmocka_unit_test(description_is_right),
         cmocka_unit_test(every_kernel_set_answers),
+        cmocka_unit_test(entropies_are_the_distributions),
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(other_windows_change_nothing),
         cmocka_unit_test(large_batches_change_nothing),

@@ -66,7 +66,8 @@ typedef struct kn_window {
     int32_t length, first;
 } kn_window;
 
-// Where the results go, a row for every scored position, window after window. NULL: not wanted.
+// Where the results go, a row for every scored position, window after window. NULL: not wanted. Entropies
+// cost little more than log-probabilities; of adaptive vocabularies they need every cluster for every row.
 typedef struct kn_lm_output {
     float *logprobs;     // (rows): natural logarithm of the target's probability
     float *entropies;    // (rows): of the model's distribution, in nats

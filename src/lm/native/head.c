@@ -6,72 +6,113 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One cluster's softmax over some rows: log-sum-exp and the logit of the target, from blocks of 32 columns.
-// Each block leaves its part in its own place, and the parts are joined in order: the result does not depend
-// on the threads.
-typedef struct cluster {
-    const kn_kernels *k;
-    size_t rows, parts;     // parts: blocks of columns
-    const int32_t *targets; // class of each row in this cluster, or -1
-    float *largest, *sum;   // (rows, parts)
-    float *target_logit;    // (rows)
-    float *logits;          // (rows, ld) or NULL
+// One call: what is wanted, and work arrays of as many rows. Those but band_log serve one cluster after
+// another.
+typedef struct head_run {
+    const kn_weights *w;
+    const float *h;
+    size_t rows;
+    const int32_t *targets;
+    float *logprobs, *entropies, *distribution;
+    void *lhs;
+    size_t *places;                        // of a further cluster's rows among all rows
+    int32_t *classes;                      // of their targets in the cluster, or -1
+    float *target_logit, *logsum, *spread; // spread: entropy within the cluster, where entropies are wanted
+    float *band_log;                       // (rows, bands): log-probability of each band but the first
+    float *logits;                         // (rows, ld): of the cluster, where a distribution is wanted
     size_t ld;
+} head_run;
+
+// ---------------------------------------------------------------- one cluster
+
+// A cluster's softmax over some rows, from blocks of 32 columns. Each block leaves its part in its own place,
+// and the parts are joined in order: the result does not depend on the threads.
+typedef struct cluster {
+    const head_run *run;
+    size_t rows, parts;            // parts: blocks of columns
+    size_t words;                  // columns after these (of the first cluster) stand for bands
+    float *largest, *sum, *moment; // (rows, parts): as by block_softmax; moment NULL without entropies
 } cluster;
+
+static void keep_bands(const cluster *c, const float *block, size_t row, size_t column, size_t rows,
+                       size_t columns) {
+    size_t bands = (size_t)c->run->w->config.bands, first = c->words > column ? c->words - column : 0;
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = first; j < columns; j++)
+            c->run->band_log[(row + r) * bands + 1 + column + j - c->words] = block[r * KN_CELL + j];
+}
 
 static void store_block(void *context, const float *block, size_t row, size_t column, size_t rows,
                         size_t columns) {
-    cluster *c = context;
+    const cluster *c = context;
+    const head_run *run = c->run;
     size_t at = row * c->parts + column / KN_CELL;
-    c->k->block_softmax(block, rows, columns, c->largest + at, c->sum + at, NULL, c->parts);
+    run->w->k->block_softmax(block, rows, columns, c->largest + at, c->sum + at,
+                             c->moment ? c->moment + at : NULL, c->parts);
     for (size_t r = 0; r < rows; r++) {
-        size_t target = (size_t)(c->targets[row + r] - (int32_t)column); // -1 and lower wrap to huge
-        if (c->targets[row + r] >= (int32_t)column && target < columns)
-            c->target_logit[row + r] = block[r * KN_CELL + target];
-        if (c->logits)
-            memcpy(c->logits + (row + r) * c->ld + column, block + r * KN_CELL, columns * sizeof *block);
+        int32_t class = run->classes[row + r];
+        size_t target = (size_t)(class - (int32_t)column); // -1 and lower wrap to huge
+        if (class >= (int32_t)column && target < columns)
+            run->target_logit[row + r] = block[r * KN_CELL + target];
+        if (run->logits)
+            memcpy(run->logits + (row + r) * run->ld + column, block + r * KN_CELL, columns * sizeof *block);
     }
+    if (column + columns > c->words) keep_bands(c, block, row, column, rows, columns);
 }
 
-static float join_parts(const cluster *c, size_t row) {
-    const float *largest = c->largest + row * c->parts, *sum = c->sum + row * c->parts;
-    float best = c->k->max(largest, c->parts);
-    double total = 0;
-    for (size_t i = 0; i < c->parts; i++) total += (double)sum[i] * (double)expf(largest[i] - best);
-    return best + (float)log(total);
+// Entropy = log-sum-exp - mean of x. Both are taken less the largest x: two terms that are not negative are
+// added then, where the difference of large ones would cost digits.
+static void join_parts(const cluster *c, size_t row) {
+    const float *largest = c->largest + row * c->parts, *sum = c->sum + row * c->parts,
+                *moment = c->moment ? c->moment + row * c->parts : NULL;
+    float best = c->run->w->k->max(largest, c->parts);
+    double total = 0, weighted = 0;
+    for (size_t i = 0; i < c->parts; i++) {
+        float below = largest[i] - best;
+        double power = (double)expf(below);
+        total += (double)sum[i] * power;
+        if (moment) weighted += ((double)moment[i] + (double)below * (double)sum[i]) * power;
+    }
+    c->run->logsum[row] = best + (float)log(total);
+    if (moment) c->run->spread[row] = (float)(log(total) - weighted / total);
 }
 
-static knnlm_status cluster_init(cluster *c, const kn_kernels *k, size_t rows, size_t columns) {
-    *c = (cluster){.k = k, .rows = rows, .parts = kn_cells(columns)};
+static void join_rows(void *context, size_t task, int worker) {
+    const cluster *c = context;
+    (void)worker;
+    for (size_t r = task * KN_CELL; r < kn_least((task + 1) * KN_CELL, c->rows); r++) join_parts(c, r);
+}
+
+static knnlm_status cluster_init(cluster *c, const head_run *r, int32_t band, size_t rows) {
+    *c = (cluster){.run = r,
+                   .rows = rows,
+                   .parts = kn_cells(r->w->classes[band].columns),
+                   .words = (size_t)kn_band_size(&r->w->config, band)};
     c->largest = kn_alloc_aligned(rows * c->parts, sizeof(float));
     c->sum = kn_alloc_aligned(rows * c->parts, sizeof(float));
-    c->target_logit = kn_alloc(rows, sizeof(float));
-    return c->largest && c->sum && c->target_logit ? KNNLM_OK : KNNLM_ENOMEM;
+    if (r->entropies) c->moment = kn_alloc_aligned(rows * c->parts, sizeof(float));
+    return c->largest && c->sum && (c->moment || !r->entropies) ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
 static void cluster_free(cluster *c) {
     kn_free_aligned(c->largest);
     kn_free_aligned(c->sum);
-    free(c->target_logit);
+    kn_free_aligned(c->moment);
 }
 
-// logsum (rows), and target_logit where a row has a target; logits too when wanted.
-static knnlm_status cluster_run(const kn_weights *w, int32_t band, const void *lhs, size_t rows,
-                                const int32_t *targets, float *logsum, float *target_logit, float *logits,
-                                size_t ld) {
+// Fills, for `rows` rows, logsum, target_logit where there is a target, and what else is wanted.
+static knnlm_status cluster_run(const head_run *r, int32_t band, const void *lhs, size_t rows) {
     cluster c;
-    knnlm_status status = cluster_init(&c, w->k, rows, w->classes[band].columns);
+    knnlm_status status = cluster_init(&c, r, band, rows);
     if (status == KNNLM_OK) {
-        c.targets = targets;
-        c.logits = logits;
-        c.ld = ld;
-        kn_multiply(w->k, lhs, rows, &w->classes[band], store_block, &c);
-        for (size_t r = 0; r < rows; r++) logsum[r] = join_parts(&c, r);
-        memcpy(target_logit, c.target_logit, rows * sizeof *target_logit);
+        kn_multiply(r->w->k, lhs, rows, &r->w->classes[band], store_block, &c);
+        kn_parallel(kn_cells(rows), join_rows, &c);
     }
     cluster_free(&c);
     return status;
 }
+
+// ---------------------------------------------------------------- all clusters
 
 // The class of `token` in cluster 0: itself, or the one that stands for its band.
 static int32_t first_class(const kn_config *c, int32_t token) {
@@ -104,126 +145,102 @@ static knnlm_status reduce_rows(const kn_weights *w, const float *h, const size_
     return status;
 }
 
-// Work arrays of one call.
-typedef struct head_run {
-    const kn_weights *w;
-    const float *h;
-    size_t rows;
-    const int32_t *targets;
-    float *logprobs, *distribution;
-    void *lhs;
-    int32_t *classes;
-    size_t *places;
-    float *logsum, *target_logit, *logits; // logits: (rows, largest cluster) when a distribution is wanted
-    size_t ld;
-} head_run;
-
-static knnlm_status run_first(head_run *r) {
+static knnlm_status run_first(const head_run *r) {
     const kn_config *c = &r->w->config;
-    size_t vocabulary = (size_t)c->vocabulary, words = (size_t)kn_band_size(c, 0);
+    size_t d = (size_t)c->width, vocabulary = (size_t)c->vocabulary, words = (size_t)kn_band_size(c, 0);
     for (size_t i = 0; i < r->rows; i++) r->classes[i] = r->targets ? first_class(c, r->targets[i]) : -1;
-    kn_lhs_pack(r->w->k, r->lhs, r->h, (size_t)c->width, r->rows, (size_t)c->width, false);
-    KN_TRY(cluster_run(r->w, 0, r->lhs, r->rows, r->classes, r->logsum, r->target_logit, r->logits, r->ld));
+    kn_lhs_pack(r->w->k, r->lhs, r->h, d, r->rows, d, false);
+    KN_TRY(cluster_run(r, 0, r->lhs, r->rows));
     for (size_t i = 0; i < r->rows; i++) {
         if (r->logprobs) r->logprobs[i] = r->target_logit[i] - r->logsum[i];
+        if (r->entropies) r->entropies[i] = r->spread[i];
+        for (int32_t b = 1; b < c->bands; b++) r->band_log[i * (size_t)c->bands + (size_t)b] -= r->logsum[i];
         if (!r->distribution) continue;
-        float *row = r->distribution + i * vocabulary;
-        const float *logits = r->logits + i * r->ld;
-        for (size_t j = 0; j < words; j++) row[j] = logits[j] - r->logsum[i];
-        for (int32_t b = 1; b < c->bands; b++) // what the band's words share, added to by run_further
-            for (int32_t j = kn_band_start(c, b); j < c->band_end[b]; j++)
-                row[j] = logits[words + (size_t)b - 1] - r->logsum[i];
+        for (size_t j = 0; j < words; j++)
+            r->distribution[i * vocabulary + j] = r->logits[i * r->ld + j] - r->logsum[i];
     }
     return KNNLM_OK;
 }
 
-static knnlm_status run_further(head_run *r, int32_t band) {
+// The rows that a further cluster must see: those with their target in it, or all where its words matter too.
+static size_t choose_rows(const head_run *r, int32_t band) {
     const kn_config *c = &r->w->config;
-    int32_t start = kn_band_start(c, band);
-    size_t n = 0, size = (size_t)kn_band_size(c, band);
-    void *lhs;
+    size_t n = 0;
     for (size_t i = 0; i < r->rows; i++) {
         bool here = r->targets && kn_band_of(c, r->targets[i]) == band;
-        if (!here && !r->distribution) continue;
-        r->classes[n] = here ? r->targets[i] - start : -1;
+        if (!here && !r->entropies && !r->distribution) continue;
+        r->classes[n] = here ? r->targets[i] - kn_band_start(c, band) : -1;
         r->places[n++] = i;
     }
+    return n;
+}
+
+// With the band's probability p and the entropy H within it, a row's entropy grows by p H: choosing the band
+// is in the entropy of the first cluster already.
+static knnlm_status run_further(const head_run *r, int32_t band) {
+    const kn_config *c = &r->w->config;
+    size_t start = (size_t)kn_band_start(c, band), size = (size_t)kn_band_size(c, band);
+    size_t n = choose_rows(r, band);
+    void *lhs;
     if (n == 0) return KNNLM_OK;
     KN_TRY(reduce_rows(r->w, r->h, r->places, n, band, &lhs));
-    knnlm_status status =
-        cluster_run(r->w, band, lhs, n, r->classes, r->logsum, r->target_logit, r->logits, r->ld);
+    knnlm_status status = cluster_run(r, band, lhs, n);
     kn_free_aligned(lhs);
     KN_TRY(status);
     for (size_t i = 0; i < n; i++) {
-        if (r->logprobs && r->classes[i] >= 0) r->logprobs[r->places[i]] += r->target_logit[i] - r->logsum[i];
+        size_t place = r->places[i];
+        float band_log = r->band_log[place * (size_t)c->bands + (size_t)band];
+        if (r->logprobs && r->classes[i] >= 0) r->logprobs[place] += r->target_logit[i] - r->logsum[i];
+        if (r->entropies) r->entropies[place] += expf(band_log) * r->spread[i];
         if (!r->distribution) continue;
-        float *row = r->distribution + r->places[i] * (size_t)c->vocabulary + start;
-        for (size_t j = 0; j < size; j++) row[j] += r->logits[i * r->ld + j] - r->logsum[i];
+        float *row = r->distribution + place * (size_t)c->vocabulary + start;
+        for (size_t j = 0; j < size; j++) row[j] = band_log + (r->logits[i * r->ld + j] - r->logsum[i]);
     }
     return KNNLM_OK;
 }
 
-static knnlm_status run_clusters(head_run *r) {
+static knnlm_status run_init(head_run *r) {
     const kn_config *c = &r->w->config;
     r->lhs = kn_alloc_aligned(1, kn_lhs_bytes(r->w->k, r->rows, (size_t)c->width));
-    r->classes = kn_alloc(r->rows, sizeof *r->classes);
     r->places = kn_alloc(r->rows, sizeof *r->places);
-    r->logsum = kn_alloc(r->rows, sizeof *r->logsum);
-    r->target_logit = kn_alloc(r->rows, sizeof *r->target_logit);
-    if (!r->lhs || !r->classes || !r->places || !r->logsum || !r->target_logit) return KNNLM_ENOMEM;
-    if (r->distribution) {
-        for (int32_t b = 0; b < c->bands; b++)
-            if (kn_cluster_size(c, b) > r->ld) r->ld = kn_cluster_size(c, b);
-        r->logits = kn_alloc_aligned(r->rows * r->ld, sizeof(float));
-        if (!r->logits) return KNNLM_ENOMEM;
-    }
-    KN_TRY(run_first(r));
-    for (int32_t b = 1; b < c->bands; b++) KN_TRY(run_further(r, b));
-    return KNNLM_OK;
+    r->classes = kn_alloc(r->rows, sizeof *r->classes);
+    r->target_logit = kn_alloc(r->rows, sizeof(float));
+    r->logsum = kn_alloc(r->rows, sizeof(float));
+    r->spread = kn_alloc(r->rows, sizeof(float));
+    r->band_log = kn_alloc(r->rows, (size_t)c->bands * sizeof(float));
+    if (!r->lhs || !r->places || !r->classes || !r->target_logit || !r->logsum || !r->spread || !r->band_log)
+        return KNNLM_ENOMEM;
+    if (!r->distribution) return KNNLM_OK;
+    for (int32_t b = 0; b < c->bands; b++)
+        if (kn_cluster_size(c, b) > r->ld) r->ld = kn_cluster_size(c, b);
+    r->logits = kn_alloc_aligned(r->rows * r->ld, sizeof(float));
+    return r->logits ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
-static float entropy(const float *logprobs, size_t n) {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum -= (double)expf(logprobs[i]) * (double)logprobs[i];
-    return (float)sum;
-}
-
-// Rows whose whole distribution is held at a time when only their entropies are wanted.
-enum { ENTROPY_ROWS = 64 };
-
-static knnlm_status run_rows(const kn_weights *w, const float *h, size_t rows, const int32_t *targets,
-                             float *logprobs, float *distribution) {
-    head_run r = {
-        .w = w, .h = h, .rows = rows, .targets = targets, .logprobs = logprobs, .distribution = distribution};
-    knnlm_status status = run_clusters(&r);
-    kn_free_aligned(r.lhs);
-    kn_free_aligned(r.logits);
-    free(r.classes);
-    free(r.places);
-    free(r.logsum);
-    free(r.target_logit);
-    return status;
+static void run_free(head_run *r) {
+    kn_free_aligned(r->lhs);
+    free(r->places);
+    free(r->classes);
+    free(r->target_logit);
+    free(r->logsum);
+    free(r->spread);
+    free(r->band_log);
+    kn_free_aligned(r->logits);
 }
 
 knnlm_status kn_head_run(const kn_weights *w, const float *h, size_t rows, const int32_t *targets,
                          float *logprobs, float *entropies, float *distribution) {
-    size_t vocabulary = (size_t)w->config.vocabulary, d = (size_t)w->config.width;
+    head_run r = {.w = w,
+                  .h = h,
+                  .rows = rows,
+                  .targets = targets,
+                  .logprobs = logprobs,
+                  .entropies = entropies,
+                  .distribution = distribution};
     if (rows == 0) return KNNLM_OK;
-    if (distribution || !entropies) {
-        KN_TRY(run_rows(w, h, rows, targets, logprobs, distribution));
-        for (size_t i = 0; entropies && i < rows; i++)
-            entropies[i] = entropy(distribution + i * vocabulary, vocabulary);
-        return KNNLM_OK;
-    }
-    float *held = kn_alloc_aligned(ENTROPY_ROWS * vocabulary, sizeof *held);
-    knnlm_status status = held ? KNNLM_OK : KNNLM_ENOMEM;
-    for (size_t i = 0; status == KNNLM_OK && i < rows; i += ENTROPY_ROWS) {
-        size_t n = rows - i < ENTROPY_ROWS ? rows - i : ENTROPY_ROWS;
-        status =
-            run_rows(w, h + i * d, n, targets ? targets + i : NULL, logprobs ? logprobs + i : NULL, held);
-        for (size_t j = 0; status == KNNLM_OK && j < n; j++)
-            entropies[i + j] = entropy(held + j * vocabulary, vocabulary);
-    }
-    kn_free_aligned(held);
+    knnlm_status status = run_init(&r);
+    if (status == KNNLM_OK) status = run_first(&r);
+    for (int32_t b = 1; status == KNNLM_OK && b < w->config.bands; b++) status = run_further(&r, b);
+    run_free(&r);
     return status;
 }
