@@ -26,6 +26,8 @@ static const cli_option options[] = {
     {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's context leaves)", 0, 1 << 20, NULL},
     {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
+    {0, "report", CLI_STRING, &said.report, "FILE", "write an HTML page: figures, curves, the text with its neighbours", 0, 0, NULL},
+    {0, "report-tokens", CLI_INTEGER, &said.report_tokens, "N", "tokens shown there at most (default: 5000)", 1, 1000000, NULL},
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -168,7 +170,9 @@ static knnlm_status evaluate(const char *const *paths, size_t count, const kn_mi
                                   .split = (kn_split)said.split},
                          .split_said = said.split >= 0,
                          .mix = *mix,
-                         .per_token = said.per_token};
+                         .per_token = said.per_token,
+                         .report = said.report,
+                         .report_tokens = (uint64_t)said.report_tokens};
     kn_eval_result result;
     kn_lm *lm;
     KN_TRY(check_outputs(paths, count));
@@ -189,11 +193,14 @@ static int run(int argc, char **argv) {
     char **paths;
     size_t count;
     said.context = said.split = -1;
+    said.report_tokens = 5000;
     cli_mixture_init(&said.mixture);
     int code = cli_parse(&cli_eval, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
     if (!said.model) return cli_usage(&cli_eval, "no -m FILE to score with");
     if (count == 0) return cli_usage(&cli_eval, "no text to score");
+    if (said.report && !said.mixture.stores.count && said.mixture.cache <= 0)
+        return cli_usage(&cli_eval, "--report shows what neighbours do: give a store, or a cache");
     code = cli_mixture_read(&cli_eval, &said.mixture, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_eval, &said.common);
     cli_catch_interrupts();
@@ -212,6 +219,7 @@ const cli_command cli_eval = {
         "  knnlm eval -m my.gguf -s my.store test.txt          as tuned (knnlm tune)\n"
         "  knnlm eval -m my.gguf -s a.store=.2 -s b.store=.1 test.txt\n"
         "  knnlm eval -m my.gguf -s my.store -k 1024 --lambda .25 --temperature 10 --probe 32 test.txt\n"
+        "  knnlm eval -m my.gguf -s my.store --report page.html test.txt\n"
         "  zcat log.gz | knnlm eval -m my.gguf --per-token rows.tsv -\n",
     .run = run,
 };

@@ -1,6 +1,7 @@
 #include "cli/info_store.h"
 
 #include "base/utf8.h"
+#include "build/origin.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -190,21 +191,11 @@ static knnlm_status print_text(const kn_store *store, bool all) {
 
 // ---------------------------------------------------------------- one entry
 
-// Text of `count` tokens from entry `first` on, by the tokenizer that the store keeps; on one line.
-static knnlm_status decode(const kn_store *store, const kn_tokenizer *t, uint64_t first, size_t count,
-                           char **out) {
-    int32_t *tokens = kn_alloc(count, sizeof *tokens);
-    char *text;
-    size_t size;
-    if (!tokens) return KNNLM_ENOMEM;
-    knnlm_status status = kn_store_tokens(store, first, count, tokens);
-    if (status == KNNLM_OK) status = kn_tokenizer_decode(t, tokens, count, &text, &size);
-    free(tokens);
-    if (status != KNNLM_OK) return status;
-    *out = kn_alloc(KN_UTF8_ESCAPED(size), 1);
-    if (*out) kn_utf8_escape(text, size, *out, KN_UTF8_ESCAPED(size));
-    free(text);
-    return *out ? KNNLM_OK : KNNLM_ENOMEM;
+// On one line.
+static char *escaped(const char *text, size_t size) {
+    char *out = kn_alloc(KN_UTF8_ESCAPED(size), 1);
+    if (out) kn_utf8_escape(text, size, out, KN_UTF8_ESCAPED(size));
+    return out;
 }
 
 static void print_entry(const kn_store_entry *e, const kn_store_document *d, const char *before,
@@ -228,19 +219,17 @@ static void print_entry(const kn_store_entry *e, const kn_store_document *d, con
 }
 
 static knnlm_status show_entry(const kn_store *store, const kn_tokenizer *t, const cli_info_wish *wish) {
-    kn_store_entry e;
-    kn_store_document d;
-    char *texts[3] = {NULL, NULL, NULL};
-    KN_TRY(kn_store_entry_at(store, (uint64_t)wish->entry, &e));
-    KN_TRY(kn_store_document_at(store, e.document, &d));
-    size_t before = kn_least((size_t)e.position, (size_t)wish->around);
-    size_t after = kn_least((size_t)(d.count - e.position - 1), (size_t)wish->around);
-    knnlm_status status = decode(store, t, e.id - before, before, &texts[0]);
-    if (status == KNNLM_OK) status = decode(store, t, e.id, 1, &texts[1]);
-    if (status == KNNLM_OK) status = decode(store, t, e.id + 1, after, &texts[2]);
-    if (status == KNNLM_OK) print_entry(&e, &d, texts[0], texts[1], texts[2], wish->json);
-    for (int i = 0; i < 3; i++) free(texts[i]);
-    return status;
+    kn_origin o;
+    KN_TRY(kn_origin_read(store, t, (uint64_t)wish->entry, (size_t)wish->around, &o));
+    char *before = escaped(o.before, o.before_size), *word = escaped(o.word, o.word_size),
+         *after = escaped(o.after, o.after_size);
+    bool whole = before && word && after;
+    if (whole) print_entry(&o.entry, &o.document, before, word, after, wish->json);
+    free(before);
+    free(word);
+    free(after);
+    kn_origin_free(&o);
+    return whole ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
 static knnlm_status describe(const kn_store *store, const cli_info_wish *wish) {

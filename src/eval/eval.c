@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/threads.h"
+#include "eval/report_maker.h"
 #include "eval/rows.h"
 
 #include <math.h>
@@ -15,7 +16,8 @@ typedef struct scoring {
     uint64_t found[KN_STORES_MOST]; // tokens that some neighbour has
     kn_mixed *mixed;
     size_t capacity;
-    kn_rows *rows; // NULL: not wanted
+    kn_rows *rows;           // NULL: not wanted
+    kn_report_maker *report; // likewise
 } scoring;
 
 // ---------------------------------------------------------------- a batch
@@ -54,7 +56,8 @@ static knnlm_status take(void *context, const kn_scored *b) {
     KN_TRY(kn_grow(&s->mixed, &s->capacity, b->count, sizeof *s->mixed));
     kn_parallel((b->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){s, b});
     add_up(s, b);
-    return s->rows ? kn_rows_put(s->rows, b, s->mixed) : KNNLM_OK;
+    if (s->rows) KN_TRY(kn_rows_put(s->rows, b, s->mixed));
+    return s->report ? kn_report_maker_take(s->report, b, s->mixed) : KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- the result
@@ -105,7 +108,7 @@ static void summarise(const kn_mixture *m, const scoring *s, kn_eval_result *out
 
 static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count,
                           const kn_eval_options *o, const kn_progress *progress, kn_eval_result *out) {
-    kn_pass_options pass = {.read = o->read, .entropies = kn_mixture_any(s->m) && s->rows};
+    kn_pass_options pass = {.read = o->read, .entropies = kn_mixture_any(s->m) && (s->rows || s->report)};
     KN_TRY(kn_read_resolve(lm, &pass.read));
     if (!o->split_said) pass.read.split = s->m->split;
     out->split = pass.read.split;
@@ -119,12 +122,13 @@ static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_
 
 static knnlm_status open_outputs(scoring *s, const kn_lm *lm, const kn_eval_options *o) {
     if (o->per_token) KN_TRY(kn_rows_open(o->per_token, lm, s->m, &s->rows));
+    if (o->report) KN_TRY(kn_report_maker_open(o->report, lm, s->m, o->report_tokens, &s->report));
     return KNNLM_OK;
 }
 
 static knnlm_status close_outputs(scoring *s, const kn_eval_result *result, knnlm_status status) {
     if (s->rows) status = kn_rows_close(s->rows, status);
-    (void)result;
+    if (s->report) status = kn_report_maker_close(s->report, result, status);
     return status;
 }
 

@@ -1,0 +1,288 @@
+#include "eval/explain.h"
+#include "base/file.h"
+#include "base/utf8.h"
+#include "cli/mixture.h"
+#include "cli/store.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    cli_common common;
+    cli_mixture mixture;
+    const char *model, *target, *text;
+    int split;
+    int64_t words, shown, around, best, worst, score, context;
+} said;
+
+// One option a line.
+// clang-format off
+static const cli_option options[] = {
+    {'m', "model", CLI_STRING, &said.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
+    CLI_MIXTURE_OPTIONS(said.mixture),
+    {0, "target", CLI_STRING, &said.target, "WORD", "show this word too, whatever its probability", 0, 0, NULL},
+    {0, "words", CLI_INTEGER, &said.words, "N", "words shown, the most probable (default: 8)", 0, 1000, NULL},
+    {0, "show", CLI_INTEGER, &said.shown, "N", "neighbours shown (default: 8; with --text 3)", 0, 1000, NULL},
+    {0, "around", CLI_INTEGER, &said.around, "N", "tokens shown on both sides of a neighbour (default: 12)", 0, 1000, NULL},
+    {0, "text", CLI_STRING, &said.text, "FILE", "look through this text instead of one context", 0, 0, NULL},
+    {0, "best", CLI_INTEGER, &said.best, "N", "with --text: tokens where neighbours helped most (default: 5)", 0, 10000, NULL},
+    {0, "worst", CLI_INTEGER, &said.worst, "N", "with --text: tokens where they hurt most (default: 5)", 0, 10000, NULL},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "with --text: file, or wiki (default: as the store's, else file)", 0, 0, kn_split_names},
+    {0, "score", CLI_INTEGER, &said.score, "N", "with --text: tokens scored a window", 1, 1 << 20, NULL},
+    {0, "context", CLI_INTEGER, &said.context, "N", "with --text: tokens before them", 0, 1 << 20, NULL},
+    CLI_COMMON_OPTIONS(said.common),
+};
+// clang-format on
+
+// ---------------------------------------------------------------- pieces of text
+
+// On one line, cut to `most` bytes at its beginning or its end; released with free(). NULL: no memory.
+static char *line_of(const char *text, size_t size, size_t most, bool keep_end) {
+    char *out = kn_alloc(KN_UTF8_ESCAPED(size) + 3, 1);
+    if (!out) return NULL;
+    kn_utf8_escape(text, size, out, KN_UTF8_ESCAPED(size));
+    size_t length = strlen(out);
+    if (length <= most) return out;
+    size_t from = keep_end ? length - most : 0, to = keep_end ? length : most;
+    while (from < to && ((unsigned char)out[from] & 0xc0) == 0x80) from++; // whole characters
+    while (to > from && ((unsigned char)out[to] & 0xc0) == 0x80) to--;
+    memmove(out, out + from, to - from);
+    out[to - from] = 0;
+    return out;
+}
+
+static char *token_text(const kn_lm *lm, int32_t token) {
+    char *text, *line;
+    size_t size;
+    if (kn_tokenizer_decode(kn_lm_tokenizer(lm), &token, 1, &text, &size) != KNNLM_OK) return NULL;
+    line = line_of(text, size, 40, false);
+    free(text);
+    return line;
+}
+
+static const char *or_empty(const char *text) {
+    return text ? text : "";
+}
+
+// ---------------------------------------------------------------- for people
+
+enum { BEFORE = 60, AFTER = 30 }; // bytes of a neighbour's text on its line
+
+static void print_neighbor(const kn_shown *n, int32_t target) {
+    char *before = line_of(or_empty(n->origin.before), n->origin.before_size, BEFORE, true),
+         *word = line_of(or_empty(n->origin.word), n->origin.word_size, 40, false),
+         *after = line_of(or_empty(n->origin.after), n->origin.after_size, AFTER, false);
+    printf("  %7.4f %10.4g %c %s[%s]%s\n", n->share, n->distance, n->value == target ? '*' : ' ',
+           or_empty(before), or_empty(word), or_empty(after));
+    printf("                       %.*s, token %" PRIu64 "\n", (int)n->origin.document.name_size,
+           n->origin.document.name, n->origin.entry.position);
+    free(before);
+    free(word);
+    free(after);
+}
+
+static void print_neighbors(const kn_shown *shown, size_t count, int32_t target) {
+    if (count) printf("    share   distance   context [what followed it]\n");
+    for (size_t i = 0; i < count; i++) print_neighbor(&shown[i], target);
+}
+
+static void print_explanation(const kn_lm *lm, const kn_explanation *e) {
+    printf("context          %zu tokens%s; entropy %.3f nats", e->tokens,
+           e->cut ? " (the last; it has more)" : "", e->entropy);
+    if (!isnan(e->nearest)) printf("; nearest distance %.4g, lambda %.4g", e->nearest, e->lambda);
+    printf("\n\n       p    p_LM   p_kNN   word\n");
+    for (size_t i = 0; i < e->word_count; i++) {
+        const kn_word *w = &e->words[i];
+        char *text = token_text(lm, w->token);
+        printf(" %7.4f %7.4f ", w->p, w->lm);
+        if (isnan(w->knn))
+            printf("      -");
+        else
+            printf("%7.4f", w->knn);
+        printf("   \"%s\"%s\n", or_empty(text), w->token == e->target ? "  <" : "");
+        free(text);
+    }
+    if (e->target_has_more) printf("(the target is several tokens: the first of them is meant)\n");
+    printf("\n");
+    print_neighbors(e->neighbors, e->neighbor_count, e->target);
+}
+
+static void print_moment(const kn_lm *lm, const kn_moment *x) {
+    char *before = line_of(x->before, x->before_size, 100, true), *word = token_text(lm, x->token);
+    printf("\n%s[%s]\n", or_empty(before), or_empty(word));
+    printf("  p_LM %.3g, p_kNN %.3g, ", exp(x->lm), isnan(x->knn) ? 0 : exp(x->knn));
+    if (!isnan(x->cache)) printf("p_cache %.3g, ", exp(x->cache));
+    printf("lambda %.3g: p %.3g, %+.3f nats\n  %s, token %" PRIu64 ", byte %" PRIu64 "\n", x->lambda,
+           exp(x->p), x->p - x->lm, x->document, x->position, x->offset);
+    print_neighbors(x->neighbors, x->neighbor_count, x->token);
+    free(before);
+    free(word);
+}
+
+static void print_moments(const kn_lm *lm, const kn_moments *m) {
+    printf("tokens           %" PRIu64 "\nmodel alone      %.3f\nwith neighbours  %.3f\n",
+           m->totals.read.tokens, m->ppl_lm, m->ppl);
+    if (m->best_count) printf("\n== where neighbours helped most\n");
+    for (size_t i = 0; i < m->best_count; i++) print_moment(lm, &m->best[i]);
+    if (m->worst_count) printf("\n== where they hurt most\n");
+    for (size_t i = 0; i < m->worst_count; i++) print_moment(lm, &m->worst[i]);
+}
+
+// ---------------------------------------------------------------- JSON
+
+// Text that may begin or end inside a character; escaped where it does.
+static json_t *json_text(const char *text, size_t size) {
+    json_t *plain = json_stringn(or_empty(text), size);
+    if (plain) return plain;
+    char *line = line_of(text, size, SIZE_MAX, false);
+    json_t *out = json_string(or_empty(line));
+    free(line);
+    return out;
+}
+
+static json_t *json_neighbors(const kn_shown *shown, size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const kn_shown *n = &shown[i];
+        const kn_origin *o = &n->origin;
+        json_array_append_new(
+            list,
+            json_pack("{s:I, s:I, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I}", "store",
+                      (json_int_t)n->store, "entry", (json_int_t)n->id, "token", n->value, "share", n->share,
+                      "distance", n->distance, "before", json_text(o->before, o->before_size), "text",
+                      json_text(o->word, o->word_size), "after", json_text(o->after, o->after_size),
+                      "document", cli_json_name(o->document.name, o->document.name_size), "position",
+                      (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset));
+    }
+    return list;
+}
+
+static json_t *json_token(const kn_lm *lm, int32_t token) {
+    char *text;
+    size_t size;
+    if (kn_tokenizer_decode(kn_lm_tokenizer(lm), &token, 1, &text, &size) != KNNLM_OK) return json_null();
+    json_t *out = json_text(text, size);
+    free(text);
+    return out;
+}
+
+static json_t *json_explanation(const kn_lm *lm, const kn_explanation *e) {
+    json_t *words = json_array();
+    for (size_t i = 0; i < e->word_count; i++) {
+        const kn_word *w = &e->words[i];
+        json_array_append_new(words,
+                              json_pack("{s:i, s:o, s:f, s:o?, s:f, s:b}", "token", w->token, "text",
+                                        json_token(lm, w->token), "p_lm", w->lm, "p_knn", json_real(w->knn),
+                                        "p", w->p, "target", w->token == e->target));
+    }
+    return json_pack("{s:I, s:b, s:f, s:o?, s:f, s:o, s:o}", "tokens", (json_int_t)e->tokens, "cut", e->cut,
+                     "lambda", e->lambda, "nearest", json_real(e->nearest), "entropy", e->entropy, "words",
+                     words, "neighbors", json_neighbors(e->neighbors, e->neighbor_count));
+}
+
+static json_t *json_moments(const kn_lm *lm, const kn_moment *moments, size_t count) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        const kn_moment *x = &moments[i];
+        json_array_append_new(
+            list,
+            json_pack("{s:o?, s:I, s:I, s:i, s:o, s:o, s:f, s:o?, s:o?, s:o?, s:f, s:o}", "document",
+                      json_string(x->document), "position", (json_int_t)x->position, "offset",
+                      (json_int_t)x->offset, "token", x->token, "text", json_token(lm, x->token), "before",
+                      json_text(x->before, x->before_size), "logprob_lm", x->lm, "logprob_knn",
+                      json_real(x->knn), "logprob_cache", json_real(x->cache), "logprob", json_real(x->p),
+                      "lambda", x->lambda, "neighbors", json_neighbors(x->neighbors, x->neighbor_count)));
+    }
+    return list;
+}
+
+// ---------------------------------------------------------------- the command
+
+static knnlm_status explain_text(kn_lm *lm, const kn_mixture *m) {
+    kn_pass_options o = {.read = {.score = (int32_t)said.score,
+                                  .context = (int32_t)said.context,
+                                  .split = said.split < 0 ? m->split : (kn_split)said.split}};
+    kn_moments moments;
+    KN_TRY(kn_explain_texts(lm, m, &said.text, 1, &o, (size_t)said.best, (size_t)said.worst,
+                            (size_t)(said.shown < 0 ? 3 : said.shown), (size_t)said.around, &cli_progress,
+                            &moments));
+    cli_progress_clear();
+    if (said.common.json)
+        cli_print_json(json_pack("{s:I, s:f, s:o?, s:o, s:o}", "tokens",
+                                 (json_int_t)moments.totals.read.tokens, "ppl_lm", moments.ppl_lm, "ppl",
+                                 json_real(moments.ppl), "best",
+                                 json_moments(lm, moments.best, moments.best_count), "worst",
+                                 json_moments(lm, moments.worst, moments.worst_count)));
+    else
+        print_moments(lm, &moments);
+    kn_moments_free(&moments);
+    return KNNLM_OK;
+}
+
+static knnlm_status explain_context(kn_lm *lm, const kn_mixture *m, const char *context) {
+    kn_explanation e;
+    KN_TRY(kn_explain(lm, m, context, said.target, (size_t)said.words,
+                      (size_t)(said.shown < 0 ? 8 : said.shown), (size_t)said.around, &e));
+    if (said.common.json)
+        cli_print_json(json_explanation(lm, &e));
+    else
+        print_explanation(lm, &e);
+    kn_explanation_free(&e);
+    return KNNLM_OK;
+}
+
+static knnlm_status explain(const kn_mixture_options *mix, const char *context) {
+    kn_lm_options lm_options = {(kn_precision)said.common.precision};
+    kn_mixture m;
+    kn_lm *lm;
+    KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
+    knnlm_status status = kn_mixture_open(lm, mix, &m);
+    if (status == KNNLM_OK) {
+        status = said.text ? explain_text(lm, &m) : explain_context(lm, &m, context);
+        kn_mixture_close(&m);
+    }
+    kn_lm_close(lm);
+    return status;
+}
+
+static int check_usage(size_t count) {
+    if (!said.model) return cli_usage(&cli_explain, "no -m FILE");
+    if (said.text && (count || said.target))
+        return cli_usage(&cli_explain, "--text is in place of a context and target");
+    if (!said.text && count != 1) return cli_usage(&cli_explain, "one context, in quotes (or --text FILE)");
+    return CLI_DONE;
+}
+
+static int run(int argc, char **argv) {
+    kn_mixture_options mix;
+    char **rest;
+    size_t count;
+    cli_mixture_init(&said.mixture);
+    said.context = said.split = -1;
+    said.shown = -1;
+    said.words = 8;
+    said.around = 12;
+    said.best = said.worst = 5;
+    int code = cli_parse(&cli_explain, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
+    if (code >= 0) return code;
+    code = check_usage(count);
+    if (code == CLI_DONE) code = cli_mixture_read(&cli_explain, &said.mixture, &mix);
+    if (code == CLI_DONE) code = cli_start(&cli_explain, &said.common);
+    cli_catch_interrupts();
+    if (code == CLI_DONE && explain(&mix, count ? rest[0] : NULL) != KNNLM_OK) code = cli_fail(&cli_explain);
+    cli_mixture_free(&said.mixture);
+    return code;
+}
+
+const cli_command cli_explain = {
+    .name = "explain",
+    .summary = "show what the model and the neighbours say of a context, and where the neighbours are from",
+    .usage = "-m MODEL -s STORE \"CONTEXT\" [options]",
+    .examples = "  knnlm explain -m my.gguf -s my.store \"The capital of France is\"\n"
+                "  knnlm explain -m my.gguf -s my.store \"The capital of France is\" --target Paris\n"
+                "  knnlm explain -m my.gguf -s my.store --text test.txt --best 10 --worst 10\n",
+    .run = run,
+};

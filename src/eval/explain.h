@@ -1,0 +1,59 @@
+// Why a word is probable: what the model says, what the neighbours say, and where they come from.
+#ifndef KN_EVAL_EXPLAIN_H
+#define KN_EVAL_EXPLAIN_H
+
+#include "eval/neighbors.h"
+#include "eval/pass.h"
+
+// ---------------------------------------------------------------- a context
+
+typedef struct kn_word {
+    int32_t token;
+    double lm, knn, p; // probabilities; knn NAN: no store
+} kn_word;
+
+typedef struct kn_explanation {
+    size_t tokens;        // of the context that the model read
+    bool cut;             // there was more of it than the model's context holds
+    int32_t target;       // -1: none was asked for
+    bool target_has_more; // it is several tokens: this is the first
+    kn_word *words;       // the most probable, then the target where it is not among them
+    size_t word_count;
+    kn_shown *neighbors;
+    size_t neighbor_count;
+    double lambda, nearest, entropy; // lambda: of all stores together
+} kn_explanation;
+
+// What comes after `context`? `target` may be NULL. To be freed only after KNNLM_OK. The mixture's cache is
+// not used: a context has no document. KNNLM_EINVAL: a target without tokens.
+knnlm_status kn_explain(kn_lm *lm, const kn_mixture *mixture, const char *context, const char *target,
+                        size_t words, size_t neighbors, size_t around, kn_explanation *out);
+void kn_explanation_free(kn_explanation *e);
+
+// ---------------------------------------------------------------- a text
+
+// A token of a text, with what was before it.
+typedef struct kn_moment {
+    char *document, *before; // before: text of up to KN_CONTEXT_KEPT tokens
+    size_t before_size;
+    uint64_t position, offset;
+    int32_t token;
+    double lm, knn, cache, p, lambda; // logarithms
+    kn_shown *neighbors;
+    size_t neighbor_count;
+} kn_moment;
+
+typedef struct kn_moments {
+    kn_moment *best, *worst; // where neighbours helped, and hurt, most: that first
+    size_t best_count, worst_count;
+    kn_pass_totals totals;
+    double ppl_lm, ppl;
+} kn_moments;
+
+// KNNLM_EINVAL: nothing is mixed in.
+knnlm_status kn_explain_texts(kn_lm *lm, const kn_mixture *mixture, const char *const *paths, size_t count,
+                              const kn_pass_options *options, size_t best, size_t worst, size_t neighbors,
+                              size_t around, const kn_progress *progress, kn_moments *out);
+void kn_moments_free(kn_moments *moments);
+
+#endif

@@ -1,0 +1,109 @@
+// The tokens of a text at which neighbours helped and hurt most.
+#include "eval/explain.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct looking {
+    kn_lm *lm;
+    const kn_mixture *m;
+    kn_moments *out;
+    size_t best, worst, neighbors, around;
+    double nll_lm, nll;
+} looking;
+
+static void moment_free(kn_moment *x) {
+    free(x->document);
+    free(x->before);
+    kn_shown_free(x->neighbors, x->neighbor_count);
+    free(x->neighbors);
+}
+
+void kn_moments_free(kn_moments *m) {
+    for (size_t i = 0; i < m->best_count; i++) moment_free(&m->best[i]);
+    for (size_t i = 0; i < m->worst_count; i++) moment_free(&m->worst[i]);
+    free(m->best);
+    free(m->worst);
+    *m = (kn_moments){0};
+}
+
+// ---------------------------------------------------------------- one token
+
+static knnlm_status read_before(const looking *l, const kn_scored *b, size_t i, kn_moment *out) {
+    size_t have = kn_least((size_t)b->tokens[i].position, i + b->before), n = kn_least(have, KN_CONTEXT_KEPT);
+    return kn_tokenizer_decode(kn_lm_tokenizer(l->lm), b->stream + i - n, n, &out->before, &out->before_size);
+}
+
+static knnlm_status make_moment(const looking *l, const kn_scored *b, size_t i, const kn_mixed *mixed,
+                                kn_moment *out) {
+    const kn_scored_token *t = &b->tokens[i];
+    *out = (kn_moment){.position = t->position,
+                       .offset = t->offset,
+                       .token = t->token,
+                       .lm = (double)b->lm[i],
+                       .knn = kn_mixture_knn(l->m, mixed),
+                       .cache = b->cache ? b->cache[i] : NAN,
+                       .p = mixed->p};
+    for (size_t s = 0; s < l->m->count; s++) out->lambda += mixed->lambdas[s];
+    out->document = kn_strdup(b->names[t->document]);
+    out->neighbors = kn_alloc(l->neighbors, sizeof *out->neighbors);
+    knnlm_status status = out->document && out->neighbors ? read_before(l, b, i, out) : KNNLM_ENOMEM;
+    if (status == KNNLM_OK)
+        status = kn_shown_find(l->m, b->found, i, mixed, l->neighbors, l->around, out->neighbors,
+                               &out->neighbor_count);
+    if (status != KNNLM_OK) moment_free(out);
+    return status;
+}
+
+// `sign` 1: the largest gains are kept, -1: the smallest. Earlier tokens stay among equals.
+static knnlm_status offer(const looking *l, const kn_scored *b, size_t i, const kn_mixed *mixed, double sign,
+                          kn_moment *kept, size_t most, size_t *count) {
+    double gain = sign * (mixed->p - (double)b->lm[i]);
+    size_t at = *count;
+    while (at > 0 && gain > sign * (kept[at - 1].p - kept[at - 1].lm)) at--;
+    if (at == most || !(gain > 0)) return KNNLM_OK;
+    kn_moment one;
+    KN_TRY(make_moment(l, b, i, mixed, &one));
+    if (*count == most) moment_free(&kept[--*count]);
+    memmove(kept + at + 1, kept + at, (*count - at) * sizeof *kept);
+    kept[at] = one;
+    ++*count;
+    return KNNLM_OK;
+}
+
+static knnlm_status take(void *context, const kn_scored *b) {
+    looking *l = context;
+    kn_moments *out = l->out;
+    for (size_t i = 0; i < b->count; i++) {
+        kn_mixed mixed;
+        kn_mixture_mix(l->m, b->found, i, b->tokens[i].token, (double)b->lm[i],
+                       b->entropies ? (double)b->entropies[i] : 0, b->cache ? b->cache[i] : NAN, &mixed);
+        l->nll_lm -= (double)b->lm[i];
+        l->nll -= mixed.p;
+        KN_TRY(offer(l, b, i, &mixed, 1, out->best, l->best, &out->best_count));
+        KN_TRY(offer(l, b, i, &mixed, -1, out->worst, l->worst, &out->worst_count));
+    }
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- the text
+
+knnlm_status kn_explain_texts(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
+                              const kn_pass_options *o, size_t best, size_t worst, size_t neighbors,
+                              size_t around, const kn_progress *progress, kn_moments *out) {
+    looking l = {lm, m, out, best, worst, neighbors, around, 0, 0};
+    *out = (kn_moments){0};
+    if (!kn_mixture_any(m)) return kn_fail(KNNLM_EINVAL, "nothing is mixed in: give a store, or a cache");
+    out->best = kn_alloc(best + 1, sizeof *out->best);
+    out->worst = kn_alloc(worst + 1, sizeof *out->worst);
+    knnlm_status status = out->best && out->worst
+                              ? kn_pass_texts(lm, m, paths, count, o, progress, take, &l, &out->totals)
+                              : KNNLM_ENOMEM;
+    if (status == KNNLM_OK && !out->totals.read.tokens)
+        status = kn_fail(KNNLM_EDATA, "%s: no text to explain", paths[0]);
+    out->ppl_lm = exp(l.nll_lm / (double)out->totals.read.tokens);
+    out->ppl = exp(l.nll / (double)out->totals.read.tokens);
+    if (status != KNNLM_OK) kn_moments_free(out);
+    return status;
+}
