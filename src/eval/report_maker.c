@@ -206,13 +206,17 @@ static size_t gain_curve(const kn_report_maker *r, double x[DISTANCES], double y
     return count;
 }
 
-static knnlm_status lambda_curve(const kn_report_maker *r, double x[LAMBDAS], double y[LAMBDAS]) {
+// *count points, up to where it is so bad that the rest of the curve would flatten the part that matters.
+static knnlm_status lambda_curve(const kn_report_maker *r, double x[LAMBDAS], double y[LAMBDAS],
+                                 size_t *count) {
     const float *parts[2] = {r->lm_p, r->knn_p};
-    for (size_t i = 0; i < LAMBDAS; i++) {
+    for (*count = 0; *count < LAMBDAS; ++*count) {
+        size_t i = *count;
         double mean;
-        x[i] = (double)i / LAMBDAS; // short of 1, where what no neighbour has is impossible
+        x[i] = (double)i / (LAMBDAS - 1);
         KN_TRY(kn_mean_log(parts, 2, r->n, (const double[]){1 - x[i], x[i]}, &mean));
         y[i] = exp(-mean);
+        if (!(y[i] <= 1.25 * y[0])) break;
     }
     return KNNLM_OK;
 }
@@ -264,10 +268,10 @@ static knnlm_status finish(kn_report_maker *r, const kn_eval_result *x) {
     double lambdas[LAMBDAS], by_lambda[LAMBDAS], ks[KS], by_k[KS], distances[DISTANCES], gains[DISTANCES];
     figures *f = kn_alloc(1, sizeof *f);
     kn_report_curve curves[3];
-    size_t count = 0;
+    size_t count = 0, lambda_count;
     knnlm_status status = f ? KNNLM_OK : KNNLM_ENOMEM;
     if (status == KNNLM_OK && r->n) {
-        status = lambda_curve(r, lambdas, by_lambda);
+        status = lambda_curve(r, lambdas, by_lambda, &lambda_count);
         for (size_t j = 0; j < r->k_count; j++) {
             ks[j] = (double)r->ks[j];
             by_k[j] = exp(-r->k_logs[j] / (double)r->n);
