@@ -338,6 +338,51 @@ knnlm_status knnlm_store_search(const knnlm_store *store, const float *queries, 
                                 const knnlm_search_options *options, uint32_t *ids, float *distances,
                                 uint32_t *counts);
 
+// ---------------------------------------------------------------- predicting
+
+// A model with its stores and cache: p = (1 - sum of lambdas) p_LM + sum of lambda p_kNN, where p_kNN of a
+// token is the share of exp(-distance / temperature) that the neighbours followed by it have. It uses the
+// model, which outlives it: one thread at a time.
+typedef struct knnlm_mixture knnlm_mixture;
+
+// What is left as the defaults have it is as tuned (knnlm tune), else k 1024, lambda .25, temperature 1, no
+// cache.
+typedef struct knnlm_mixture_options {
+    const char *const *stores;  // their paths
+    const double *weights;      // lambda of each; NULL: not given
+    size_t store_count;         // at most 14
+    size_t k;                   // 0: not given
+    uint32_t probes;            // lists looked at; 0: not given; as many as there are: every entry
+    double lambda, temperature; // negative: not given
+    bool codes;                 // distances of the index's codes, not of the keys
+    bool fixed;                 // one lambda, although the store has some for bins of distance and entropy
+    int64_t cache; // also the last states of the text itself, so many; negative: not given; 0: none
+    double cache_lambda, cache_temperature; // negative: not given
+} knnlm_mixture_options;
+
+knnlm_mixture_options knnlm_mixture_options_default(void);
+
+// KNNLM_EINVAL: a store of another model, an empty one, stores of several taps, weights above 1 in sum;
+// KNNLM_EIO, KNNLM_EDATA: a store; KNNLM_ENOTSUP: a store without keys and index; KNNLM_ENOMEM.
+knnlm_status knnlm_mixture_open(knnlm_model *model, const knnlm_mixture_options *options,
+                                knnlm_mixture **out);
+// NULL is allowed.
+void knnlm_mixture_close(knnlm_mixture *mixture);
+
+// As knnlm_model_score, with log p in `logprobs`, and log p_LM in `lm` (NULL: not wanted). -INFINITY is
+// possible where lambda is 1. The same failures, and those of a search.
+knnlm_status knnlm_mixture_score(knnlm_mixture *mixture, const int32_t *tokens, size_t count,
+                                 const knnlm_score_options *options, float *logprobs, float *lm);
+
+// What comes after `tokens`, the beginning of a document: p (and p_LM, p_kNN; NULL: not wanted) of every
+// token of the vocabulary. The cache is not used.
+typedef struct knnlm_next {
+    double lambda, entropy,
+        nearest; // of all stores; of p_LM in nats; the nearest distance (NAN: there is none)
+} knnlm_next;
+knnlm_status knnlm_mixture_next(knnlm_mixture *mixture, const int32_t *tokens, size_t count, double *p,
+                                double *lm, double *knn, knnlm_next *out);
+
 #ifdef __cplusplus
 }
 #endif

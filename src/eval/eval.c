@@ -34,10 +34,7 @@ static void mix_chunk(void *context, size_t task, int worker) {
     const kn_scored *b = x->b;
     size_t end = kn_least((task + 1) * CHUNK, b->count);
     (void)worker;
-    for (size_t i = task * CHUNK; i < end; i++)
-        kn_mixture_mix(x->s->m, b->found, i, b->tokens[i].token, (double)b->lm[i],
-                       b->entropies ? (double)b->entropies[i] : 0, b->cache ? b->cache[i] : NAN,
-                       &x->s->mixed[i]);
+    for (size_t i = task * CHUNK; i < end; i++) kn_scored_mix(b, x->s->m, i, &x->s->mixed[i]);
 }
 
 static void add_up(scoring *s, const kn_scored *b) {

@@ -77,8 +77,7 @@ static knnlm_status take(void *context, const kn_scored *b) {
     kn_moments *out = l->out;
     for (size_t i = 0; i < b->count; i++) {
         kn_mixed mixed;
-        kn_mixture_mix(l->m, b->found, i, b->tokens[i].token, (double)b->lm[i],
-                       b->entropies ? (double)b->entropies[i] : 0, b->cache ? b->cache[i] : NAN, &mixed);
+        kn_scored_mix(b, l->m, i, &mixed);
         l->nll_lm -= (double)b->lm[i];
         l->nll -= mixed.p;
         KN_TRY(offer(l, b, i, &mixed, 1, out->best, l->best, &out->best_count));

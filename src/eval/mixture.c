@@ -242,12 +242,16 @@ void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, in
     out->p = kn_mix(lm, parts, out->lambdas, m->count + 1);
 }
 
-double kn_mixture_knn(const kn_mixture *m, const kn_mixed *x) {
-    double weights[KN_STORES_MOST], sum = 0;
-    if (m->count == 0) return NAN;
+double kn_mixture_part(const kn_mixture *m, const kn_mixed *x, size_t store) {
+    double sum = 0;
     for (size_t i = 0; i < m->count; i++) sum += x->lambdas[i];
-    for (size_t i = 0; i < m->count; i++) weights[i] = sum > 0 ? x->lambdas[i] / sum : 1 / (double)m->count;
-    return kn_mix(-INFINITY, x->knn, weights, m->count);
+    return sum > 0 ? x->lambdas[store] / sum : 1 / (double)m->count;
+}
+
+double kn_mixture_knn(const kn_mixture *m, const kn_mixed *x) {
+    double parts[KN_STORES_MOST];
+    for (size_t i = 0; i < m->count; i++) parts[i] = kn_mixture_part(m, x, i);
+    return m->count ? kn_mix(-INFINITY, x->knn, parts, m->count) : NAN;
 }
 
 double kn_mixture_nearest(const kn_mixture *m, const kn_found *found, size_t query) {

@@ -110,6 +110,8 @@ void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, in
 // Of all stores together: log of the sum of lambda p_kNN over the sum of lambdas (of equal parts, where those
 // are 0). NAN without stores.
 double kn_mixture_knn(const kn_mixture *m, const kn_mixed *mixed);
+// A store's part in that.
+double kn_mixture_part(const kn_mixture *m, const kn_mixed *mixed, size_t store);
 // The nearest neighbour's distance; NAN: there is none.
 double kn_mixture_nearest(const kn_mixture *m, const kn_found *found, size_t query);
 

@@ -3,13 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A store's part of p_kNN.
-static double part_of(const kn_mixture *m, const kn_mixed *mixed, size_t store) {
-    double sum = 0;
-    for (size_t i = 0; i < m->count; i++) sum += mixed->lambdas[i];
-    return sum > 0 ? mixed->lambdas[store] / sum : 1 / (double)m->count;
-}
-
 // Keeps the list sorted by share, nearer first among equals.
 static void offer(kn_shown *out, size_t most, size_t *count, const kn_shown *one) {
     size_t at = *count;
@@ -45,7 +38,7 @@ knnlm_status kn_shown_find(const kn_mixture *m, const kn_found *found, size_t qu
                            size_t most, size_t around, kn_shown *out, size_t *count) {
     *count = 0;
     for (size_t s = 0; s < m->count; s++)
-        KN_TRY(offer_store(m, found, query, s, part_of(m, mixed, s), most, out, count));
+        KN_TRY(offer_store(m, found, query, s, kn_mixture_part(m, mixed, s), most, out, count));
     for (size_t i = 0; i < *count; i++) {
         const kn_mixed_store *s = &m->stores[out[i].store];
         knnlm_status status = kn_origin_read(s->store, s->tokenizer, out[i].id, around, &out[i].origin);

@@ -239,21 +239,39 @@ static void pass_free(pass *p) {
     free(p->cache);
 }
 
+static knnlm_status prepare(pass *p, kn_read_options *read) {
+    *read = p->o->read;
+    KN_TRY(kn_read_resolve(p->lm, read));
+    read->tap = p->m->tap;
+    read->logprobs = true;
+    read->keys = kn_mixture_any(p->m);
+    read->entropies = p->o->entropies || kn_mixture_adapts(p->m);
+    p->copies = most_copies(p->m);
+    return make_room(p, read);
+}
+
 knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
                            const kn_pass_options *o, const kn_progress *progress, kn_scored_sink *sink,
                            void *context, kn_pass_totals *totals) {
-    kn_read_options read = o->read;
     pass p = {.lm = lm, .m = m, .o = o, .sink = sink, .context = context, .totals = totals};
+    kn_read_options read;
     *totals = (kn_pass_totals){0};
-    KN_TRY(kn_read_resolve(lm, &read));
-    read.tap = m->tap;
-    read.logprobs = true;
-    read.keys = kn_mixture_any(m);
-    read.entropies = o->entropies || kn_mixture_adapts(m);
-    p.copies = most_copies(m);
-    knnlm_status status = make_room(&p, &read);
+    knnlm_status status = prepare(&p, &read);
     if (status == KNNLM_OK)
         status = kn_read_texts(lm, paths, count, &read, progress, choose, take, &p, &totals->read);
+    if (status == KNNLM_OK) status = flush(&p);
+    pass_free(&p);
+    return status;
+}
+
+knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count,
+                            const kn_pass_options *o, kn_scored_sink *sink, void *context) {
+    kn_pass_totals totals = {0};
+    pass p = {.lm = lm, .m = m, .o = o, .sink = sink, .context = context, .totals = &totals};
+    kn_read_options read;
+    knnlm_status status = prepare(&p, &read);
+    if (status == KNNLM_OK) status = choose(&p, &(kn_document){.name = "", .text = ""}, 0, &(uint64_t){0});
+    if (status == KNNLM_OK) status = kn_read_tokens(lm, tokens, count, &read, take, &p);
     if (status == KNNLM_OK) status = flush(&p);
     pass_free(&p);
     return status;

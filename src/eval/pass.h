@@ -9,6 +9,8 @@
 #include "eval/mixture.h"
 #include "read/read.h"
 
+#include <math.h>
+
 // Tokens of its document before a batch that stay at hand, where there are any, for snippets of context.
 enum { KN_CONTEXT_KEPT = 64 };
 
@@ -29,6 +31,12 @@ typedef struct kn_scored {
     const double *cache;         // (temperatures, count): log p_cache; NULL: no cache
     char *const *names;          // of documents, by number
 } kn_scored;
+
+// Mixes one of them.
+static inline void kn_scored_mix(const kn_scored *b, const kn_mixture *m, size_t i, kn_mixed *out) {
+    kn_mixture_mix(m, b->found, i, b->tokens[i].token, (double)b->lm[i],
+                   b->entropies ? (double)b->entropies[i] : 0, b->cache ? b->cache[i] : NAN, out);
+}
 
 // Called in order. Anything but KNNLM_OK ends the pass with it.
 typedef knnlm_status kn_scored_sink(void *context, const kn_scored *scored);
@@ -52,6 +60,10 @@ typedef struct kn_pass_totals {
 knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *mixture, const char *const *paths, size_t count,
                            const kn_pass_options *options, const kn_progress *progress, kn_scored_sink *sink,
                            void *context, kn_pass_totals *totals);
+
+// The same for one document in memory, which is looked for in no store.
+knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *mixture, const int32_t *tokens, size_t count,
+                            const kn_pass_options *options, kn_scored_sink *sink, void *context);
 
 // Whether one of the texts is among those that a store was tuned on.
 bool kn_pass_was_tuned_on(const kn_pass_totals *totals, const kn_store_tuned *tuned);

@@ -1,0 +1,106 @@
+#include "eval/guess.h"
+#include "eval/pass.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct knnlm_mixture {
+    kn_lm *lm;
+    kn_mixture mixture;
+};
+
+knnlm_mixture_options knnlm_mixture_options_default(void) {
+    return (knnlm_mixture_options){
+        .lambda = -1, .temperature = -1, .cache = -1, .cache_lambda = -1, .cache_temperature = -1};
+}
+
+static double given(double x) {
+    return x < 0 ? NAN : x;
+}
+
+static knnlm_status check(const knnlm_mixture_options *o) {
+    if (o->store_count > KN_STORES_MOST)
+        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
+    for (size_t i = 0; o->weights && i < o->store_count; i++)
+        if (!(o->weights[i] >= 0 && o->weights[i] <= 1))
+            return kn_fail(KNNLM_EINVAL, "%s: its weight is not from 0 to 1", o->stores[i]);
+    if (o->lambda > 1 || o->cache_lambda > 1 || o->temperature == 0 || o->cache_temperature == 0)
+        return kn_fail(KNNLM_EINVAL, "a lambda above 1, or a temperature of 0");
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_mixture_open(knnlm_model *model, const knnlm_mixture_options *options,
+                                knnlm_mixture **out) {
+    knnlm_mixture_options o = options ? *options : knnlm_mixture_options_default();
+    kn_store_choice choices[KN_STORES_MOST];
+    *out = NULL;
+    KN_TRY(check(&o));
+    for (size_t i = 0; i < o.store_count; i++)
+        choices[i] = (kn_store_choice){.path = o.stores[i], .weight = o.weights ? o.weights[i] : NAN};
+    kn_mixture_options mix = {.stores = choices,
+                              .store_count = o.store_count,
+                              .k = (int64_t)o.k,
+                              .probes = o.probes,
+                              .lambda = given(o.lambda),
+                              .temperature = given(o.temperature),
+                              .codes = o.codes,
+                              .metric = -1,
+                              .fixed = o.fixed,
+                              .cache = o.cache,
+                              .cache_lambda = given(o.cache_lambda),
+                              .cache_temperature = given(o.cache_temperature)};
+    knnlm_mixture *m = kn_alloc(1, sizeof *m);
+    if (!m) return KNNLM_ENOMEM;
+    m->lm = (kn_lm *)model;
+    knnlm_status status = kn_mixture_open(m->lm, &mix, &m->mixture);
+    if (status != KNNLM_OK)
+        free(m);
+    else
+        *out = m;
+    return status;
+}
+
+void knnlm_mixture_close(knnlm_mixture *m) {
+    if (m) kn_mixture_close(&m->mixture);
+    free(m);
+}
+
+typedef struct scores {
+    const kn_mixture *m;
+    float *p, *lm;
+} scores;
+
+static knnlm_status copy_scores(void *context, const kn_scored *b) {
+    const scores *s = context;
+    for (size_t i = 0; i < b->count; i++) {
+        kn_mixed mixed;
+        kn_scored_mix(b, s->m, i, &mixed);
+        s->p[b->tokens[i].position] = (float)mixed.p;
+        if (s->lm) s->lm[b->tokens[i].position] = b->lm[i];
+    }
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_mixture_score(knnlm_mixture *m, const int32_t *tokens, size_t count,
+                                 const knnlm_score_options *options, float *logprobs, float *lm) {
+    knnlm_score_options o = options ? *options : knnlm_score_options_default();
+    kn_pass_options pass = {.read = {.score = o.score, .context = o.context}};
+    scores s = {&m->mixture, logprobs, lm};
+    return kn_pass_tokens(m->lm, &m->mixture, tokens, count, &pass, copy_scores, &s);
+}
+
+knnlm_status knnlm_mixture_next(knnlm_mixture *m, const int32_t *tokens, size_t count, double *p, double *lm,
+                                double *knn, knnlm_next *out) {
+    int32_t vocabulary = kn_lm_describe(m->lm)->vocabulary;
+    kn_guess g;
+    KN_TRY(kn_guess_next(m->lm, &m->mixture, tokens, count, &g));
+    for (int32_t i = 0; i < vocabulary; i++) {
+        if (p) p[i] = kn_guess_probability(&g, i);
+        if (lm) lm[i] = exp((double)g.lm[i]);
+        if (knn) knn[i] = g.knn ? g.knn[i] : 0;
+    }
+    if (out) *out = (knnlm_next){g.lambda, g.entropy, g.nearest};
+    kn_guess_free(&g);
+    return KNNLM_OK;
+}

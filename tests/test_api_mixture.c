@@ -1,0 +1,168 @@
+// The public header's predictions: distributions that sum to 1, scores that are their logarithms, and what a
+// store or a weight that makes no sense gives.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "expect.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MODEL KN_SOURCE_DIR "/models/small.gguf"
+static const char remembered[] =
+    "The nearest neighbours of a context are the contexts that were followed by similar words. "
+    "A store remembers every context, and the word that followed it.\n",
+                  asked[] = "A store remembers the word that followed every context of a text.\n";
+
+typedef struct desk {
+    char folder[64], text[96], store[96];
+    knnlm_model *model;
+    knnlm_model_info info;
+    int32_t *tokens;
+    size_t count;
+} desk;
+
+static int desk_open(void **state) {
+    desk *d = calloc(1, sizeof *d);
+    strcpy(d->folder, "/tmp/knnlm-test-XXXXXX");
+    assert_non_null(mkdtemp(d->folder));
+    snprintf(d->text, sizeof d->text, "%s/text.txt", d->folder);
+    snprintf(d->store, sizeof d->store, "%s/text.store", d->folder);
+    FILE *f = fopen(d->text, "w");
+    assert_non_null(f);
+    fputs(remembered, f);
+    fclose(f);
+    OK(knnlm_model_open(MODEL, &(knnlm_model_options){KNNLM_PRECISION_F32}, &d->model));
+    const char *texts[] = {d->text};
+    knnlm_build_options o = knnlm_build_options_default();
+    o.keys = KNNLM_KEYS_F32;
+    OK(knnlm_build(d->model, d->store, texts, 1, &o, NULL));
+    knnlm_model_describe(d->model, &d->info);
+    OK(knnlm_model_encode(d->model, asked, strlen(asked), &d->tokens, &d->count));
+    *state = d;
+    return 0;
+}
+
+static int desk_close(void **state) {
+    desk *d = *state;
+    char command[128];
+    knnlm_free(d->tokens);
+    knnlm_model_close(d->model);
+    snprintf(command, sizeof command, "rm -rf %s", d->folder);
+    int code = system(command);
+    free(d);
+    return code;
+}
+
+static knnlm_mixture_options options_of(desk *d, const char **store) {
+    knnlm_mixture_options o = knnlm_mixture_options_default();
+    *store = d->store;
+    o.stores = store;
+    o.store_count = 1;
+    o.temperature = 20;
+    return o;
+}
+
+// Read one token after another, the scores are the logarithms of what was said of the next.
+static void check_prefixes(desk *d, knnlm_mixture *m, const float *scores, const float *alone) {
+    size_t v = (size_t)d->info.vocabulary;
+    double *p = calloc(3 * v, sizeof *p), *lm = p + v, *knn = lm + v;
+    for (size_t i = 0; i < d->count; i++) {
+        double sums[3] = {0};
+        knnlm_next next;
+        OK(knnlm_mixture_next(m, d->tokens, i, p, lm, knn, &next));
+        for (size_t j = 0; j < v; j++) {
+            sums[0] += p[j];
+            sums[1] += lm[j];
+            sums[2] += knn[j];
+            assert_true(fabs(p[j] - (next.lambda * knn[j] + (1 - next.lambda) * lm[j])) < 1e-12);
+        }
+        for (int j = 0; j < 3; j++) assert_true(fabs(sums[j] - 1) < 1e-4);
+        assert_true(fabs(log(p[d->tokens[i]]) - (double)scores[i]) < 1e-4);
+        assert_true(fabs(log(lm[d->tokens[i]]) - (double)alone[i]) < 1e-4);
+        assert_true(next.nearest >= 0 && next.entropy > 0);
+    }
+    free(p);
+}
+
+static void scores_are_of_what_comes_next(void **state) {
+    desk *d = *state;
+    const char *store;
+    knnlm_mixture_options o = options_of(d, &store);
+    knnlm_mixture *m;
+    float *scores = calloc(2 * d->count, sizeof *scores), *alone = scores + d->count;
+    double gain = 0;
+    OK(knnlm_mixture_open(d->model, &o, &m));
+    OK(knnlm_mixture_score(m, d->tokens, d->count, NULL, scores, alone));
+    for (size_t i = 0; i < d->count; i++) gain += (double)scores[i] - (double)alone[i];
+    assert_true(gain > 0.1 * (double)d->count); // it remembers nearly the same text
+    check_prefixes(d, m, scores, alone);
+    knnlm_mixture_close(m);
+    free(scores);
+}
+
+// Without stores the mixture is the model; with a weight of 0 too.
+static void nothing_mixed_in_is_the_model(void **state) {
+    desk *d = *state;
+    const char *store;
+    const double zero = 0;
+    float *scores = calloc(2 * d->count, sizeof *scores), *alone = scores + d->count;
+    OK(knnlm_model_score(d->model, d->tokens, d->count, NULL, alone));
+    for (int i = 0; i < 2; i++) {
+        knnlm_mixture_options o = i ? options_of(d, &store) : knnlm_mixture_options_default();
+        knnlm_mixture *m;
+        o.weights = i ? &zero : NULL;
+        OK(knnlm_mixture_open(d->model, &o, &m));
+        OK(knnlm_mixture_score(m, d->tokens, d->count, NULL, scores, NULL));
+        for (size_t j = 0; j < d->count; j++) assert_true(fabsf(scores[j] - alone[j]) < 1e-6f);
+        knnlm_mixture_close(m);
+    }
+    free(scores);
+}
+
+static void what_makes_no_sense_is_refused(void **state) {
+    desk *d = *state;
+    const char *store, *missing = "/nowhere/at.store", *many[20];
+    const double heavy = 1.5, twice[2] = {0.6, 0.6};
+    knnlm_mixture *m;
+    knnlm_mixture_options o = options_of(d, &store);
+    o.weights = &heavy;
+    FAILS(KNNLM_EINVAL, "weight", knnlm_mixture_open(d->model, &o, &m));
+    assert_null(m);
+    o = options_of(d, &store);
+    for (size_t i = 0; i < 20; i++) many[i] = d->store;
+    o.stores = many;
+    o.store_count = 20;
+    FAILS(KNNLM_EINVAL, "20 stores", knnlm_mixture_open(d->model, &o, &m));
+    o.store_count = 2;
+    o.weights = twice;
+    FAILS(KNNLM_EINVAL, "above 1", knnlm_mixture_open(d->model, &o, &m));
+    o = options_of(d, &store);
+    o.codes = true;
+    OK(knnlm_mixture_open(d->model, &o, &m)); // the search will tell
+    float score;
+    FAILS(KNNLM_EINVAL, "codes", knnlm_mixture_score(m, d->tokens, 1, NULL, &score, NULL));
+    knnlm_mixture_close(m);
+    o.stores = &missing;
+    FAILS(KNNLM_EIO, missing, knnlm_mixture_open(d->model, &o, &m));
+    o = options_of(d, &store);
+    o.temperature = 0;
+    FAILS(KNNLM_EINVAL, "temperature", knnlm_mixture_open(d->model, &o, &m));
+    knnlm_mixture_close(NULL);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, desk_open, desk_close)
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(scores_are_of_what_comes_next),
+        TEST(nothing_mixed_in_is_the_model),
+        TEST(what_makes_no_sense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
