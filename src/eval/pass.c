@@ -7,8 +7,9 @@
 #include <string.h>
 #include <xxhash.h>
 
-// Tokens that are searched together: the more, the less often the lists are read.
-enum { BATCH = 16384 };
+// Tokens that are searched together: the more, the less often the lists are read; the fewer, the less memory
+// their neighbours take (12 bytes each).
+enum { BATCH = 16384, BATCH_LEAST = 16, NEIGHBORS = 1 << 24 };
 
 // A document of the texts: where its own entries lie in the stores.
 typedef struct own {
@@ -24,7 +25,7 @@ typedef struct pass {
     kn_pass_totals *totals;
     // Rows that gathered: first `carried` ones that were handed on, for the cache and as context, then
     // `fresh`.
-    size_t carried, fresh, capacity;
+    size_t carried, fresh, capacity, batch;
     kn_scored_token *tokens;
     int32_t *stream;
     float *lm_logs, *entropies, *keys;
@@ -201,11 +202,19 @@ static void append(pass *p, const kn_records *r) {
 static knnlm_status take(void *context, const kn_records *r) {
     pass *p = context;
     append(p, r);
-    return p->fresh >= BATCH ? flush(p) : KNNLM_OK;
+    return p->fresh >= p->batch ? flush(p) : KNNLM_OK;
+}
+
+static size_t batch_of(const kn_mixture *m) {
+    size_t k = 1;
+    for (size_t s = 0; s < m->count; s++) k += m->stores[s].k;
+    return kn_most(BATCH_LEAST, kn_least(BATCH, NEIGHBORS / k + 1));
 }
 
 static knnlm_status make_room(pass *p, const kn_read_options *read) {
-    size_t fresh = BATCH + (size_t)read->score + (size_t)read->context, width = p->m->width;
+    size_t width = p->m->width, fresh;
+    p->batch = batch_of(p->m);
+    fresh = p->batch + (size_t)read->score + (size_t)read->context;
     size_t temperatures = p->o->cache_temperatures ? p->o->cache_temperature_count : 1;
     p->capacity = fresh + kn_most(p->m->cache.size, KN_CONTEXT_KEPT);
     p->tokens = kn_alloc(p->capacity, sizeof *p->tokens);
