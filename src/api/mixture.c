@@ -37,7 +37,8 @@ knnlm_status knnlm_mixture_open(knnlm_model *model, const knnlm_mixture_options 
     *out = NULL;
     KN_TRY(check(&o));
     for (size_t i = 0; i < o.store_count; i++)
-        choices[i] = (kn_store_choice){.path = o.stores[i], .weight = o.weights ? o.weights[i] : NAN};
+        choices[i] = (kn_store_choice){
+            .path = o.stores[i], .weight = o.weights ? o.weights[i] : NAN, .temperature = NAN};
     kn_mixture_options mix = {.stores = choices,
                               .store_count = o.store_count,
                               .k = (int64_t)o.k,

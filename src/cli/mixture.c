@@ -20,20 +20,34 @@ void cli_mixture_free(cli_mixture *m) {
     for (size_t i = 0; i < m->stores.count; i++) free(m->paths[i]);
 }
 
-// STORE, or STORE=WEIGHT; a store whose name has "=" in it is itself.
-static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
-    const char *text = m->stores.items[i], *sign = strrchr(text, '=');
-    double weight = NAN;
-    if (sign && !kn_store_exists(text)) {
-        char *end;
-        weight = strtod(sign + 1, &end);
-        if (end == sign + 1 || *end || !(weight >= 0 && weight <= 1))
-            return cli_usage(command, "--store %s: the weight is not a number from 0 to 1", text);
+// "L", "L,T" or "L,T,K"; false: none of them.
+static bool read_settings(const char *text, kn_store_choice *out) {
+    char *end;
+    out->weight = strtod(text, &end);
+    bool good = end > text && out->weight >= 0 && out->weight <= 1;
+    if (good && *end == ',') {
+        text = end + 1;
+        out->temperature = strtod(text, &end);
+        good = end > text && out->temperature > 0 && isfinite(out->temperature);
     }
-    m->paths[i] = kn_strndup(text, isnan(weight) ? strlen(text) : (size_t)(sign - text));
-    if (!m->paths[i]) return cli_fail(command);
-    m->choices[i] = (kn_store_choice){.path = m->paths[i], .weight = weight};
-    return CLI_DONE;
+    if (good && *end == ',') {
+        text = end + 1;
+        out->k = strtoll(text, &end, 10);
+        good = end > text && out->k >= 1 && out->k <= CLI_NEIGHBORS_MOST;
+    }
+    return good && !*end;
+}
+
+// STORE, or STORE=L[,T[,K]]; a store whose name has "=" in it is itself.
+static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
+    const char *text = m->stores.items[i], *sign = kn_store_exists(text) ? NULL : strrchr(text, '=');
+    kn_store_choice *choice = &m->choices[i];
+    *choice = (kn_store_choice){.weight = NAN, .temperature = NAN};
+    if (sign && !read_settings(sign + 1, choice))
+        return cli_usage(command, "--store %s: after the = stand a weight from 0 to 1, a temperature and k",
+                         text);
+    choice->path = m->paths[i] = kn_strndup(text, sign ? (size_t)(sign - text) : strlen(text));
+    return m->paths[i] ? CLI_DONE : cli_fail(command);
 }
 
 int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_options *out) {

@@ -5,8 +5,10 @@
 #include "cli/cli.h"
 #include "eval/mixture.h"
 
+enum { CLI_NEIGHBORS_MOST = 1 << 20 };
+
 typedef struct cli_mixture {
-    cli_list stores; // STORE or STORE=WEIGHT
+    cli_list stores; // STORE or STORE=L[,T[,K]]
     int64_t k, probes, cache;
     double lambda, temperature, cache_lambda, cache_temperature;
     bool codes, exact, fixed, include_self;
@@ -18,8 +20,8 @@ typedef struct cli_mixture {
 // One option a line.
 // clang-format off
 #define CLI_MIXTURE_OPTIONS(m) \
-    {'s', "store", CLI_LIST, &(m).stores, "STORE[=L]", "neighbours come from here, with weight L; may be given several times", 0, 0, NULL}, \
-    {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, 1 << 20, NULL}, \
+    {'s', "store", CLI_LIST, &(m).stores, "STORE", "neighbours come from here; may be given several times; STORE=L,T,K: lambda, temperature and k of its own", 0, 0, NULL}, \
+    {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MOST, NULL}, \
     {0, "lambda", CLI_NUMBER, &(m).lambda, "L", "weight of the neighbours (default: as tuned, else 0.25)", 0, 1, NULL}, \
     {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", 1e-30, 1e30, NULL}, \
     {0, "probe", CLI_INTEGER, &(m).probes, "N", "lists looked at (default: as tuned, else the index's); as many as there are: all entries", 1, 1 << 24, NULL}, \

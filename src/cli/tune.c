@@ -165,6 +165,18 @@ static void print_one(void) {
                result.ppl_adaptive_checked);
 }
 
+// How to evaluate with what was found, where no store remembers it.
+static void print_command(void) {
+    printf("all together     %.3f: knnlm eval -m %s", result.ppl, said.model);
+    for (size_t i = 0; i < result.store_count; i++)
+        printf(" -s %s=%.4f,%.4g,%zu", result.stores[i].path, result.stores[i].lambda,
+               result.stores[i].best.temperature, result.stores[i].best.k);
+    if (!isnan(result.ppl_cache))
+        printf(" --cache %" PRId64 " --cache-lambda %.4f --cache-temperature %.4g", said.mixture.cache,
+               result.cache_lambda, result.cache_temperature);
+    printf("\n");
+}
+
 static void print_several(void) {
     printf("model alone      %.3f\n", result.ppl_lm);
     if (!isnan(result.ppl_cache)) printf("with the cache   %.3f\n", result.ppl_cache);
@@ -172,11 +184,7 @@ static void print_several(void) {
         printf("%-16s %.3f alone at k %zu, temperature %.4g; lambda %.4f beside the others\n",
                result.stores[i].path, result.stores[i].best.ppl, result.stores[i].best.k,
                result.stores[i].best.temperature, result.stores[i].lambda);
-    if (!result.store_count) return;
-    printf("all together     %.3f: knnlm eval", result.ppl);
-    for (size_t i = 0; i < result.store_count; i++)
-        printf(" -s %s=%.4f", result.stores[i].path, result.stores[i].lambda);
-    printf("\n");
+    print_command();
 }
 
 static void print_text(void) {
@@ -243,12 +251,12 @@ static void print_json(void) {
         result.ppl_lm, "ppl", result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive",
         json_real(result.ppl_adaptive), "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked),
         "lambda", t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probe",
-        (json_int_t)t->probes, "cache", "size", (json_int_t)t->cache.size, "lambda", t->cache.lambda,
-        "temperature", t->cache.temperature, "bins", "distances", (json_int_t)t->bins.distances, "entropies",
-        (json_int_t)t->bins.entropies, "reported_on_tuning_text", true, "written", result.written,
-        "seconds_search", result.seconds_search, "seconds_sweep", result.seconds_sweep, "seconds",
-        result.seconds, "settings", (json_int_t)result.settings, "stores", json_stores(), "points",
-        json_points(), "by_lambda", json_lambdas()));
+        (json_int_t)t->probes, "cache", "size", (json_int_t)(said.mixture.cache > 0 ? said.mixture.cache : 0),
+        "lambda", result.cache_lambda, "temperature", result.cache_temperature, "bins", "distances",
+        (json_int_t)t->bins.distances, "entropies", (json_int_t)t->bins.entropies, "reported_on_tuning_text",
+        true, "written", result.written, "seconds_search", result.seconds_search, "seconds_sweep",
+        result.seconds_sweep, "seconds", result.seconds, "settings", (json_int_t)result.settings, "stores",
+        json_stores(), "points", json_points(), "by_lambda", json_lambdas()));
 }
 
 // ---------------------------------------------------------------- the command
@@ -312,7 +320,7 @@ static int check_usage(size_t count) {
         return cli_usage(&cli_tune, "lambda is what tuning finds: it cannot be given");
     for (size_t i = 0; i < said.mixture.stores.count; i++)
         if (!isnan(said.mixture.choices[i].weight))
-            return cli_usage(&cli_tune, "--store %s: the weight is what tuning finds",
+            return cli_usage(&cli_tune, "--store %s: what stands after the = is what tuning finds",
                              said.mixture.stores.items[i]);
     if (said.probe_list && said.mixture.probes)
         return cli_usage(&cli_tune, "--probe and --probes say the same thing");

@@ -57,12 +57,14 @@ static void choose_settings(kn_mixed_store *s, const kn_mixture_options *o, cons
     bool tuned = t->known &&
                  (o->metric < 0 || (kn_distance)o->metric == kn_store_describe(s->store)->settings.distance);
     bool said = !isnan(o->lambda) || !isnan(choice->weight);
-    s->k = (size_t)(o->k ? o->k : tuned && t->k ? t->k : 1024);
+    s->k = (size_t)(choice->k ? choice->k : o->k ? o->k : tuned && t->k ? t->k : 1024);
     s->probes = (uint32_t)kn_least(UINT32_MAX, (size_t)(choice->probes ? choice->probes
                                                         : o->probes    ? o->probes
                                                         : tuned        ? t->probes
                                                                        : 0));
-    s->temperature = !isnan(o->temperature) ? o->temperature : tuned ? t->temperature : 1;
+    s->temperature = tuned ? t->temperature : 1;
+    if (!isnan(o->temperature)) s->temperature = o->temperature;
+    if (!isnan(choice->temperature)) s->temperature = choice->temperature;
     s->lambda = tuned ? t->lambda : 0.25;
     if (o->store_count > 1) s->lambda /= (double)o->store_count;
     if (said) s->lambda = isnan(choice->weight) ? o->lambda : choice->weight;

@@ -17,8 +17,8 @@ enum { KN_STORES_MOST = KN_PARTS_MOST - 2 }; // beside model and cache
 
 typedef struct kn_store_choice {
     const char *path;
-    double weight;  // lambda of this store; NAN: not said
-    int64_t probes; // of this store; 0: as of all
+    double weight, temperature; // of this store; NAN: not said
+    int64_t k, probes;          // likewise; 0: not said
 } kn_store_choice;
 
 typedef struct kn_mixture_options {

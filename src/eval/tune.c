@@ -157,7 +157,7 @@ static knnlm_status draw_lambdas(kn_tuning *t, size_t store, double cache_lambda
     return KNNLM_OK;
 }
 
-static knnlm_status remember(kn_tuning *t, size_t store, double lambda, double cache_lambda, bool bins) {
+static knnlm_status remember(kn_tuning *t, size_t store, double lambda, bool bins) {
     const kn_tune_point *best = &t->out->stores[store].best;
     kn_store_tuned *tuned = &t->out->tuned;
     *tuned = (kn_store_tuned){.known = true,
@@ -170,10 +170,10 @@ static knnlm_status remember(kn_tuning *t, size_t store, double lambda, double c
                               .text_count = t->out->totals.text_count};
     if (t->cache)
         tuned->cache =
-            (kn_store_cache){(int64_t)t->m->cache.size, cache_lambda, t->cache_temperatures[t->best_cache]};
+            (kn_store_cache){(int64_t)t->m->cache.size, t->out->cache_lambda, t->out->cache_temperature};
     memcpy(tuned->texts, t->out->totals.texts, sizeof tuned->texts);
-    KN_TRY(draw_lambdas(t, store, cache_lambda));
-    return bins ? kn_tune_bins(t, store, lambda, cache_lambda, &tuned->bins) : KNNLM_OK;
+    KN_TRY(draw_lambdas(t, store, t->out->cache_lambda));
+    return bins ? kn_tune_bins(t, store, lambda, t->out->cache_lambda, &tuned->bins) : KNNLM_OK;
 }
 
 // All weights together, of the stores [first, first + count) and the cache.
@@ -184,6 +184,10 @@ static knnlm_status weigh(kn_tuning *t, size_t first, size_t count, double *weig
     parts[1 + count] = kn_tuning_cache(t);
     KN_TRY(kn_fit_weights(parts, 1 + count + (t->cache ? 1 : 0), t->n, weights, &mean));
     t->out->ppl = exp(-mean);
+    if (t->cache) {
+        t->out->cache_lambda = weights[1 + count];
+        t->out->cache_temperature = t->cache_temperatures[t->best_cache];
+    }
     for (size_t i = 0; i < count; i++) t->out->stores[first + i].lambda = weights[1 + i];
     return KNNLM_OK;
 }
@@ -213,7 +217,7 @@ static knnlm_status choose(kn_tuning *t, const kn_tune_options *o) {
     if (!one) return KNNLM_OK;
     t->out->stores[0] = t->out->stores[best]; // the others were other ways to search it
     t->out->store_count = 1;
-    return remember(t, best, weights[1], t->cache ? weights[2] : 0, !o->mix.fixed);
+    return remember(t, best, weights[1], !o->mix.fixed);
 }
 
 // ---------------------------------------------------------------- the run

@@ -39,10 +39,11 @@ typedef struct kn_tune_store {
 
 typedef struct kn_tune_result {
     kn_pass_totals totals;
-    double ppl_lm, ppl;          // ppl: with all weights, one lambda a store
-    double ppl_cache;            // model and cache alone; NAN: no cache
-    double ppl_adaptive;         // by bins, on the text that they were fitted on; NAN: none
-    double ppl_adaptive_checked; // by bins fitted on one half of the text, on the other; NAN: none
+    double ppl_lm, ppl;                     // ppl: with all weights, one lambda a store
+    double ppl_cache;                       // model and cache alone; NAN: no cache
+    double cache_lambda, cache_temperature; // beside all stores
+    double ppl_adaptive;                    // by bins, on the text that they were fitted on; NAN: none
+    double ppl_adaptive_checked;            // by bins fitted on one half of the text, on the other; NAN: none
     kn_tune_store stores[KN_STORES_MOST];
     size_t store_count;
     kn_tune_point points[KN_TUNE_POINTS]; // all that was tried
