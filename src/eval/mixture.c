@@ -44,11 +44,19 @@ static knnlm_status open_index(kn_mixed_store *s, const kn_mixture_options *o) {
     return kn_index_open_as(s->store, s->metric, false, &s->index);
 }
 
-static knnlm_status read_values(kn_mixed_store *s) {
+// Imported stores may not know their vocabulary: no token may be beyond the model's.
+static knnlm_status read_values(kn_mixed_store *s, const kn_lm *lm) {
     uint64_t entries = kn_store_describe(s->store)->entries;
+    int32_t vocabulary = kn_lm_describe(lm)->vocabulary;
     s->values = kn_alloc((size_t)entries, sizeof *s->values);
     if (!s->values) return KNNLM_ENOMEM;
-    return kn_store_tokens(s->store, 0, (size_t)entries, s->values);
+    KN_TRY(kn_store_tokens(s->store, 0, (size_t)entries, s->values));
+    for (uint64_t i = 0; i < entries; i++)
+        if (s->values[i] < 0 || s->values[i] >= vocabulary)
+            return kn_fail(KNNLM_EINVAL, "%s: its entry %llu is token %d, but the model has %d",
+                           kn_store_describe(s->store)->path, (unsigned long long)i, s->values[i],
+                           vocabulary);
+    return KNNLM_OK;
 }
 
 // Another metric has another temperature: what was tuned is not of it.
@@ -83,7 +91,7 @@ static knnlm_status open_store(kn_mixed_store *s, const kn_lm *lm, const kn_mixt
     choose_settings(s, o, choice);
     KN_TRY(open_index(s, o));
     KN_TRY(open_projection(s));
-    KN_TRY(read_values(s));
+    KN_TRY(read_values(s, lm));
     if (kn_store_describe(s->store)->has_tokenizer) KN_TRY(kn_build_open_tokenizer(s->store, &s->tokenizer));
     return kn_known_load(&s->known, s->store);
 }
