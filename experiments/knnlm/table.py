@@ -24,11 +24,15 @@ runs = sorted((os.path.basename(p).split(".")[0] for p in glob.glob(f"{work}/*.t
 head = ["run", "valid_lm", "valid", "test_lm", "test", "test_bins", "lambda", "temperature", "k", "cache_lambda"]
 rows = []
 for run in runs:
-    tune, fixed, bins = (load(f"{work}/{run}.{kind}.json") for kind in ("tune", "eval", "adaptive"))
-    rows.append([run] + [f"{x:.2f}" for x in (tune["ppl_lm"], tune["ppl"], fixed["ppl_lm"], fixed["ppl"], bins["ppl"])]
-                + [f"{tune['lambda']:.3f}", f"{tune['temperature']:.4g}", tune["k"], f"{tune['cache']['lambda']:.3f}"])
+    tune = load(f"{work}/{run}.tune.json")
+    tests = [load(f"{work}/{run}.{kind}.json") if os.path.exists(f"{work}/{run}.{kind}.json") else None
+             for kind in ("eval", "adaptive")]
+    ppl = lambda result, key: f"{result[key]:.2f}" if result else ""
+    rows.append([run, f"{tune['ppl_lm']:.2f}", f"{tune['ppl']:.2f}", ppl(tests[0], "ppl_lm"), ppl(tests[0], "ppl"),
+                 ppl(tests[1], "ppl"), f"{tune['lambda']:.3f}", f"{tune['temperature']:.4g}", tune["k"],
+                 f"{tune['cache']['lambda']:.3f}"])
     if run == "cache":
-        print(f"model and cache alone, valid: {tune['ppl_cache']:.2f}")
+        print(f"model and cache alone, valid: {tune['ppl_cache']:.2f}\n")
 with open(f"{out}/{name}.csv", "w", newline="") as file:
     csv.writer(file, lineterminator="\n").writerows([head] + rows)
 print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
