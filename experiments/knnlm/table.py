@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 name, work, out = sys.argv[1:4]
-order = ["ffn", "wiki", "books", "cache", "codes", "ip", "ffn-raw", "attention", "attention-raw", "output-norm", "output"]
+order = ["ffn", "wiki", "books", "cache", "codes-64", "codes-16", "ip", "ffn-raw", "attention", "attention-raw", "output-norm", "output"]
 
 
 def load(path):
