@@ -28,7 +28,8 @@ static size_t least_row(const kn_cache *c, size_t row) {
 
 static float measure(kn_cache_distance how, float product, float a, float b) {
     if (how == KN_CACHE_PRODUCT) return -product;
-    if (how == KN_CACHE_COSINE) return 1 - (a > 0 && b > 0 ? product / sqrtf(a * b) : 0);
+    // The root of a * b would overflow for long states, and lose its digits for short ones.
+    if (how == KN_CACHE_COSINE) return 1 - (a > 0 && b > 0 ? product / (sqrtf(a) * sqrtf(b)) : 0);
     return fmaxf(0, a + b - 2 * product);
 }
 

@@ -2,9 +2,9 @@
 
 #include "base/threads.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 static size_t words(size_t k) {
     return (k + 63) / 64;
@@ -38,8 +38,10 @@ knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_
     if (kept->n == kept->capacity) return kn_fail(KNNLM_EINVAL, "more tokens than room was made for");
     size_t count = kn_least(neighbors->count, kept->k), at = kept->n++;
     uint64_t *hits = kept->hits + at * words(kept->k);
-    memcpy(kept->distances + at * kept->k, neighbors->distances, count * sizeof *kept->distances);
-    for (size_t i = 0; i < count; i++) hits[i / 64] |= (uint64_t)(neighbors->values[i] == token) << i % 64;
+    for (size_t i = 0; i < count; i++) { // infinities are as far as f32 goes, as in kernel.c
+        kept->distances[at * kept->k + i] = fmaxf(-FLT_MAX, fminf(FLT_MAX, neighbors->distances[i]));
+        hits[i / 64] |= (uint64_t)(neighbors->values[i] == token) << i % 64;
+    }
     kept->counts[at] = (uint32_t)count;
     return KNNLM_OK;
 }

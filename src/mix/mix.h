@@ -14,8 +14,9 @@
 
 // ---------------------------------------------------------------- the kernel
 
-// In any order, but `nearest` is the place of the nearest (0 as searches give them). `weights`: how many
-// entries each stands for (merged ones); NULL: one.
+// In any order, but `nearest` is the place of the nearest (0 as searches give them). Infinite distances are
+// as far as f32 goes, so that the infinitely far are equally far. `weights`: how many entries each stands for
+// (merged ones), above 0; NULL: one.
 typedef struct kn_neighborhood {
     const float *distances;
     const int32_t *values;
@@ -26,23 +27,24 @@ typedef struct kn_neighborhood {
 // log p_kNN(target): -infinity when no neighbour has it, or there is none.
 double kn_neighborhood_logprob(const kn_neighborhood *n, double temperature, int32_t target);
 
-// Each neighbour's share of p_kNN: shares (count), in sum 1.
+// Each neighbour's share of what p_kNN is made of: shares (count), in sum 1.
 void kn_neighborhood_shares(const kn_neighborhood *n, double temperature, double *shares);
 
 // ---------------------------------------------------------------- mixing
 
 // log of (1 - sum of weights) e^lm + sum of weights[i] e^parts[i]. Weights are at least 0 and in sum at most
-// 1; those of 0 count as nothing, whatever their part.
+// 1; those of 0 count as nothing, whatever their part (so does the model, when nothing is left for it).
 double kn_mix(double lm, const double *parts, const double *weights, size_t count);
 
 // A weight for each bin of the nearest distance and of the model's entropy: bin b of n has edges[b - 1] <= x
-// < edges[b].
+// < edges[b]; the first also has NAN.
 typedef struct kn_bins {
     size_t distances, entropies;                  // bins of each; 0: no bins at all
     const double *distance_edges, *entropy_edges; // one fewer
     const double *lambdas;                        // (distances, entropies)
 } kn_bins;
 
+// Of bins: there must be some.
 double kn_bins_lambda(const kn_bins *bins, double nearest, double entropy);
 size_t kn_bins_place(const kn_bins *bins, double nearest, double entropy); // in lambdas
 

@@ -14,12 +14,11 @@ enum { KN_PARTS_MOST = 16 };
 
 // The weights (parts; at least 0, in sum 1) that maximise the mean of log(sum over c of weights[c] p[c][i])
 // over n tokens: p (parts, n) are probabilities, of which one at least is above 0 for every token. *mean is
-// that mean, within 1e-9 of the highest: by concavity no weights exceed (max over c of the mean of p[c][i] /
-// mixture)
-// - 1. KNNLM_ENOMEM.
+// that mean, within 1e-9 of the highest: by concavity no weights exceed it by more than (max over c of the
+// mean of p[c][i] / mixture) - 1. Of no tokens: equal weights, and 0. KNNLM_ENOMEM.
 knnlm_status kn_fit_weights(const float *const *p, size_t parts, size_t n, double *weights, double *mean);
 
-// The mean at given weights. KNNLM_ENOMEM.
+// The mean at given weights: -infinity when a token's mixture is 0. KNNLM_ENOMEM.
 knnlm_status kn_mean_log(const float *const *p, size_t parts, size_t n, const double *weights, double *mean);
 
 // Some tokens of a text, for a weight of their own.
@@ -28,17 +27,18 @@ typedef struct kn_lambda_fit {
     const float *fixed;    // what is added to their mixture (the cache's part); NULL: nothing
     const uint32_t *tokens;
     size_t n;
-    double most;            // what is left for both
-    double believed, prior; // so many tokens' worth of belief in a weight
+    double most;            // what is left for both: above 0
+    double believed, prior; // so many tokens' worth of belief in a weight of 0 to `most`
 } kn_lambda_fit;
 
 // The weight between 0 and `most` that maximises the sum of log(fixed + (most - w) lm + w knn) over the
-// tokens, and the belief's.
+// tokens, and the belief's prior (believed / most log w + (1 - believed / most) log(most - w)), which alone
+// is highest at `believed`. Tokens of whose parts none is above 0 say nothing.
 double kn_fit_lambda(const kn_lambda_fit *fit);
 
 // ---------------------------------------------------------------- weights by bins
 
-// Tokens to fit on: probabilities, and what the bins are of.
+// Tokens to fit on: probabilities, and what the bins are of (no NAN among those that count).
 typedef struct kn_bin_data {
     const float *lm, *knn, *fixed; // as of kn_lambda_fit
     const float *nearest, *entropies;
@@ -74,10 +74,12 @@ typedef struct kn_kept {
 size_t kn_kept_bytes(size_t n, size_t k);
 knnlm_status kn_kept_init(kn_kept *kept, size_t tokens, size_t k);
 void kn_kept_free(kn_kept *kept);
-// The next token's neighbours, at most k; KNNLM_EINVAL: more tokens than it was made for.
+// The next token's neighbours, nearest first, of which the first k are kept; weights are not. KNNLM_EINVAL:
+// more tokens than it was made for.
 knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_t token);
 
-// p_kNN of every token at a temperature, for each of the ascending `ks`: out (count, n).
+// p_kNN of every token at a temperature, for each of the ascending `ks`: out (count, n). 0 where there are no
+// neighbours, and where those that hit are below e^-87 of the nearest.
 void kn_kept_probabilities(const kn_kept *kept, double temperature, const size_t *ks, size_t count,
                            float *out);
 

@@ -4,6 +4,7 @@
 
 #include "base/threads.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 enum { CHUNK = 4096, STRIP = 256, MOST = KN_PARTS_MOST, ROUNDS = 2000, HALVINGS = 30 };
 #define GAP 1e-9
 #define RIDGE 1e-12 // parts may be the same
+#define SLACK 1e-13
 
 // Sums over tokens: of logarithms, of p / mixture, and of its products.
 typedef struct sums {
@@ -35,13 +37,17 @@ static void mix_strip(const fitting *f, size_t first, size_t n, double *mixture)
     }
 }
 
-// Logarithms are dear: one for four tokens, whose probabilities are at least 1e-38 each.
+// Logarithms are dear: one for four tokens, whose probabilities are 1e-38 or more unless weights are tiny.
 static double sum_logs(const double *mixture, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i += 4) {
         double product = 1;
-        for (size_t j = i; j < kn_least(i + 4, n); j++) product *= mixture[j];
-        sum += log(product);
+        size_t end = kn_least(i + 4, n);
+        for (size_t j = i; j < end; j++) product *= mixture[j];
+        if (product >= DBL_MIN)
+            sum += log(product);
+        else
+            for (size_t j = i; j < end; j++) sum += log(mixture[j]);
     }
     return sum;
 }
@@ -95,8 +101,10 @@ static sums means(fitting *f, const double *weights, bool logs_only) {
     return all;
 }
 
+// ---------------------------------------------------------------- one round
+
 // Solves a (n, n) x = b in place by elimination with pivots; false when it is singular.
-static bool solve(double a[MOST + 1][MOST + 1], double *b, size_t n) {
+static bool solve(double a[MOST][MOST], double *b, size_t n) {
     for (size_t i = 0; i < n; i++) {
         size_t best = i;
         for (size_t r = i + 1; r < n; r++)
@@ -123,39 +131,102 @@ static bool solve(double a[MOST + 1][MOST + 1], double *b, size_t n) {
     return true;
 }
 
-// Newton's step among the parts that are free: those above 0, and those that want to be.
-static bool newton(const sums *s, const double *weights, size_t parts, double *step) {
-    double a[MOST + 1][MOST + 1] = {{0}}, b[MOST + 1] = {0};
-    size_t free_parts[MOST], n = 0;
-    for (size_t c = 0; c < parts; c++)
-        if (weights[c] > 0 || s->slope[c] > 1) free_parts[n++] = c;
-    for (size_t i = 0; i < n; i++) {
-        for (size_t j = 0; j < n; j++) a[i][j] = s->curve[free_parts[i]][free_parts[j]];
-        a[i][i] += RIDGE;
-        a[i][n] = a[n][i] = 1; // weights keep their sum
-        b[i] = s->slope[free_parts[i]];
+// The mean about some weights, to second order, less the sum of weights (which is 1 where that is highest, so
+// that it needs no further care): b . y - y . a y / 2, where y are weights in units that make the diagonal 1.
+// Curve times weights is slope, which leaves 2 slope - 1 for b.
+typedef struct model {
+    size_t parts;
+    double units[MOST], a[MOST][MOST], b[MOST];
+} model;
+
+static void model_init(model *m, const sums *s, const double *weights, size_t parts) {
+    m->parts = parts;
+    for (size_t c = 0; c < parts; c++) m->units[c] = sqrt(s->curve[c][c]);
+    for (size_t c = 0; c < parts; c++) {
+        double unit = m->units[c];
+        m->b[c] = unit > 0 ? (2 * s->slope[c] - 1) / unit + RIDGE * weights[c] * unit : -1;
+        for (size_t d = 0; d < parts; d++)
+            m->a[c][d] = unit > 0 && m->units[d] > 0 ? s->curve[c][d] / unit / m->units[d] : 0;
+        m->a[c][c] = 1 + RIDGE;
     }
-    memset(step, 0, parts * sizeof *step);
-    if (!solve(a, b, n + 1)) return false;
-    for (size_t i = 0; i < n; i++) step[free_parts[i]] = b[i];
+}
+
+// z: the highest point of the model of which only the parts in `in` are not 0.
+static bool highest_among(const model *m, unsigned in, double *z) {
+    double a[MOST][MOST], b[MOST];
+    size_t at[MOST], n = 0;
+    for (size_t c = 0; c < m->parts; c++)
+        if (in >> c & 1) at[n++] = c;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < n; j++) a[i][j] = m->a[at[i]][at[j]];
+        b[i] = m->b[at[i]];
+    }
+    if (!solve(a, b, n)) return false;
+    for (size_t i = 0; i < n; i++) z[at[i]] = b[i];
     return true;
 }
 
-// As far along the step as no weight falls below 0.
-static double longest(const double *weights, const double *step, size_t parts) {
-    double length = 1;
-    for (size_t c = 0; c < parts; c++)
-        if (step[c] < 0) length = fmin(length, -weights[c] / step[c]);
-    return length;
+// Moves y, of the parts in *in, to the model's highest point; parts that would fall below 0 on the way leave.
+static bool settle(const model *m, unsigned *in, double *y) {
+    double z[MOST];
+    while (*in) {
+        double length = 1;
+        size_t leaves = MOST;
+        if (!highest_among(m, *in, z)) return false;
+        for (size_t c = 0; c < m->parts; c++)
+            if (*in >> c & 1 && z[c] <= 0 && (leaves == MOST || y[c] < length * (y[c] - z[c]))) {
+                length = y[c] > 0 ? y[c] / (y[c] - z[c]) : 0;
+                leaves = c;
+            }
+        for (size_t c = 0; c < m->parts; c++)
+            if (*in >> c & 1) y[c] = leaves == MOST ? z[c] : fmax(0, y[c] + length * (z[c] - y[c]));
+        if (leaves == MOST) break;
+        y[leaves] = 0;
+        *in &= ~(1u << leaves);
+    }
+    return true;
 }
 
-static bool go_along(fitting *f, const double *weights, const double *step, double before, double *out) {
-    double length = longest(weights, step, f->parts);
-    for (int i = 0; i < HALVINGS && length > 0; i++, length /= 2) {
+// The part, but those in `out`, that most wants to be above 0; `parts`: none does.
+static size_t keenest(const model *m, const double *y, unsigned out) {
+    size_t best = m->parts;
+    double most = 0;
+    for (size_t c = 0; c < m->parts; c++) {
+        double slope = m->b[c];
+        for (size_t d = 0; d < m->parts; d++) slope -= m->a[c][d] * y[d];
+        if (out >> c & 1 || slope * m->units[c] <= GAP / 100 || slope <= most) continue;
+        most = slope;
+        best = c;
+    }
+    return best;
+}
+
+// The weights at which the model is highest: a least-squares problem without negative answers, solved by
+// Lawson and Hanson's method. Newton's step cut off at 0 was tried: a part at 0 whose slope is above 1, but
+// whose step is negative beside the others', stopped it for good.
+static void model_highest(const model *m, double *weights) {
+    double y[MOST] = {0};
+    unsigned in = 0, barred = 0;
+    for (int i = 0; i < 4 * MOST; i++) {
+        size_t c = keenest(m, y, in | barred);
+        if (c == m->parts) break;
+        in |= 1u << c;
+        if (!settle(m, &in, y)) break;
+        barred = in >> c & 1 ? 0 : barred | 1u << c; // rounding: it came and left
+    }
+    for (size_t c = 0; c < m->parts; c++) weights[c] = m->units[c] > 0 ? y[c] / m->units[c] : 0;
+}
+
+// From the weights towards the model's highest point, as far as the mean does not fall. SLACK: the last steps
+// raise it by less than its rounding.
+static bool go_towards(fitting *f, const double *weights, const double *goal, double before, double *out) {
+    double length = 1;
+    for (int i = 0; i < HALVINGS; i++, length /= 2) {
         double sum = 0;
-        for (size_t c = 0; c < f->parts; c++) sum += out[c] = fmax(0, weights[c] + length * step[c]);
+        for (size_t c = 0; c < f->parts; c++)
+            sum += out[c] = i ? weights[c] + length * (goal[c] - weights[c]) : goal[c];
         for (size_t c = 0; c < f->parts; c++) out[c] /= sum;
-        if (means(f, out, true).logs > before) return true;
+        if (means(f, out, true).logs > before - (i ? 0 : SLACK)) return true;
     }
     return false;
 }
@@ -165,12 +236,15 @@ knnlm_status kn_fit_weights(const float *const *p, size_t parts, size_t n, doubl
     if (!f.chunks) return KNNLM_ENOMEM;
     for (size_t c = 0; c < parts; c++) weights[c] = 1 / (double)parts;
     for (int round = 0; round < ROUNDS; round++) {
-        double step[MOST], next[MOST], best = 0;
+        double goal[MOST], next[MOST], best = 0;
+        model m;
         sums s = means(&f, weights, false);
         *mean = s.logs;
         for (size_t c = 0; c < parts; c++) best = fmax(best, s.slope[c]);
         if (best - 1 <= GAP) break;
-        if (!newton(&s, weights, parts, step) || !go_along(&f, weights, step, s.logs, next))
+        model_init(&m, &s, weights, parts);
+        model_highest(&m, goal);
+        if (!go_towards(&f, weights, goal, s.logs, next))
             for (size_t c = 0; c < parts; c++) next[c] = weights[c] * s.slope[c];
         memcpy(weights, next, parts * sizeof *weights);
     }
