@@ -869,7 +869,7 @@ static void kept_neighbours_give_every_k(void **state) {
     for (size_t g = 0; g < COUNT(grids); g++)
         for (size_t t = 0; t < COUNT(temperatures); t++) {
             float *p = memory(grids[g].count * TOKENS, sizeof *p);
-            kn_kept_probabilities(&kept, temperatures[t], grids[g].ks, grids[g].count, p);
+            OK(kn_kept_probabilities(&kept, &temperatures[t], 1, grids[g].ks, grids[g].count, p));
             for (size_t j = 0; j < grids[g].count; j++)
                 check_kept(f, p + j * TOKENS, grids[g].ks[j], temperatures[t]);
             free(p);
@@ -886,7 +886,7 @@ static void kept_neighbours_repeat(void **state) {
     kn_kept kept = keep(f);
     for (int i = 0; i < 3; i++) {
         OK(kn_threads_set(1 << i));
-        kn_kept_probabilities(&kept, 3, ks, COUNT(ks), p[i]);
+        OK(kn_kept_probabilities(&kept, &(double){3}, 1, ks, COUNT(ks), p[i]));
     }
     OK(kn_threads_set(2));
     assert_memory_equal(p[1], p[0], sizeof *p);
@@ -902,7 +902,7 @@ static void room_for_the_kept(void **state) {
     kn_neighborhood n = {distances, values, NULL, 3, 0};
     kn_kept kept;
     OK(kn_kept_init(&kept, 2, 3));
-    kn_kept_probabilities(&kept, 1, (size_t[]){1}, 1, NULL); // of no token
+    OK(kn_kept_probabilities(&kept, &(double){1}, 1, (size_t[]){1}, 1, NULL)); // of no token
     OK(kn_kept_add(&kept, &n, 5));
     OK(kn_kept_add(&kept, &n, 7));
     assert_true(kept.hits[0] == 5 && kept.hits[1] == 0);

@@ -135,8 +135,9 @@ static knnlm_status add_ks(kn_report_maker *r, const kn_scored *b) {
         kn_neighborhood n = kn_found_at(&b->found[0], i);
         status = kn_kept_add(&kept, &n, b->tokens[i].token);
     }
-    kn_kept_probabilities(&kept, r->m->stores[0].temperature, r->ks, r->k_count, p);
-    for (size_t j = 0; j < r->k_count; j++)
+    if (status == KNNLM_OK)
+        status = kn_kept_probabilities(&kept, &r->m->stores[0].temperature, 1, r->ks, r->k_count, p);
+    for (size_t j = 0; status == KNNLM_OK && j < r->k_count; j++)
         for (size_t i = 0; i < b->count; i++) {
             double lm = exp((double)b->lm[i]), knn = kept.counts[i] ? (double)p[j * b->count + i] : lm;
             r->k_logs[j] += log(lambda * knn + (1 - lambda) * lm);

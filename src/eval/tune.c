@@ -37,7 +37,7 @@ static knnlm_status take(void *context, const kn_scored *b) {
 
 // What a text of so many tokens takes.
 static uint64_t bytes_kept(const kn_tuning *t, uint64_t tokens) {
-    uint64_t bytes = tokens * sizeof(float) * (3 + t->cache_temperature_count + KN_TUNE_KS);
+    uint64_t bytes = tokens * sizeof(float) * (3 + t->cache_temperature_count + KN_TUNE_GROUP * KN_TUNE_KS);
     for (size_t s = 0; s < t->m->count; s++)
         bytes += kn_kept_bytes((size_t)tokens, t->m->stores[s].k) + tokens * sizeof(float);
     return bytes;
@@ -47,7 +47,7 @@ static knnlm_status make_room(kn_tuning *t) {
     t->lm = kn_alloc(t->capacity, sizeof *t->lm);
     t->entropies = kn_alloc(t->capacity, sizeof *t->entropies);
     t->nearest = kn_alloc(t->capacity, sizeof *t->nearest);
-    t->swept = kn_alloc(t->capacity * KN_TUNE_KS, sizeof *t->swept);
+    t->swept = kn_alloc(t->capacity * KN_TUNE_GROUP * KN_TUNE_KS, sizeof *t->swept);
     if (!t->lm || !t->entropies || !t->nearest || !t->swept) return KNNLM_ENOMEM;
     if (t->cache_temperature_count &&
         !(t->cache = kn_alloc(t->capacity * t->cache_temperature_count, sizeof *t->cache)))
@@ -235,7 +235,7 @@ static knnlm_status tune(kn_lm *lm, const kn_mixture *m, const char *const *path
                          const kn_tune_options *o, const kn_progress *progress, kn_tune_result *out) {
     kn_tuning *t = kn_alloc(1, sizeof *t);
     if (!t) return KNNLM_ENOMEM;
-    *t = (kn_tuning){.m = m, .out = out, .given_temperature = o->mix.temperature};
+    *t = (kn_tuning){.m = m, .progress = progress, .out = out, .given_temperature = o->mix.temperature};
     out->store_count = m->count;
     for (size_t s = 0; s < m->count; s++)
         snprintf(out->stores[s].path, sizeof out->stores[s].path, "%s",

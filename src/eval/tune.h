@@ -8,7 +8,9 @@
 
 #include "eval/pass.h"
 
-enum { KN_TUNE_POINTS = 512, KN_TUNE_PROBES = 12, KN_TUNE_CURVE = 101 };
+// POINTS: as many as can be tried: 12 ways to search a store by some 400 settings, without and with the
+// cache.
+enum { KN_TUNE_POINTS = 10240, KN_TUNE_PROBES = 12, KN_TUNE_CURVE = 101 };
 
 typedef struct kn_tune_options {
     kn_read_options read;

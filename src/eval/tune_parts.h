@@ -4,10 +4,15 @@
 
 #include "eval/tune.h"
 
-enum { KN_TUNE_KS = 24, KN_TUNE_TEMPERATURES = 16 };
+enum {
+    KN_TUNE_KS = 24,
+    KN_TUNE_GROUP = 4,         // temperatures at a time
+    KN_TUNE_TEMPERATURES = 16, // of the cache
+};
 
 typedef struct kn_tuning {
     const kn_mixture *m;
+    const kn_progress *progress;
     kn_tune_result *out;
     size_t n, capacity; // tokens so far; of the text
     kn_kept kept[KN_STORES_MOST];
@@ -18,7 +23,8 @@ typedef struct kn_tuning {
     size_t cache_temperature_count;
     size_t best_cache;          // which of them
     float *knn[KN_STORES_MOST]; // of each store at its best settings
-    float *swept;               // (ks, n)
+    float *swept;               // (temperatures at a time, ks, n)
+    double near[3];             // weights of the setting before: model, store, cache
     double given_temperature;   // NAN: to be found
 } kn_tuning;
 

@@ -4,7 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { SAMPLE = 4096, REFINEMENTS = 6 };
+enum { SAMPLE = 4096, REFINEMENTS = 3, HIGHEST = 16 };
+#define STEP 1.5   // from temperature to temperature
+#define LEAST 1e-3 // a weight to begin with
 
 // How far apart the neighbours of a token are, in the mean: what temperatures are measured by.
 static double spread(const kn_kept *kept) {
@@ -34,14 +36,26 @@ static void fill_empty(const kn_tuning *t, size_t store, float *p) {
         if (t->kept[store].counts[i] == 0) p[i] = t->lm[i];
 }
 
+// Where the setting before this one ended: their best weights are not far apart.
+static void begin_at(const kn_tuning *t, bool with_cache, double weights[3]) {
+    double sum = 0;
+    for (int i = 0; i < 3; i++) {
+        weights[i] = i == 2 && !with_cache ? 0 : fmax(LEAST, t->near[i]);
+        sum += weights[i];
+    }
+    for (int i = 0; i < 3; i++) weights[i] /= sum;
+}
+
 // One setting: the best weights for it, noted, and whether it is the best so far.
 static knnlm_status try_one(kn_tuning *t, size_t store, bool with_cache, double temperature, size_t k,
                             float *p) {
     const float *parts[3] = {t->lm, p, kn_tuning_cache(t)};
     kn_tune_result *out = t->out;
-    double weights[3] = {0}, mean;
+    double weights[3], mean;
+    begin_at(t, with_cache, weights);
     fill_empty(t, store, p);
-    KN_TRY(kn_fit_weights(parts, with_cache ? 3 : 2, t->n, weights, &mean));
+    KN_TRY(kn_fit_weights_from(parts, with_cache ? 3 : 2, t->n, weights, &mean));
+    memcpy(t->near, weights, sizeof t->near);
     kn_tune_point point = {.store = store,
                            .probes = kn_mixed_store_probes(&t->m->stores[store]),
                            .temperature = temperature,
@@ -58,35 +72,50 @@ static knnlm_status try_one(kn_tuning *t, size_t store, bool with_cache, double 
     return KNNLM_OK;
 }
 
-static knnlm_status try_temperature(kn_tuning *t, size_t store, bool with_cache, double temperature,
-                                    const size_t *ks, size_t count) {
-    kn_kept_probabilities(&t->kept[store], temperature, ks, count, t->swept);
-    for (size_t j = 0; j < count; j++)
-        KN_TRY(try_one(t, store, with_cache, temperature, ks[j], t->swept + j * t->n));
+static knnlm_status try_temperatures(kn_tuning *t, size_t store, bool with_cache, const double *temperatures,
+                                     size_t temperature_count, const size_t *ks, size_t count) {
+    if (!kn_progress_report(t->progress, "tuning", t->out->settings, 0, "settings"))
+        return kn_fail(KNNLM_ESTOPPED, "stopped while tuning");
+    KN_TRY(kn_kept_probabilities(&t->kept[store], temperatures, temperature_count, ks, count, t->swept));
+    for (size_t i = 0; i < temperature_count; i++)
+        for (size_t j = 0; j < count; j++)
+            KN_TRY(try_one(t, store, with_cache, temperatures[i], ks[j], t->swept + (i * count + j) * t->n));
     return KNNLM_OK;
 }
 
 // Between the neighbours of the best on the grid, at its k: by halves of what is left.
-static knnlm_status refine(kn_tuning *t, size_t store, bool with_cache, double factor) {
-    for (int i = 0; i < REFINEMENTS / 2; i++) {
+static knnlm_status refine(kn_tuning *t, size_t store, bool with_cache) {
+    double factor = STEP;
+    for (int i = 0; i < REFINEMENTS; i++) {
         const kn_tune_point best = t->out->stores[store].best;
         factor = sqrt(factor);
-        KN_TRY(try_temperature(t, store, with_cache, best.temperature * factor, &best.k, 1));
-        KN_TRY(try_temperature(t, store, with_cache, best.temperature / factor, &best.k, 1));
+        const double both[2] = {best.temperature * factor, best.temperature / factor};
+        KN_TRY(try_temperatures(t, store, with_cache, both, 2, &best.k, 1));
+    }
+    return KNNLM_OK;
+}
+
+// From a hundredth of the spread to all of it; and on, where the last was the best.
+static knnlm_status try_grid(kn_tuning *t, size_t store, bool with_cache, const size_t *ks, size_t count) {
+    const kn_tune_point *best = &t->out->stores[store].best;
+    double unit = spread(&t->kept[store]), part = 1.0 / 128, last = 0;
+    while (part <= 1 || (part < HIGHEST && best->temperature == last)) {
+        double temperatures[KN_TUNE_GROUP];
+        for (size_t i = 0; i < KN_TUNE_GROUP; i++, part *= STEP) temperatures[i] = part * unit;
+        KN_TRY(try_temperatures(t, store, with_cache, temperatures, KN_TUNE_GROUP, ks, count));
+        last = temperatures[KN_TUNE_GROUP - 1];
     }
     return KNNLM_OK;
 }
 
 knnlm_status kn_tune_sweep(kn_tuning *t, size_t store, bool with_cache) {
     size_t ks[KN_TUNE_KS], count = powers_of_two(t->kept[store].k, ks);
-    double unit = spread(&t->kept[store]);
     t->out->stores[store].best = (kn_tune_point){.ppl = INFINITY};
+    memcpy(t->near, (const double[]){0.8, 0.2, 0.2}, sizeof t->near);
     if (!isnan(t->given_temperature))
-        return try_temperature(t, store, with_cache, t->given_temperature, ks, count);
-    // From a hundredth of the spread to all of it, in steps of a half.
-    for (double part = 1.0 / 128; part <= 1; part *= 1.5)
-        KN_TRY(try_temperature(t, store, with_cache, part * unit, ks, count));
-    return refine(t, store, with_cache, 1.5);
+        return try_temperatures(t, store, with_cache, &t->given_temperature, 1, ks, count);
+    KN_TRY(try_grid(t, store, with_cache, ks, count));
+    return refine(t, store, with_cache);
 }
 
 knnlm_status kn_tune_cache(kn_tuning *t) {

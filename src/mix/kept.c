@@ -53,54 +53,69 @@ enum { CHUNK = 256 }; // tokens of a task
 typedef struct sweep {
     const kn_kept *kept;
     const kn_kernels *k;
-    double scale;
+    const double *temperatures;
+    size_t temperature_count;
     const size_t *ks;
     size_t count;
+    float *gathered; // (threads, k)
     float *out;
 } sweep;
 
-// Of the neighbours [from, to) of a token, those that hit, beside the nearest.
-static double sum_hits(const sweep *s, size_t token, size_t from, size_t to) {
+// The distances of a token's neighbours that hit, and how many of them are among its first ks[j].
+static void gather_hits(const sweep *s, size_t token, float *gathered, size_t *among) {
     const float *distances = s->kept->distances + token * s->kept->k;
     const uint64_t *hits = s->kept->hits + token * words(s->kept->k);
-    float gathered[65]; // one more is written than counted
-    double sum = 0;
-    for (size_t w = from / 64; w * 64 < to; w++) {
-        size_t n = 0;
+    size_t n = 0, j = 0;
+    for (size_t w = 0; w < words(s->kept->k); w++)
         for (uint64_t rest = hits[w]; rest; rest &= rest - 1) {
             size_t i = w * 64 + (size_t)__builtin_ctzll(rest);
-            gathered[n] = distances[i];
-            n += i >= from && i < to;
+            for (; j < s->count && i >= s->ks[j]; j++) among[j] = n;
+            gathered[n++] = distances[i];
         }
-        if (n) sum += (double)s->k->exp_scale_sum(gathered, n, (float)s->scale, distances[0]);
-    }
-    return sum;
+    for (; j < s->count; j++) among[j] = n;
 }
 
-static void sweep_token(const sweep *s, size_t token) {
+// Probabilities at one temperature, for every k: sums over [0, k) grow from k to k.
+static void sweep_token(const sweep *s, size_t token, size_t t, const float *gathered, const size_t *among) {
     const float *distances = s->kept->distances + token * s->kept->k;
-    size_t have = s->kept->counts[token], from = 0;
+    size_t have = s->kept->counts[token], from = 0, hit = 0;
+    float scale = (float)(-1 / s->temperatures[t]);
     double all = 0, hits = 0;
     for (size_t j = 0; j < s->count; j++) {
         size_t to = kn_least(s->ks[j], have);
-        if (to > from) {
-            all += (double)s->k->exp_scale_sum(distances + from, to - from, (float)s->scale, distances[0]);
-            hits += sum_hits(s, token, from, to);
-            from = to;
-        }
-        s->out[j * s->kept->n + token] = all > 0 ? (float)fmin(1, hits / all) : 0;
+        if (to > from) all += (double)s->k->exp_scale_sum(distances + from, to - from, scale, distances[0]);
+        if (among[j] > hit)
+            hits += (double)s->k->exp_scale_sum(gathered + hit, among[j] - hit, scale, distances[0]);
+        from = kn_most(from, to);
+        hit = among[j];
+        s->out[(t * s->count + j) * s->kept->n + token] = all > 0 ? (float)fmin(1, hits / all) : 0;
     }
 }
 
+// A token's distances are read once for all temperatures: they are most of what there is to read.
 static void sweep_chunk(void *context, size_t task, int worker) {
     const sweep *s = context;
-    size_t end = kn_least((task + 1) * CHUNK, s->kept->n);
-    (void)worker;
-    for (size_t token = task * CHUNK; token < end; token++) sweep_token(s, token);
+    size_t end = kn_least((task + 1) * CHUNK, s->kept->n), among[KN_KEPT_KS];
+    float *gathered = s->gathered + (size_t)worker * s->kept->k;
+    for (size_t token = task * CHUNK; token < end; token++) {
+        gather_hits(s, token, gathered, among);
+        for (size_t t = 0; t < s->temperature_count; t++) sweep_token(s, token, t, gathered, among);
+    }
 }
 
-void kn_kept_probabilities(const kn_kept *kept, double temperature, const size_t *ks, size_t count,
-                           float *out) {
-    sweep s = {kept, kn_math_kernels(KN_PRECISION_F32), -1 / temperature, ks, count, out};
+knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatures, size_t temperature_count,
+                                   const size_t *ks, size_t count, float *out) {
+    if (count > KN_KEPT_KS) return kn_fail(KNNLM_EINVAL, "%zu numbers of neighbours at a time", count);
+    sweep s = {.kept = kept,
+               .k = kn_math_kernels(KN_PRECISION_F32),
+               .temperatures = temperatures,
+               .temperature_count = temperature_count,
+               .ks = ks,
+               .count = count,
+               .gathered = kn_alloc(kept->k * (size_t)kn_threads(), sizeof *s.gathered),
+               .out = out};
+    if (!s.gathered) return KNNLM_ENOMEM;
     kn_parallel((kept->n + CHUNK - 1) / CHUNK, sweep_chunk, &s);
+    free(s.gathered);
+    return KNNLM_OK;
 }

@@ -17,6 +17,9 @@ enum { KN_PARTS_MOST = 16 };
 // that mean, within 1e-9 of the highest: by concavity no weights exceed it by more than (max over c of the
 // mean of p[c][i] / mixture) - 1. Of no tokens: equal weights, and 0. KNNLM_ENOMEM.
 knnlm_status kn_fit_weights(const float *const *p, size_t parts, size_t n, double *weights, double *mean);
+// The same beginning at `weights`, all above 0, which are expected to be near.
+knnlm_status kn_fit_weights_from(const float *const *p, size_t parts, size_t n, double *weights,
+                                 double *mean);
 
 // The mean at given weights: -infinity when a token's mixture is 0. KNNLM_ENOMEM.
 knnlm_status kn_mean_log(const float *const *p, size_t parts, size_t n, const double *weights, double *mean);
@@ -78,9 +81,11 @@ void kn_kept_free(kn_kept *kept);
 // more tokens than it was made for.
 knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_t token);
 
-// p_kNN of every token at a temperature, for each of the ascending `ks`: out (count, n). 0 where there are no
-// neighbours, and where those that hit are below e^-87 of the nearest.
-void kn_kept_probabilities(const kn_kept *kept, double temperature, const size_t *ks, size_t count,
-                           float *out);
+// p_kNN of every token at each of the temperatures, for each of the ascending `ks` (at most KN_KEPT_KS): out
+// (temperatures, ks, n). 0 where there are no neighbours, and where those that hit are below e^-87 of the
+// nearest. KNNLM_EINVAL: too many ks; KNNLM_ENOMEM.
+enum { KN_KEPT_KS = 32 };
+knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatures, size_t temperature_count,
+                                   const size_t *ks, size_t count, float *out);
 
 #endif

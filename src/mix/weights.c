@@ -217,39 +217,54 @@ static void model_highest(const model *m, double *weights) {
     for (size_t c = 0; c < m->parts; c++) weights[c] = m->units[c] > 0 ? y[c] / m->units[c] : 0;
 }
 
-// From the weights towards the model's highest point, as far as the mean does not fall. SLACK: the last steps
-// raise it by less than its rounding.
-static bool go_towards(fitting *f, const double *weights, const double *goal, double before, double *out) {
-    double length = 1;
+// From the weights towards the model's highest point, as far as the mean does not fall; *s is of where that
+// is. SLACK: the last steps raise it by less than its rounding.
+static bool go_towards(fitting *f, const double *weights, const double *goal, double *out, sums *s) {
+    double length = 1, before = s->logs;
     for (int i = 0; i < HALVINGS; i++, length /= 2) {
         double sum = 0;
         for (size_t c = 0; c < f->parts; c++)
             sum += out[c] = i ? weights[c] + length * (goal[c] - weights[c]) : goal[c];
         for (size_t c = 0; c < f->parts; c++) out[c] /= sum;
-        if (means(f, out, true).logs > before - (i ? 0 : SLACK)) return true;
+        *s = means(f, out, false);
+        if (s->logs > before - (i ? 0 : SLACK)) return true;
     }
     return false;
 }
 
-knnlm_status kn_fit_weights(const float *const *p, size_t parts, size_t n, double *weights, double *mean) {
+// From weights (with *s of them) to better ones.
+static void improve(fitting *f, double *weights, sums *s) {
+    double goal[MOST], next[MOST], slopes[MOST];
+    model m;
+    memcpy(slopes, s->slope, sizeof slopes);
+    model_init(&m, s, weights, f->parts);
+    model_highest(&m, goal);
+    if (!go_towards(f, weights, goal, next, s)) {
+        for (size_t c = 0; c < f->parts; c++) next[c] = weights[c] * slopes[c];
+        *s = means(f, next, false);
+    }
+    memcpy(weights, next, f->parts * sizeof *weights);
+}
+
+knnlm_status kn_fit_weights_from(const float *const *p, size_t parts, size_t n, double *weights,
+                                 double *mean) {
     fitting f = {.p = p, .parts = parts, .n = n, .chunks = kn_alloc(n / CHUNK + 1, sizeof *f.chunks)};
     if (!f.chunks) return KNNLM_ENOMEM;
-    for (size_t c = 0; c < parts; c++) weights[c] = 1 / (double)parts;
+    sums s = means(&f, weights, false);
     for (int round = 0; round < ROUNDS; round++) {
-        double goal[MOST], next[MOST], best = 0;
-        model m;
-        sums s = means(&f, weights, false);
-        *mean = s.logs;
+        double best = 0;
         for (size_t c = 0; c < parts; c++) best = fmax(best, s.slope[c]);
         if (best - 1 <= GAP) break;
-        model_init(&m, &s, weights, parts);
-        model_highest(&m, goal);
-        if (!go_towards(&f, weights, goal, s.logs, next))
-            for (size_t c = 0; c < parts; c++) next[c] = weights[c] * s.slope[c];
-        memcpy(weights, next, parts * sizeof *weights);
+        improve(&f, weights, &s);
     }
+    *mean = s.logs;
     free(f.chunks);
     return KNNLM_OK;
+}
+
+knnlm_status kn_fit_weights(const float *const *p, size_t parts, size_t n, double *weights, double *mean) {
+    for (size_t c = 0; c < parts; c++) weights[c] = 1 / (double)parts;
+    return kn_fit_weights_from(p, parts, n, weights, mean);
 }
 
 knnlm_status kn_mean_log(const float *const *p, size_t parts, size_t n, const double *weights, double *mean) {
