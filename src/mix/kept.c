@@ -75,10 +75,24 @@ static void gather_hits(const sweep *s, size_t token, float *gathered, size_t *a
     for (; j < s->count; j++) among[j] = n;
 }
 
+// How many of the nearest matter at a temperature: all terms beyond them are in sum below 1e-7 of the first.
+static size_t reach_of(const float *distances, size_t count, double temperature) {
+    double limit = count ? (double)distances[0] + 23 * temperature : 0;
+    size_t low = 0, high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if ((double)distances[middle] <= limit)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 // Probabilities at one temperature, for every k: sums over [0, k) grow from k to k.
 static void sweep_token(const sweep *s, size_t token, size_t t, const float *gathered, const size_t *among) {
     const float *distances = s->kept->distances + token * s->kept->k;
-    size_t have = s->kept->counts[token], from = 0, hit = 0;
+    size_t have = reach_of(distances, s->kept->counts[token], s->temperatures[t]), from = 0, hit = 0;
     float scale = (float)(-1 / s->temperatures[t]);
     double all = 0, hits = 0;
     for (size_t j = 0; j < s->count; j++) {
