@@ -218,6 +218,18 @@ bool kn_file_same(const char *a, const char *b) {
            left.st_ino == right.st_ino;
 }
 
+bool kn_file_within(const char *path, const char *directory) {
+    char *copy = kn_strdup(path), *outer = realpath(directory, NULL), *inner = realpath(path, NULL);
+    if (!inner && copy) inner = realpath(dirname(copy), NULL);
+    size_t size = outer ? strlen(outer) : 0;
+    bool within = inner && outer && strncmp(inner, outer, size) == 0 &&
+                  (inner[size] == '/' || !inner[size] || outer[size - 1] == '/');
+    free(copy);
+    free(outer);
+    free(inner);
+    return within;
+}
+
 knnlm_status kn_disk_free(const char *path, uint64_t *bytes) {
     struct statvfs fs;
     char *copy = kn_strdup(path);

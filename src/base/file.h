@@ -41,6 +41,8 @@ knnlm_status kn_writer_try(const char *path);
 
 // Whether both names lead to one file; false when either leads to none.
 bool kn_file_same(const char *a, const char *b);
+// Whether `path`, which need not exist yet, is in `directory` or below.
+bool kn_file_within(const char *path, const char *directory);
 
 // Free bytes on the file system that would hold `path`.
 knnlm_status kn_disk_free(const char *path, uint64_t *bytes);

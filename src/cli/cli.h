@@ -84,7 +84,8 @@ extern const char *const cli_precisions[];
 // Applies threads; CLI_DONE or the exit code.
 int cli_start(const cli_command *command, const cli_common *common);
 
-// Before any work: refuses an output that is one of the inputs ("-" and NULL are none).
+// Before any work: refuses an output that is one of the inputs ("-" and NULL are none), or a file in a
+// directory that is one. Those that are hidden are not read.
 knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count);
 
 // One object a line on stdout; releases it. Members are packed with "s:o?", so that what JSON cannot say

@@ -154,10 +154,13 @@ static void warn(const kn_eval_result *r) {
 
 static knnlm_status check_outputs(const char *const *paths, size_t count) {
     const char *const outputs[] = {said.per_token, said.report};
+    if (outputs[0] && outputs[1] && strcmp(outputs[0], outputs[1]) == 0)
+        return kn_fail(KNNLM_EINVAL, "%s: --per-token and --report write to two files", outputs[0]);
     for (size_t i = 0; i < 2; i++) {
         if (!outputs[i]) continue;
         KN_TRY(cli_check_output(outputs[i], paths, count));
         KN_TRY(cli_check_output(outputs[i], &said.model, 1));
+        KN_TRY(cli_mixture_check_output(&said.mixture, outputs[i]));
         KN_TRY(kn_writer_try(outputs[i]));
     }
     return KNNLM_OK;

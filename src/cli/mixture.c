@@ -1,5 +1,6 @@
 #include "cli/mixture.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "store/store.h"
 
@@ -71,4 +72,12 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_opti
                                 .cache_lambda = m->cache_lambda,
                                 .cache_temperature = m->cache_temperature};
     return CLI_DONE;
+}
+
+knnlm_status cli_mixture_check_output(const cli_mixture *m, const char *output) {
+    for (size_t i = 0; i < m->stores.count; i++)
+        if (kn_store_exists(m->paths[i]) && kn_file_within(output, m->paths[i]))
+            return kn_fail(KNNLM_EINVAL, "%s: is in the store %s: write to another directory", output,
+                           m->paths[i]);
+    return KNNLM_OK;
 }

@@ -39,6 +39,8 @@ typedef struct cli_mixture {
 void cli_mixture_init(cli_mixture *m);
 // After it: CLI_DONE, or the exit code. `out` points into `m`.
 int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_options *out);
+// Before any work: refuses an output that is a file of one of the stores, or would lie among them.
+knnlm_status cli_mixture_check_output(const cli_mixture *m, const char *output);
 void cli_mixture_free(cli_mixture *m);
 
 #endif

@@ -57,7 +57,7 @@ static int parse_number(const cli_command *command, const cli_option *o, const c
     if (errno || end == text || *end)
         return bad_value(command, o, text, o->kind == CLI_INTEGER ? "not a whole number" : "not a number");
     if (o->low != o->high && !(number >= o->low && number <= o->high)) {
-        snprintf(range, sizeof range, "out of range, %g to %g", o->low, o->high);
+        snprintf(range, sizeof range, "out of range, %.10g to %.10g", o->low, o->high);
         return bad_value(command, o, text, range);
     }
     if (o->kind == CLI_INTEGER)
@@ -170,9 +170,16 @@ int cli_start(const cli_command *command, const cli_common *common) {
 }
 
 knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (inputs[i] && strcmp(inputs[i], "-") != 0 && kn_file_same(output, inputs[i]))
+    const char *slash = strrchr(output, '/');
+    bool exists = kn_file_same(output, output), hidden = *(slash ? slash + 1 : output) == '.';
+    for (size_t i = 0; i < count; i++) {
+        if (!inputs[i] || strcmp(inputs[i], "-") == 0) continue;
+        if (kn_file_same(output, inputs[i]))
             return kn_fail(KNNLM_EINVAL, "%s: is read as %s: write to another file", output, inputs[i]);
+        if (exists && !hidden && kn_file_within(output, inputs[i]))
+            return kn_fail(KNNLM_EINVAL, "%s: is in %s, which is read: write to another file", output,
+                           inputs[i]);
+    }
     return KNNLM_OK;
 }
 

@@ -130,16 +130,22 @@ static void print_table(void) {
     printf("\n");
 }
 
-static void print_tried_probes(void) {
-    size_t last = SIZE_MAX;
+static const kn_tune_point *best_of_way(size_t way) {
+    const kn_tune_point *best = NULL;
     for (size_t i = 0; i < result.point_count; i++) {
-        const kn_tune_point *p = &result.points[i], *best = p;
-        if (p->store == last) continue;
-        last = p->store;
-        for (size_t j = i; j < result.point_count; j++)
-            if (result.points[j].store == last && result.points[j].ppl < best->ppl) best = &result.points[j];
-        printf("lists            %" PRIu32 ": perplexity %.3f, searched in %.1f s\n", best->probes, best->ppl,
-               result.totals.seconds_stores[last]);
+        const kn_tune_point *p = &result.points[i];
+        if (p->store == way && (!best || p->ppl < best->ppl)) best = p;
+    }
+    return best;
+}
+
+static void print_tried_probes(void) {
+    const kn_tune_point *best;
+    for (size_t way = 0; (best = best_of_way(way)); way++) {
+        char lists[32] = "all";
+        if (best->probes) snprintf(lists, sizeof lists, "%" PRIu32, best->probes);
+        printf("lists            %s: perplexity %.3f, searched in %.1f s\n", lists, best->ppl,
+               result.totals.seconds_stores[way]);
     }
 }
 
@@ -280,11 +286,18 @@ static size_t read_probes(const char *text, int64_t probes[KN_TUNE_PROBES]) {
     return 0;
 }
 
-static knnlm_status check_plot(void) {
+// Both curves, before the store is written.
+static knnlm_status check_plot(const char *const *paths, size_t count) {
+    static const char *const suffixes[] = {"k", "lambda"};
     char path[4096];
-    if (said.plot && snprintf(path, sizeof path, "%s-lambda.svg", said.plot) >= (int)sizeof path)
-        return kn_fail(KNNLM_EINVAL, "--plot: the name is too long");
-    return said.plot ? kn_writer_try(path) : KNNLM_OK;
+    for (size_t i = 0; said.plot && i < 2; i++) {
+        if (snprintf(path, sizeof path, "%s-%s.svg", said.plot, suffixes[i]) >= (int)sizeof path)
+            return kn_fail(KNNLM_EINVAL, "--plot: the name is too long");
+        KN_TRY(cli_check_output(path, paths, count));
+        KN_TRY(cli_mixture_check_output(&said.mixture, path));
+        KN_TRY(kn_writer_try(path));
+    }
+    return KNNLM_OK;
 }
 
 static knnlm_status tune(const char *const *paths, size_t count, const kn_mixture_options *mix,
@@ -300,7 +313,7 @@ static knnlm_status tune(const char *const *paths, size_t count, const kn_mixtur
                          .dry = said.dry,
                          .planned = print_plan};
     kn_lm *lm;
-    KN_TRY(check_plot());
+    KN_TRY(check_plot(paths, count));
     KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
     knnlm_status status = kn_tune_run(lm, paths, count, &o, &cli_progress, &result);
     kn_lm_close(lm);
@@ -324,6 +337,8 @@ static int check_usage(size_t count) {
                              said.mixture.stores.items[i]);
     if (said.probe_list && said.mixture.probes)
         return cli_usage(&cli_tune, "--probe and --probes say the same thing");
+    if (said.plot && said.mixture.stores.count != 1)
+        return cli_usage(&cli_tune, "--plot draws the curves of one store");
     return CLI_DONE;
 }
 

@@ -60,12 +60,17 @@ static knnlm_status read_values(kn_mixed_store *s, const kn_lm *lm) {
 }
 
 // Another metric has another temperature: what was tuned is not of it.
+static bool is_tuned(const kn_mixed_store *s, const kn_mixture_options *o) {
+    kn_distance own = kn_store_describe(s->store)->settings.distance;
+    return tuned_of(s)->known && (o->metric < 0 || (kn_distance)o->metric == own);
+}
+
 static void choose_settings(kn_mixed_store *s, const kn_mixture_options *o, const kn_store_choice *choice) {
     const kn_store_tuned *t = tuned_of(s);
-    bool tuned = t->known &&
-                 (o->metric < 0 || (kn_distance)o->metric == kn_store_describe(s->store)->settings.distance);
+    bool tuned = is_tuned(s, o);
     bool said = !isnan(o->lambda) || !isnan(choice->weight);
     s->k = (size_t)(choice->k ? choice->k : o->k ? o->k : tuned && t->k ? t->k : 1024);
+    s->k = kn_least(s->k, (size_t)kn_store_describe(s->store)->entries); // room for more would be in vain
     s->probes = (uint32_t)kn_least(UINT32_MAX, (size_t)(choice->probes ? choice->probes
                                                         : o->probes    ? o->probes
                                                         : tuned        ? t->probes
@@ -82,17 +87,25 @@ static void choose_settings(kn_mixed_store *s, const kn_mixture_options *o, cons
                             t->bins.entropy_edges, t->bins.lambdas};
 }
 
+// Of nothing, so that what cannot be searched is refused before the model has read thousands of tokens.
+static knnlm_status try_search(const kn_mixed_store *s) {
+    kn_search_options o = {.k = s->k, .probes = s->probes, .codes = s->codes};
+    return kn_index_search(s->index, NULL, 0, &o, &(kn_neighbors){0});
+}
+
 static knnlm_status open_store(kn_mixed_store *s, const kn_lm *lm, const kn_mixture_options *o,
                                const kn_store_choice *choice) {
     KN_TRY(kn_store_open(choice->path, &s->store));
     KN_TRY(kn_build_check_model(s->store, lm));
-    if (kn_store_describe(s->store)->entries == 0)
+    const kn_store_info *info = kn_store_describe(s->store);
+    if (info->entries == info->removed_entries)
         return kn_fail(KNNLM_EINVAL, "%s: the store is empty", choice->path);
     choose_settings(s, o, choice);
     KN_TRY(open_index(s, o));
+    KN_TRY(try_search(s));
     KN_TRY(open_projection(s));
     KN_TRY(read_values(s, lm));
-    if (kn_store_describe(s->store)->has_tokenizer) KN_TRY(kn_build_open_tokenizer(s->store, &s->tokenizer));
+    if (info->has_tokenizer) KN_TRY(kn_build_open_tokenizer(s->store, &s->tokenizer));
     return kn_known_load(&s->known, s->store);
 }
 
@@ -127,7 +140,8 @@ static knnlm_status share_tap(kn_mixture *m, size_t number) {
 }
 
 static void choose_cache(kn_mixture *m, const kn_mixture_options *o) {
-    const kn_store_cache *t = m->count == 1 ? &tuned_of(&m->stores[0])->cache : &(kn_store_cache){0};
+    bool tuned = m->count == 1 && is_tuned(&m->stores[0], o);
+    const kn_store_cache *t = tuned ? &tuned_of(&m->stores[0])->cache : &(kn_store_cache){0};
     m->cache.size = (size_t)(o->cache >= 0 ? o->cache : t->size);
     m->cache.lambda = !isnan(o->cache_lambda) ? o->cache_lambda : t->size ? t->lambda : 0.1;
     m->cache.temperature = !isnan(o->cache_temperature) ? o->cache_temperature : t->size ? t->temperature : 1;
@@ -169,7 +183,8 @@ void kn_mixture_close(kn_mixture *m) {
 
 uint32_t kn_mixed_store_probes(const kn_mixed_store *s) {
     const kn_index_info *info = kn_index_describe(s->index);
-    return !info->lists ? 0 : s->probes ? s->probes : info->probes;
+    uint32_t probes = s->probes ? s->probes : info->probes;
+    return probes < info->lists ? probes : 0;
 }
 
 bool kn_mixture_any(const kn_mixture *m) {

@@ -268,7 +268,9 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *pa
     knnlm_status status = prepare(&p, &read);
     if (status == KNNLM_OK)
         status = kn_read_texts(lm, paths, count, &read, progress, choose, take, &p, &totals->read);
+    double begun = kn_seconds(); // the rest is searched after the last token was read
     if (status == KNNLM_OK) status = flush(&p);
+    totals->read.seconds += kn_seconds() - begun;
     pass_free(&p);
     return status;
 }

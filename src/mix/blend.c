@@ -8,13 +8,16 @@ static double add_logs(double a, double b) {
     return isinf(low) ? high : high + log1p(exp(low - high));
 }
 
+// Weights in sum 1 leave the model nothing, although .2 + .1 + .7 is a little less than 1.
+#define NOTHING 1e-12
+
 double kn_mix(double lm, const double *parts, const double *weights, size_t count) {
     double rest = 1, sum = -INFINITY;
     for (size_t i = 0; i < count; i++) {
         if (weights[i] > 0) sum = add_logs(sum, parts[i] + log(weights[i]));
         rest -= weights[i];
     }
-    return rest > 0 ? add_logs(sum, lm + log(rest)) : sum;
+    return rest > NOTHING ? add_logs(sum, lm + log(rest)) : sum;
 }
 
 static size_t bin_of(const double *edges, size_t bins, double x) {

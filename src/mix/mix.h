@@ -33,7 +33,8 @@ void kn_neighborhood_shares(const kn_neighborhood *n, double temperature, double
 // ---------------------------------------------------------------- mixing
 
 // log of (1 - sum of weights) e^lm + sum of weights[i] e^parts[i]. Weights are at least 0 and in sum at most
-// 1; those of 0 count as nothing, whatever their part (so does the model, when nothing is left for it).
+// 1; those of 0 count as nothing, whatever their part (so does the model, when less than
+// 1e-12 is left for it: that is rounding).
 double kn_mix(double lm, const double *parts, const double *weights, size_t count);
 
 // A weight for each bin of the nearest distance and of the model's entropy: bin b of n has edges[b - 1] <= x
