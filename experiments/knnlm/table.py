@@ -7,6 +7,7 @@
 import csv
 import glob
 import json
+import math
 import os
 import subprocess
 import sys
@@ -21,14 +22,24 @@ def load(path):
 
 
 runs = sorted((os.path.basename(p).split(".")[0] for p in glob.glob(f"{work}/*.tune.json")), key=order.index)
-head = ["run", "valid_lm", "valid", "test_lm", "test", "test_bins", "lambda", "temperature", "k", "cache_lambda"]
+head = ["run", "valid_lm", "valid", "valid_at_first_T", "test_lm", "test", "test_bins", "lambda", "temperature", "k", "cache_lambda"]
+first = load(f"{work}/{runs[0]}.tune.json")
+
+
+def at_first_temperature(tune):
+    """Perplexity at the temperature tried that is nearest to the best of the first run, with as many neighbours."""
+    points = [p for p in tune["points"] if p["k"] == first["k"] and (p["cache_lambda"] > 0) == (tune["cache"]["size"] > 0)]
+    near = min(points, key=lambda p: abs(math.log(p["temperature"] / first["temperature"])), default=None)
+    return f"{near['ppl']:.2f}" if near and abs(math.log(near["temperature"] / first["temperature"])) < 0.2 else ""
+
+
 rows = []
 for run in runs:
     tune = load(f"{work}/{run}.tune.json")
     tests = [load(f"{work}/{run}.{kind}.json") if os.path.exists(f"{work}/{run}.{kind}.json") else None
              for kind in ("eval", "adaptive")]
     ppl = lambda result, key: f"{result[key]:.2f}" if result else ""
-    rows.append([run, f"{tune['ppl_lm']:.2f}", f"{tune['ppl']:.2f}", ppl(tests[0], "ppl_lm"), ppl(tests[0], "ppl"),
+    rows.append([run, f"{tune['ppl_lm']:.2f}", f"{tune['ppl']:.2f}", at_first_temperature(tune), ppl(tests[0], "ppl_lm"), ppl(tests[0], "ppl"),
                  ppl(tests[1], "ppl"), f"{tune['lambda']:.3f}", f"{tune['temperature']:.4g}", tune["k"],
                  f"{tune['cache']['lambda']:.3f}"])
     if run == "cache":
@@ -40,7 +51,6 @@ for row in rows:
     print("| " + " | ".join(str(x) for x in row) + " |")
 
 # The first run is the paper's setting: perplexity by k (at the best temperature and lambda of each) and by lambda.
-first = load(f"{work}/{runs[0]}.tune.json")
 best = {}
 for point in first["points"]:
     best[point["k"]] = min(best.get(point["k"], 1e30), point["ppl"])
@@ -51,6 +61,6 @@ curves = {"k": [("k", "perplexity", "model_alone")] + [(k, f"{p:.4f}", f"{first[
 for kind, points in curves.items():
     with open(f"{out}/{name}-{kind}.csv", "w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(points)
-    switches = ["-L"] if kind == "k" else []
+    switches = ["-x"] if kind == "k" else []
     subprocess.run(["bench/plot.sh", *switches, "-t", f"{name}: perplexity by {kind} (validation)", f"{out}/{name}-{kind}.csv",
                     f"{out}/{name}-{kind}", kind, "perplexity", "model_alone"], check=True)
