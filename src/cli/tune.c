@@ -171,15 +171,20 @@ static void print_one(void) {
                result.ppl_adaptive_checked);
 }
 
+// To four digits, never up: in sum weights stay within 1.
+static double shortened(double weight) {
+    return floor(1e4 * weight) / 1e4;
+}
+
 // How to evaluate with what was found, where no store remembers it.
 static void print_command(void) {
     printf("all together     %.3f: knnlm eval -m %s", result.ppl, said.model);
     for (size_t i = 0; i < result.store_count; i++)
-        printf(" -s %s=%.4f,%.4g,%zu", result.stores[i].path, result.stores[i].lambda,
+        printf(" -s %s=%.4f,%.4g,%zu", result.stores[i].path, shortened(result.stores[i].lambda),
                result.stores[i].best.temperature, result.stores[i].best.k);
     if (!isnan(result.ppl_cache))
         printf(" --cache %" PRId64 " --cache-lambda %.4f --cache-temperature %.4g", said.mixture.cache,
-               result.cache_lambda, result.cache_temperature);
+               shortened(result.cache_lambda), result.cache_temperature);
     printf("\n");
 }
 
@@ -267,9 +272,13 @@ static void print_json(void) {
 
 // ---------------------------------------------------------------- the command
 
+enum { FEW = 1000 }; // tokens: what is tuned on fewer is not to be trusted
+
 static void print_plan(void *context, uint64_t tokens, uint64_t bytes) {
     char count[32], size[32];
     (void)context;
+    if (tokens < FEW)
+        fprintf(stderr, "knnlm tune: only %" PRIu64 " tokens: what they tell is mostly chance\n", tokens);
     fprintf(stderr, "knnlm tune: %s tokens, %sB for their neighbours\n", cli_count((double)tokens, count),
             cli_count((double)bytes, size));
 }

@@ -78,9 +78,9 @@ static void choose_settings(kn_mixed_store *s, const kn_mixture_options *o, cons
     s->temperature = tuned ? t->temperature : 1;
     if (!isnan(o->temperature)) s->temperature = o->temperature;
     if (!isnan(choice->temperature)) s->temperature = choice->temperature;
-    s->lambda = tuned ? t->lambda : 0.25;
-    if (o->store_count > 1) s->lambda /= (double)o->store_count;
-    if (said) s->lambda = isnan(choice->weight) ? o->lambda : choice->weight;
+    s->lambda = !isnan(o->lambda) ? o->lambda : tuned ? t->lambda : 0.25;
+    s->lambda /= (double)o->store_count; // what is not said of one store is of all together
+    if (!isnan(choice->weight)) s->lambda = choice->weight;
     s->codes = o->codes || (tuned && t->codes && !o->exact);
     if (tuned && t->bins.distances && !said && !o->fixed && o->store_count == 1)
         s->bins = (kn_bins){t->bins.distances, t->bins.entropies, t->bins.distance_edges,
@@ -152,7 +152,8 @@ static knnlm_status check_weights(const kn_mixture *m) {
     double sum = m->cache.lambda;
     for (size_t i = 0; i < m->count; i++) sum += m->stores[i].lambda;
     if (sum <= 1 + 1e-12) return KNNLM_OK;
-    return kn_fail(KNNLM_EINVAL, "the weights of stores and cache are in sum %g, above 1", sum);
+    return kn_fail(KNNLM_EINVAL, "the weights of stores and cache are in sum %g, above 1%s", sum,
+                   m->cache.size ? " (--cache 0 leaves the cache out)" : "");
 }
 
 static knnlm_status open_all(kn_mixture *m, const kn_lm *lm, const kn_mixture_options *o) {

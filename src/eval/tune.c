@@ -268,6 +268,7 @@ static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture
         ways[i].probes = o->probes[i];
     }
     mix.fixed = true; // as if nothing had been tuned before
+    mix.exact = !mix.codes;
     mix.lambda = mix.cache_lambda = 0;
     mix.cache = mix.cache > 0 ? mix.cache : 0;
     if (!mix.k) mix.k = 1024;
@@ -278,13 +279,23 @@ static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture
     return kn_mixture_open(lm, &mix, m);
 }
 
+// Another process that writes to the store is better met before the work than after it.
+static knnlm_status try_writing(const kn_tune_options *o) {
+    kn_store_writer *w;
+    if (o->dry || o->mix.store_count != 1 || o->mix.metric >= 0) return KNNLM_OK;
+    KN_TRY(kn_store_write(o->mix.stores[0].path, &w));
+    kn_store_writer_close(w);
+    return KNNLM_OK;
+}
+
 knnlm_status kn_tune_run(kn_lm *lm, const char *const *paths, size_t count, const kn_tune_options *o,
                          const kn_progress *progress, kn_tune_result *out) {
     kn_mixture m;
     double begun = kn_seconds();
     *out = (kn_tune_result){.ppl_cache = NAN, .ppl_adaptive = NAN, .ppl_adaptive_checked = NAN};
     KN_TRY(open_mixture(lm, o, &m));
-    knnlm_status status = tune(lm, &m, paths, count, o, progress, out);
+    knnlm_status status = try_writing(o);
+    if (status == KNNLM_OK) status = tune(lm, &m, paths, count, o, progress, out);
     kn_mixture_close(&m);
     if (status == KNNLM_OK && to_be_written(o, out)) {
         status = write_tuned(o->mix.stores[0].path, &out->tuned);
