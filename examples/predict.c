@@ -42,7 +42,10 @@ static int predict(knnlm_model *model, const char *store, const char *context) {
     options.store_count = 1;
     knnlm_model_describe(model, &info);
     if (knnlm_mixture_open(model, &options, &mixture) != KNNLM_OK) return fail();
-    if (knnlm_model_encode(model, context, strlen(context), &tokens, &count) != KNNLM_OK) return fail();
+    if (knnlm_model_encode(model, context, strlen(context), &tokens, &count) != KNNLM_OK) {
+        knnlm_mixture_close(mixture);
+        return fail();
+    }
     double *p = calloc(3 * (size_t)info.vocabulary, sizeof *p), *lm = p + info.vocabulary,
            *knn = lm + info.vocabulary;
     int code = 1;

@@ -354,7 +354,7 @@ typedef struct knnlm_mixture_options {
     size_t k;                   // 0: not given
     uint32_t probes;            // lists looked at; 0: not given; as many as there are: every entry
     double lambda, temperature; // negative: not given
-    bool codes;                 // distances of the index's codes, not of the keys
+    bool codes;                 // distances of the index's codes; false: as tuned, else of the keys
     bool fixed;                 // one lambda, although the store has some for bins of distance and entropy
     int64_t cache; // also the last states of the text itself, so many; negative: not given; 0: none
     double cache_lambda, cache_temperature; // negative: not given

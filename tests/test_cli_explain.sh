@@ -107,6 +107,7 @@ with="-m $model -s told.store --temperature 20 --precision f32"
     holds 'len([t for t in r["tokens"] if isinstance(t, list)]) == len(rows) == r["scored"]'
     holds 'all(near(t[3], float(x["logprob"])) for t, x in zip([t for t in r["tokens"] if isinstance(t, list)], rows))'
     holds 'len(r["curves"]) == 3 and near(r["curves"][1]["y"][-1], math.exp(-sum(float(x["logprob"]) for x in rows) / len(rows)))'
+    holds 'r["curves"][0]["x"] == sorted(set(r["curves"][0]["x"])) and all(0 < y <= 1.2501 * r["curves"][0]["y"][0] for y in r["curves"][0]["y"])'
     run 0 eval $with --report page.html --report-tokens 3 asked.txt
     complains 2 'give a store' eval -m "$model" --report page.html asked.txt
     complains 1 'nowhere' eval $with --report nowhere/page.html asked.txt

@@ -923,7 +923,7 @@ static kn_store_tuned full_tuning(void) {
     static kn_store_tuned t;
     t.known = true;
     t.lambda = 0.1 + 0.2;
-    t.temperature = 1e-300;
+    t.temperature = 1e-30;
     t.k = INT64_MAX;
     t.probes = 32;
     t.codes = true;
@@ -946,7 +946,7 @@ static kn_store_tuned wrong_tuning(int what) {
     if (what == 0) t.lambda = NAN;
     if (what == 1) t.lambda = 1.01;
     if (what == 2) t.temperature = INFINITY;
-    if (what == 3) t.temperature = 0;
+    if (what == 3) t.temperature = 1e-31;
     if (what == 4) t.k = -1;
     if (what == 5) t.probes = -1;
     if (what == 6) t.cache.lambda = 0.71; // with lambda above 1

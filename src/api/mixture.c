@@ -19,14 +19,20 @@ static double given(double x) {
     return x < 0 ? NAN : x;
 }
 
+static bool is_temperature(double x) {
+    return x < 0 || (x >= KN_TEMPERATURE_LEAST && x <= KN_TEMPERATURE_MOST); // negative: not given
+}
+
 static knnlm_status check(const knnlm_mixture_options *o) {
     if (o->store_count > KN_STORES_MOST)
         return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
     for (size_t i = 0; o->weights && i < o->store_count; i++)
         if (!(o->weights[i] >= 0 && o->weights[i] <= 1))
             return kn_fail(KNNLM_EINVAL, "%s: its weight is not from 0 to 1", o->stores[i]);
-    if (o->lambda > 1 || o->cache_lambda > 1 || o->temperature == 0 || o->cache_temperature == 0)
-        return kn_fail(KNNLM_EINVAL, "a lambda above 1, or a temperature of 0");
+    if (o->lambda > 1 || o->cache_lambda > 1) return kn_fail(KNNLM_EINVAL, "a lambda above 1");
+    if (!is_temperature(o->temperature) || !is_temperature(o->cache_temperature))
+        return kn_fail(KNNLM_EINVAL, "a temperature beyond %g to %g", KN_TEMPERATURE_LEAST,
+                       KN_TEMPERATURE_MOST);
     return KNNLM_OK;
 }
 

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 // A document that is being read, from the choice until its first record.
 typedef struct coming {
@@ -81,8 +80,8 @@ static knnlm_status check_memory(const building *b, const kn_document *d) {
 // nothing was begun after it.
 static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
     building *b = context;
-    XXH128_hash_t digest = XXH3_128bits(d->text, d->size);
-    uint64_t hash[2] = {digest.low64, digest.high64};
+    uint64_t hash[2];
+    kn_known_hash(d->text, d->size, hash);
     KN_TRY(kn_known_give(&b->known, d->name));
     kn_known_document *known = kn_known_match(&b->known, d->name, hash);
     *skip = UINT64_MAX;

@@ -2,6 +2,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
+
+void kn_known_hash(const char *text, size_t size, uint64_t hash[2]) {
+    XXH128_hash_t digest = XXH3_128bits(text, size);
+    hash[0] = digest.low64;
+    hash[1] = digest.high64;
+}
 
 static int by_hash(const void *a, const void *b) {
     const kn_known_document *x = a, *y = b;

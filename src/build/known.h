@@ -18,6 +18,9 @@ typedef struct kn_known {
     kn_vocab given; // names that came in this run
 } kn_known;
 
+// What a document of this text is known by.
+void kn_known_hash(const char *text, size_t size, uint64_t hash[2]);
+
 knnlm_status kn_known_load(kn_known *k, const kn_store *store);
 void kn_known_free(kn_known *k);
 // All documents of this content, *count of them.

@@ -55,16 +55,18 @@ static knnlm_status json_documents(const kn_store *store, json_t **out) {
 
 static json_t *json_tuned(const kn_store_tuned *t) {
     if (!t->known) return json_null();
-    return json_pack("{s:f, s:f, s:I, s:I, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}}", "lambda", t->lambda,
+    return json_pack("{s:f, s:f, s:I, s:I, s:b, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}}", "lambda", t->lambda,
                      "temperature", t->temperature, "k", (json_int_t)t->k, "probes", (json_int_t)t->probes,
-                     "tokens", (json_int_t)t->tokens, "cache", "size", (json_int_t)t->cache.size, "lambda",
-                     t->cache.lambda, "temperature", t->cache.temperature, "bins", "distances",
-                     (json_int_t)t->bins.distances, "entropies", (json_int_t)t->bins.entropies);
+                     "codes", t->codes, "tokens", (json_int_t)t->tokens, "cache", "size",
+                     (json_int_t)t->cache.size, "lambda", t->cache.lambda, "temperature",
+                     t->cache.temperature, "bins", "distances", (json_int_t)t->bins.distances, "entropies",
+                     (json_int_t)t->bins.entropies);
 }
 
 static void print_tuned(const kn_store_tuned *t) {
     printf("tuned            lambda %.4g, temperature %.4g, k %" PRId64, t->lambda, t->temperature, t->k);
     if (t->probes) printf(", %" PRId64 " probes", t->probes);
+    if (t->codes) printf(", by codes");
     if (t->bins.distances)
         printf("; lambda by %" PRIu32 " x %" PRIu32 " bins", t->bins.distances, t->bins.entropies);
     if (t->cache.size)

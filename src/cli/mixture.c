@@ -29,7 +29,8 @@ static bool read_settings(const char *text, kn_store_choice *out) {
     if (good && *end == ',') {
         text = end + 1;
         out->temperature = strtod(text, &end);
-        good = end > text && out->temperature > 0 && isfinite(out->temperature);
+        good =
+            end > text && out->temperature >= KN_TEMPERATURE_LEAST && out->temperature <= KN_TEMPERATURE_MOST;
     }
     if (good && *end == ',') {
         text = end + 1;

@@ -295,7 +295,7 @@ static size_t read_probes(const char *text, int64_t probes[KN_TUNE_PROBES]) {
     return 0;
 }
 
-// Both curves, before the store is written.
+// Whether both curves can be written, before the work.
 static knnlm_status check_plot(const char *const *paths, size_t count) {
     static const char *const suffixes[] = {"k", "lambda"};
     char path[4096];
@@ -303,6 +303,7 @@ static knnlm_status check_plot(const char *const *paths, size_t count) {
         if (snprintf(path, sizeof path, "%s-%s.svg", said.plot, suffixes[i]) >= (int)sizeof path)
             return kn_fail(KNNLM_EINVAL, "--plot: the name is too long");
         KN_TRY(cli_check_output(path, paths, count));
+        KN_TRY(cli_check_output(path, &said.model, 1));
         KN_TRY(cli_mixture_check_output(&said.mixture, path));
         KN_TRY(kn_writer_try(path));
     }
@@ -327,12 +328,11 @@ static knnlm_status tune(const char *const *paths, size_t count, const kn_mixtur
     knnlm_status status = kn_tune_run(lm, paths, count, &o, &cli_progress, &result);
     kn_lm_close(lm);
     cli_progress_clear();
-    if (status == KNNLM_OK && said.plot && result.tuned.known) status = plot();
     if (status == KNNLM_OK && said.common.json)
         print_json();
     else if (status == KNNLM_OK)
         print_text();
-    return status;
+    return status == KNNLM_OK && said.plot && result.tuned.known ? plot() : status;
 }
 
 static int check_usage(size_t count) {

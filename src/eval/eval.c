@@ -78,8 +78,8 @@ static kn_eval_store describe_store(const kn_mixed_store *s, const scoring *by, 
                          .probes = kn_mixed_store_probes(s),
                          .codes = s->codes || !index->has_keys,
                          .adaptive = s->bins.distances,
-                         .tuned = info->tuned.known,
-                         .tuned_here = info->tuned.known && kn_pass_was_tuned_on(totals, &info->tuned),
+                         .tuned = s->tuned,
+                         .tuned_here = s->tuned && totals->tuned_on[number],
                          .metric = s->metric,
                          .found = (double)by->found[number] / tokens};
     snprintf(out.path, sizeof out.path, "%s", info->path);

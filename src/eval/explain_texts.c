@@ -44,8 +44,8 @@ static knnlm_status make_moment(const looking *l, const kn_scored *b, size_t i, 
                        .lm = (double)b->lm[i],
                        .knn = kn_mixture_knn(l->m, mixed),
                        .cache = b->cache ? b->cache[i] : NAN,
-                       .p = mixed->p};
-    for (size_t s = 0; s < l->m->count; s++) out->lambda += mixed->lambdas[s];
+                       .p = mixed->p,
+                       .lambda = kn_mixture_lambda(l->m, mixed)};
     out->document = kn_strdup(b->names[t->document]);
     out->neighbors = kn_alloc(l->neighbors, sizeof *out->neighbors);
     knnlm_status status = out->document && out->neighbors ? read_before(l, b, i, out) : KNNLM_ENOMEM;

@@ -30,7 +30,7 @@ static knnlm_status ask_stores(const kn_mixture *m, const float *state, kn_guess
         KN_TRY(kn_mixed_store_search(&m->stores[s], state, 1, NULL, 0, &g->found[s]));
     }
     kn_mixture_mix(m, g->found, 0, -1, 0, g->entropy, NAN, &g->mixed);
-    for (size_t s = 0; s < m->count; s++) g->lambda += g->mixed.lambdas[s];
+    g->lambda = kn_mixture_lambda(m, &g->mixed);
     g->nearest = kn_mixture_nearest(m, g->found, 0);
     return KNNLM_OK;
 }

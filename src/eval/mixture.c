@@ -8,15 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-kn_mixture_options kn_mixture_options_default(void) {
-    return (kn_mixture_options){.lambda = NAN,
-                                .temperature = NAN,
-                                .metric = -1,
-                                .cache = -1,
-                                .cache_lambda = NAN,
-                                .cache_temperature = NAN};
-}
-
 // ---------------------------------------------------------------- opening a store
 
 static const kn_store_tuned *tuned_of(const kn_mixed_store *s) {
@@ -67,7 +58,7 @@ static bool is_tuned(const kn_mixed_store *s, const kn_mixture_options *o) {
 
 static void choose_settings(kn_mixed_store *s, const kn_mixture_options *o, const kn_store_choice *choice) {
     const kn_store_tuned *t = tuned_of(s);
-    bool tuned = is_tuned(s, o);
+    bool tuned = s->tuned = is_tuned(s, o);
     bool said = !isnan(o->lambda) || !isnan(choice->weight);
     s->k = (size_t)(choice->k ? choice->k : o->k ? o->k : tuned && t->k ? t->k : 1024);
     s->k = kn_least(s->k, (size_t)kn_store_describe(s->store)->entries); // room for more would be in vain
@@ -268,9 +259,14 @@ void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, in
     out->p = kn_mix(lm, parts, out->lambdas, m->count + 1);
 }
 
-double kn_mixture_part(const kn_mixture *m, const kn_mixed *x, size_t store) {
+double kn_mixture_lambda(const kn_mixture *m, const kn_mixed *x) {
     double sum = 0;
     for (size_t i = 0; i < m->count; i++) sum += x->lambdas[i];
+    return sum;
+}
+
+double kn_mixture_part(const kn_mixture *m, const kn_mixed *x, size_t store) {
+    double sum = kn_mixture_lambda(m, x);
     return sum > 0 ? x->lambdas[store] / sum : 1 / (double)m->count;
 }
 

@@ -33,7 +33,6 @@ typedef struct kn_mixture_options {
     int64_t cache;              // states; negative: not said; 0: none
     double cache_lambda, cache_temperature;
 } kn_mixture_options;
-kn_mixture_options kn_mixture_options_default(void);
 
 // A store as it is searched and mixed.
 typedef struct kn_mixed_store {
@@ -46,7 +45,7 @@ typedef struct kn_mixed_store {
     kn_distance metric;
     size_t k;
     uint32_t probes;
-    bool codes;
+    bool codes, tuned; // tuned: settings that nobody said are as tuned
     double temperature, lambda;
     kn_bins bins; // no distances: lambda for all
 } kn_mixed_store;
@@ -110,6 +109,8 @@ void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, in
 // Of all stores together: log of the sum of lambda p_kNN over the sum of lambdas (of equal parts, where those
 // are 0). NAN without stores.
 double kn_mixture_knn(const kn_mixture *m, const kn_mixed *mixed);
+// Lambda of all stores together.
+double kn_mixture_lambda(const kn_mixture *m, const kn_mixed *mixed);
 // A store's part in that.
 double kn_mixture_part(const kn_mixture *m, const kn_mixed *mixed, size_t store);
 // The nearest neighbour's distance; NAN: there is none.

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 // Tokens that are searched together: the more, the less often the lists are read; the fewer, the less memory
 // their neighbours take (12 bytes each).
@@ -13,7 +12,8 @@ enum { BATCH = 16384, BATCH_LEAST = 16, NEIGHBORS = 1 << 24 };
 
 // A document of the texts: where its own entries lie in the stores.
 typedef struct own {
-    kn_entry_range *ranges; // (stores, copies)
+    kn_entry_range *ranges; // (stores, copies); NULL: in none
+    size_t copies;          // at most, in any of them
 } own;
 
 typedef struct pass {
@@ -36,7 +36,6 @@ typedef struct pass {
     char **names;
     own *own;
     size_t documents, names_capacity, own_capacity;
-    size_t copies; // of a document in a store, at most
 } pass;
 
 // ---------------------------------------------------------------- documents
@@ -51,82 +50,96 @@ static void note_text(kn_pass_totals *t, uint64_t hash) {
     t->text_count = keep + 1;
 }
 
-bool kn_pass_was_tuned_on(const kn_pass_totals *totals, const kn_store_tuned *tuned) {
-    for (size_t i = 0, j = 0; i < totals->text_count && j < tuned->text_count;) {
-        if (totals->texts[i] == tuned->texts[j]) return true;
-        if (totals->texts[i] < tuned->texts[j])
-            i++;
-        else
-            j++;
+// A store remembers the smallest hashes of what it was tuned on.
+static void note_tuned(pass *p, uint64_t hash) {
+    for (size_t s = 0; s < p->m->count; s++) {
+        const kn_store_tuned *t = &kn_store_describe(p->m->stores[s].store)->tuned;
+        for (size_t i = 0; i < t->text_count && !p->totals->tuned_on[s]; i++)
+            p->totals->tuned_on[s] = t->texts[i] == hash;
     }
-    return false;
 }
 
-// The entries of this content in all stores: the first of them a copy, then the next copy.
-static knnlm_status find_own(const pass *p, const uint64_t hash[2], own *out) {
-    size_t stores = p->m->count;
-    *out = (own){0};
-    for (size_t s = 0; s < stores && !p->m->include_self; s++) {
+// How often this content is in the store that has it most often.
+static size_t most_copies(const kn_mixture *m, const uint64_t hash[2]) {
+    size_t most = 0, count;
+    for (size_t s = 0; s < m->count; s++) {
+        kn_known_find(&m->stores[s].known, hash, &count);
+        most = kn_most(most, count);
+    }
+    return most;
+}
+
+// The entries of this content in all stores: the first copy, the second, ...
+static knnlm_status find_own(const kn_mixture *m, const uint64_t hash[2], own *out) {
+    *out = (own){.copies = m->include_self ? 0 : most_copies(m, hash)};
+    if (!out->copies) return KNNLM_OK;
+    out->ranges = kn_alloc(m->count * out->copies, sizeof *out->ranges);
+    if (!out->ranges) return KNNLM_ENOMEM;
+    for (size_t s = 0; s < m->count; s++) {
         size_t count;
-        const kn_mixed_store *store = &p->m->stores[s];
-        const kn_known_document *same = kn_known_find(&store->known, hash, &count);
-        if (!count) continue;
-        if (!out->ranges) out->ranges = kn_alloc(stores * p->copies, sizeof *out->ranges);
-        if (!out->ranges) return KNNLM_ENOMEM;
+        const kn_known_document *same = kn_known_find(&m->stores[s].known, hash, &count);
         for (size_t i = 0; i < count; i++) {
             kn_store_document d;
-            KN_TRY(kn_store_document_at(store->store, same[i].number, &d));
-            out->ranges[s * p->copies + i] = (kn_entry_range){d.first, d.first + d.count};
+            KN_TRY(kn_store_document_at(m->stores[s].store, same[i].number, &d));
+            out->ranges[s * out->copies + i] = (kn_entry_range){d.first, d.first + d.count};
         }
     }
     return KNNLM_OK;
 }
 
-static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
-    pass *p = context;
-    XXH128_hash_t digest = XXH3_128bits(d->text, d->size);
-    const uint64_t hash[2] = {digest.low64, digest.high64};
-    *skip = 0;
+static knnlm_status begin_document(pass *p, const char *name, size_t number) {
     KN_TRY(kn_grow(&p->names, &p->names_capacity, number + 1, sizeof *p->names));
     KN_TRY(kn_grow(&p->own, &p->own_capacity, number + 1, sizeof *p->own));
     p->documents = number + 1;
     p->own[number] = (own){0};
-    p->names[number] = kn_strdup(d->name);
-    if (!p->names[number]) return KNNLM_ENOMEM;
+    p->names[number] = kn_strdup(name);
+    return p->names[number] ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
+    pass *p = context;
+    uint64_t hash[2];
+    *skip = 0;
+    KN_TRY(begin_document(p, d->name, number));
+    kn_known_hash(d->text, d->size, hash);
     note_text(p->totals, hash[0]);
-    KN_TRY(find_own(p, hash, &p->own[number]));
+    note_tuned(p, hash[0]);
+    KN_TRY(find_own(p->m, hash, &p->own[number]));
     p->totals->own_documents += p->own[number].ranges != NULL;
     return KNNLM_OK;
 }
 
-// How often the most frequent content of any store is in it.
-static size_t most_copies(const kn_mixture *m) {
-    size_t most = 1, count;
-    for (size_t s = 0; s < m->count; s++)
-        for (size_t i = 0; i < m->stores[s].known.count; i += kn_most(1, count)) {
-            kn_known_find(&m->stores[s].known, m->stores[s].known.documents[i].hash, &count);
-            most = kn_most(most, count);
-        }
-    return most;
-}
-
 // ---------------------------------------------------------------- a batch
 
-static knnlm_status search_store(pass *p, size_t number) {
-    const kn_entry_range nothing = {0, 0};
-    size_t copies = p->copies;
-    bool any = false;
-    for (size_t i = 0; i < p->fresh; i++) any |= p->own[p->tokens[p->carried + i].document].ranges != NULL;
-    kn_entry_range *exclude = any ? kn_alloc(p->fresh * copies, sizeof *exclude) : NULL;
-    if (any && !exclude) return KNNLM_ENOMEM;
-    for (size_t i = 0; any && i < p->fresh; i++) {
-        const own *mine = &p->own[p->tokens[p->carried + i].document];
-        for (size_t c = 0; c < copies; c++)
-            exclude[i * copies + c] = mine->ranges ? mine->ranges[number * copies + c] : nothing;
+static const own *own_of(const pass *p, size_t fresh) {
+    return &p->own[p->tokens[p->carried + fresh].document];
+}
+
+// Ranges of the fresh tokens that a store's search leaves out: *each a token, 0: none of any.
+static knnlm_status leave_out(const pass *p, size_t number, kn_entry_range **out, size_t *each) {
+    size_t cells;
+    *out = NULL;
+    *each = 0;
+    for (size_t i = 0; i < p->fresh; i++) *each = kn_most(*each, own_of(p, i)->copies);
+    if (!*each) return KNNLM_OK;
+    if (!kn_mul(p->fresh, *each, &cells)) return kn_fail(KNNLM_ENOMEM, "too many copies of a document");
+    *out = kn_alloc(cells, sizeof **out); // what is not filled in is empty
+    if (!*out) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < p->fresh; i++) {
+        const own *mine = own_of(p, i);
+        for (size_t c = 0; c < mine->copies; c++)
+            (*out)[i * *each + c] = mine->ranges[number * mine->copies + c];
     }
+    return KNNLM_OK;
+}
+
+static knnlm_status search_store(pass *p, size_t number) {
+    kn_entry_range *exclude;
+    size_t each;
+    KN_TRY(leave_out(p, number, &exclude, &each));
     double begun = kn_seconds();
     knnlm_status status = kn_mixed_store_search(&p->m->stores[number], p->keys + p->carried * p->m->width,
-                                                p->fresh, exclude, copies, &p->found[number]);
+                                                p->fresh, exclude, each, &p->found[number]);
     p->totals->seconds_stores[number] += kn_seconds() - begun;
     free(exclude);
     return status;
@@ -214,7 +227,7 @@ static size_t batch_of(const kn_mixture *m) {
 static knnlm_status make_room(pass *p, const kn_read_options *read) {
     size_t width = p->m->width, fresh;
     p->batch = batch_of(p->m);
-    fresh = p->batch + (size_t)read->score + (size_t)read->context;
+    fresh = p->batch + (size_t)read->score; // a window more than a batch
     size_t temperatures = p->o->cache_temperatures ? p->o->cache_temperature_count : 1;
     p->capacity = fresh + kn_most(p->m->cache.size, KN_CONTEXT_KEPT);
     p->tokens = kn_alloc(p->capacity, sizeof *p->tokens);
@@ -255,7 +268,6 @@ static knnlm_status prepare(pass *p, kn_read_options *read) {
     read->logprobs = true;
     read->keys = kn_mixture_any(p->m);
     read->entropies = p->o->entropies || kn_mixture_adapts(p->m);
-    p->copies = most_copies(p->m);
     return make_room(p, read);
 }
 
@@ -281,7 +293,7 @@ knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *m, const int32_t *token
     pass p = {.lm = lm, .m = m, .o = o, .sink = sink, .context = context, .totals = &totals};
     kn_read_options read;
     knnlm_status status = prepare(&p, &read);
-    if (status == KNNLM_OK) status = choose(&p, &(kn_document){.name = "", .text = ""}, 0, &(uint64_t){0});
+    if (status == KNNLM_OK) status = begin_document(&p, "", 0);
     if (status == KNNLM_OK) status = kn_read_tokens(lm, tokens, count, &read, take, &p);
     if (status == KNNLM_OK) status = flush(&p);
     pass_free(&p);

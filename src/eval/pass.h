@@ -55,6 +55,7 @@ typedef struct kn_pass_totals {
     uint64_t own_documents;                // that were scored without themselves
     uint64_t texts[KN_TUNED_TEXTS];        // the smallest hashes of documents, ascending
     size_t text_count;
+    bool tuned_on[KN_STORES_MOST]; // whether a store was tuned on one of them
 } kn_pass_totals;
 
 knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *mixture, const char *const *paths, size_t count,
@@ -64,8 +65,5 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *mixture, const char *con
 // The same for one document in memory, which is looked for in no store.
 knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *mixture, const int32_t *tokens, size_t count,
                             const kn_pass_options *options, kn_scored_sink *sink, void *context);
-
-// Whether one of the texts is among those that a store was tuned on.
-bool kn_pass_was_tuned_on(const kn_pass_totals *totals, const kn_store_tuned *tuned);
 
 #endif

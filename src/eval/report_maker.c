@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEIGHBORS = 5, AROUND = 10, LAMBDAS = 51, KS = 24, DISTANCES = 20 };
+enum { NEIGHBORS = 5, AROUND = 10, LAMBDAS = 51, KS = KN_KEPT_KS, DISTANCES = 20 };
 
 struct kn_report_maker {
     kn_report *page;
@@ -33,10 +33,7 @@ knnlm_status kn_report_maker_open(const char *path, const kn_lm *lm, const kn_mi
     r->m = m;
     r->most = most;
     r->document = UINT32_MAX;
-    if (m->count) {
-        for (size_t k = 1; k < m->stores[0].k && r->k_count + 1 < KS; k *= 2) r->ks[r->k_count++] = k;
-        r->ks[r->k_count++] = m->stores[0].k;
-    }
+    if (m->count) r->k_count = kn_kept_ks(m->stores[0].k, r->ks);
     knnlm_status status = kn_report_open(path, &r->page);
     if (status != KNNLM_OK)
         free(r);
@@ -80,7 +77,6 @@ static knnlm_status text_of(const kn_report_maker *r, const kn_scored_token *t, 
 
 static knnlm_status add_token(kn_report_maker *r, const kn_scored *b, size_t i, const kn_mixed *mixed,
                               const kn_report_neighbor *neighbors, size_t count) {
-    double lambda = 0;
     kn_report_token token = {.lm = (double)b->lm[i],
                              .knn = kn_mixture_knn(r->m, mixed),
                              .cache = b->cache ? b->cache[i] : NAN,
@@ -90,8 +86,7 @@ static knnlm_status add_token(kn_report_maker *r, const kn_scored *b, size_t i, 
                              .neighbors = neighbors,
                              .neighbor_count = count};
     char *text;
-    for (size_t s = 0; s < r->m->count; s++) lambda += mixed->lambdas[s];
-    token.lambda = r->m->count ? lambda : NAN;
+    token.lambda = r->m->count ? kn_mixture_lambda(r->m, mixed) : NAN;
     KN_TRY(text_of(r, &b->tokens[i], &text, &token.size));
     token.text = text;
     knnlm_status status = kn_report_add(r->page, &token);
@@ -265,49 +260,66 @@ static void add_figures(const kn_report_maker *r, const kn_eval_result *x, figur
     add(f, "time", "model %.1f s, neighbours %.1f s", x->seconds_lm, x->seconds_search);
 }
 
-static knnlm_status finish(kn_report_maker *r, const kn_eval_result *x) {
+typedef struct curves {
     double lambdas[LAMBDAS], by_lambda[LAMBDAS], ks[KS], by_k[KS], distances[DISTANCES], gains[DISTANCES];
-    figures *f = kn_alloc(1, sizeof *f);
-    kn_report_curve curves[3];
-    size_t count = 0, lambda_count;
-    knnlm_status status = f ? KNNLM_OK : KNNLM_ENOMEM;
-    if (status == KNNLM_OK && r->n) {
-        status = lambda_curve(r, lambdas, by_lambda, &lambda_count);
-        for (size_t j = 0; j < r->k_count; j++) {
-            ks[j] = (double)r->ks[j];
-            by_k[j] = exp(-r->k_logs[j] / (double)r->n);
-        }
-        curves[count++] = (kn_report_curve){"Perplexity by lambda (one for all tokens)",
-                                            "lambda",
-                                            "perplexity",
-                                            false,
-                                            lambdas,
-                                            by_lambda,
-                                            LAMBDAS,
-                                            x->stores[0].lambda};
-        curves[count++] =
-            (kn_report_curve){"Perplexity by k", "neighbours (k)",         "perplexity", true, ks, by_k,
-                              r->k_count,        (double)r->m->stores[0].k};
-        curves[count++] = (kn_report_curve){"Gain by the nearest distance",
-                                            "nearest distance",
-                                            "nats a token",
-                                            false,
-                                            distances,
-                                            gains,
-                                            gain_curve(r, distances, gains),
-                                            NAN};
+    kn_report_curve all[3];
+    size_t count;
+} curves;
+
+// Of the first store beside the model, one lambda for all tokens.
+static knnlm_status draw(const kn_report_maker *r, const kn_eval_result *x, curves *c) {
+    size_t lambdas;
+    if (!r->n) return KNNLM_OK;
+    KN_TRY(lambda_curve(r, c->lambdas, c->by_lambda, &lambdas));
+    for (size_t j = 0; j < r->k_count; j++) {
+        c->ks[j] = (double)r->ks[j];
+        c->by_k[j] = exp(-r->k_logs[j] / (double)r->n);
     }
-    if (f) add_figures(r, x, f);
-    if (status == KNNLM_OK)
+    c->all[0] = (kn_report_curve){"Perplexity by lambda (first store, one for all tokens)",
+                                  "lambda",
+                                  "perplexity",
+                                  false,
+                                  c->lambdas,
+                                  c->by_lambda,
+                                  lambdas,
+                                  x->stores[0].lambda};
+    c->all[1] = (kn_report_curve){"Perplexity by k (first store, one lambda)",
+                                  "neighbours (k)",
+                                  "perplexity",
+                                  true,
+                                  c->ks,
+                                  c->by_k,
+                                  r->k_count,
+                                  (double)r->m->stores[0].k};
+    c->all[2] = (kn_report_curve){"Gain by the nearest distance",
+                                  "nearest distance",
+                                  "nats a token",
+                                  false,
+                                  c->distances,
+                                  c->gains,
+                                  gain_curve(r, c->distances, c->gains),
+                                  NAN};
+    c->count = 3;
+    return KNNLM_OK;
+}
+
+static knnlm_status finish(kn_report_maker *r, const kn_eval_result *x) {
+    figures *f = kn_alloc(1, sizeof *f);
+    curves *c = kn_alloc(1, sizeof *c);
+    knnlm_status status = f && c ? draw(r, x, c) : KNNLM_ENOMEM;
+    if (status == KNNLM_OK) {
+        add_figures(r, x, f);
         status = kn_report_commit(r->page, &(kn_report_summary){.title = "knnlm: a text and its neighbours",
                                                                 .rows = f->rows,
                                                                 .row_count = f->count,
-                                                                .curves = curves,
-                                                                .curve_count = count,
+                                                                .curves = c->all,
+                                                                .curve_count = c->count,
                                                                 .tokens_scored = x->totals.read.tokens});
-    else
+    } else {
         kn_report_abort(r->page);
+    }
     free(f);
+    free(c);
     return status;
 }
 

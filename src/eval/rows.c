@@ -53,12 +53,10 @@ static void put_number(kn_rows *r, double x) {
 }
 
 static void put_mixed(kn_rows *r, const kn_scored *b, const kn_mixed *mixed, size_t i) {
-    double lambda = 0;
-    for (size_t s = 0; s < r->m->count; s++) lambda += mixed[i].lambdas[s];
     put_number(r, kn_mixture_knn(r->m, &mixed[i]));
     put_number(r, b->cache ? b->cache[i] : NAN);
     put_number(r, mixed[i].p);
-    put_number(r, lambda);
+    put_number(r, kn_mixture_lambda(r->m, &mixed[i]));
     put_number(r, kn_mixture_nearest(r->m, b->found, i));
     put_number(r, (double)b->entropies[i]);
 }

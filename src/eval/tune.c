@@ -26,7 +26,6 @@ static knnlm_status take(void *context, const kn_scored *b) {
             kn_neighborhood n = kn_found_at(&b->found[s], i);
             KN_TRY(kn_kept_add(&t->kept[s], &n, b->tokens[i].token));
         }
-        t->nearest[t->n] = (float)kn_mixture_nearest(t->m, b->found, i);
         for (size_t c = 0; c < t->cache_temperature_count; c++) {
             double p = b->cache[c * b->count + i];
             t->cache[c * t->capacity + t->n] = isnan(p) ? t->lm[t->n] : (float)exp(p);
@@ -37,7 +36,7 @@ static knnlm_status take(void *context, const kn_scored *b) {
 
 // What a text of so many tokens takes.
 static uint64_t bytes_kept(const kn_tuning *t, uint64_t tokens) {
-    uint64_t bytes = tokens * sizeof(float) * (3 + t->cache_temperature_count + KN_TUNE_GROUP * KN_TUNE_KS);
+    uint64_t bytes = tokens * sizeof(float) * (2 + t->cache_temperature_count + KN_TUNE_GROUP * KN_KEPT_KS);
     for (size_t s = 0; s < t->m->count; s++)
         bytes += kn_kept_bytes((size_t)tokens, t->m->stores[s].k) + tokens * sizeof(float);
     return bytes;
@@ -46,9 +45,8 @@ static uint64_t bytes_kept(const kn_tuning *t, uint64_t tokens) {
 static knnlm_status make_room(kn_tuning *t) {
     t->lm = kn_alloc(t->capacity, sizeof *t->lm);
     t->entropies = kn_alloc(t->capacity, sizeof *t->entropies);
-    t->nearest = kn_alloc(t->capacity, sizeof *t->nearest);
-    t->swept = kn_alloc(t->capacity * KN_TUNE_GROUP * KN_TUNE_KS, sizeof *t->swept);
-    if (!t->lm || !t->entropies || !t->nearest || !t->swept) return KNNLM_ENOMEM;
+    t->swept = kn_alloc(t->capacity * KN_TUNE_GROUP * KN_KEPT_KS, sizeof *t->swept);
+    if (!t->lm || !t->entropies || !t->swept) return KNNLM_ENOMEM;
     if (t->cache_temperature_count &&
         !(t->cache = kn_alloc(t->capacity * t->cache_temperature_count, sizeof *t->cache)))
         return KNNLM_ENOMEM;
@@ -67,7 +65,6 @@ static void tuning_free(kn_tuning *t) {
     }
     free(t->lm);
     free(t->entropies);
-    free(t->nearest);
     free(t->cache);
     free(t->swept);
 }
@@ -267,7 +264,7 @@ static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture
         ways[i] = mix.stores[0];
         ways[i].probes = o->probes[i];
     }
-    mix.fixed = true; // as if nothing had been tuned before
+    mix.fixed = true; // as if nothing had been tuned before, but for probes
     mix.exact = !mix.codes;
     mix.lambda = mix.cache_lambda = 0;
     mix.cache = mix.cache > 0 ? mix.cache : 0;

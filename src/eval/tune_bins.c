@@ -23,14 +23,15 @@ typedef struct judging {
     const kn_tuning *t;
     size_t store;
     double cache_lambda;
-    float *fixed; // the cache's part of each token; NULL: no cache
+    float *fixed;   // the cache's part of each token; NULL: no cache
+    float *nearest; // distance of each, as evaluation will see it; anything where there is none
 } judging;
 
 static double log_of(const judging *j, const kn_bins *bins, size_t i) {
     const kn_tuning *t = j->t;
     double most = 1 - j->cache_lambda, fixed = j->fixed ? (double)j->fixed[i] : 0;
     double w = t->kept[j->store].counts[i]
-                   ? fmin(most, kn_bins_lambda(bins, (double)t->nearest[i], (double)t->entropies[i]))
+                   ? fmin(most, kn_bins_lambda(bins, (double)j->nearest[i], (double)t->entropies[i]))
                    : 0;
     return log(fixed + (most - w) * (double)t->lm[i] + w * (double)t->knn[j->store][i]);
 }
@@ -39,7 +40,7 @@ static kn_bin_data data_of(const judging *j, const uint32_t *tokens, size_t n, d
     return (kn_bin_data){.lm = j->t->lm,
                          .knn = j->t->knn[j->store],
                          .fixed = j->fixed,
-                         .nearest = j->t->nearest,
+                         .nearest = j->nearest,
                          .entropies = j->t->entropies,
                          .tokens = tokens,
                          .n = n,
@@ -104,11 +105,16 @@ knnlm_status kn_tune_bins(kn_tuning *t, size_t store, double lambda, double cach
     const float *cache = kn_tuning_cache(t);
     judging j = {.t = t, .store = store, .cache_lambda = cache_lambda};
     uint32_t *tokens = kn_alloc(t->n, sizeof *tokens);
+    const kn_kept *kept = &t->kept[store];
+    j.nearest = kn_alloc(t->n, sizeof *j.nearest);
     if (cache) j.fixed = kn_alloc(t->n, sizeof *j.fixed);
-    knnlm_status status = tokens && (j.fixed || !cache) ? KNNLM_OK : KNNLM_ENOMEM;
+    knnlm_status status = tokens && j.nearest && (j.fixed || !cache) ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t i = 0; status == KNNLM_OK && cache && i < t->n; i++)
         j.fixed[i] = (float)cache_lambda * cache[i];
+    for (size_t i = 0; status == KNNLM_OK && i < t->n; i++)
+        if (kept->counts[i]) j.nearest[i] = kept->distances[i * kept->k];
     if (status == KNNLM_OK) status = find(&j, lambda, tokens, bins);
+    free(j.nearest);
     free(tokens);
     free(j.fixed);
     return status;

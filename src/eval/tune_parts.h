@@ -5,7 +5,6 @@
 #include "eval/tune.h"
 
 enum {
-    KN_TUNE_KS = 24,
     KN_TUNE_GROUP = 4,         // temperatures at a time
     KN_TUNE_TEMPERATURES = 16, // of the cache
 };
@@ -17,7 +16,7 @@ typedef struct kn_tuning {
     size_t n, capacity; // tokens so far; of the text
     kn_kept kept[KN_STORES_MOST];
     // Probabilities and what the bins are of, one a token:
-    float *lm, *entropies, *nearest;
+    float *lm, *entropies;
     float *cache; // (cache temperatures, capacity); NULL: no cache
     double cache_temperatures[KN_TUNE_TEMPERATURES];
     size_t cache_temperature_count;

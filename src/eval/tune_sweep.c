@@ -23,13 +23,6 @@ static double spread(const kn_kept *kept) {
     return count && sum > 0 ? sum / (double)count : 1;
 }
 
-static size_t powers_of_two(size_t most, size_t *ks) {
-    size_t count = 0;
-    for (size_t k = 1; k < most; k *= 2) ks[count++] = k;
-    ks[count++] = most;
-    return count;
-}
-
 // Where a token has no neighbour, the model speaks.
 static void fill_empty(const kn_tuning *t, size_t store, float *p) {
     for (size_t i = 0; i < t->n; i++)
@@ -109,7 +102,7 @@ static knnlm_status try_grid(kn_tuning *t, size_t store, bool with_cache, const 
 }
 
 knnlm_status kn_tune_sweep(kn_tuning *t, size_t store, bool with_cache) {
-    size_t ks[KN_TUNE_KS], count = powers_of_two(t->kept[store].k, ks);
+    size_t ks[KN_KEPT_KS], count = kn_kept_ks(t->kept[store].k, ks);
     t->out->stores[store].best = (kn_tune_point){.ppl = INFINITY};
     memcpy(t->near, (const double[]){0.8, 0.2, 0.2}, sizeof t->near);
     if (!isnan(t->given_temperature))

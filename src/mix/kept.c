@@ -75,9 +75,10 @@ static void gather_hits(const sweep *s, size_t token, float *gathered, size_t *a
     for (; j < s->count; j++) among[j] = n;
 }
 
-// How many of the nearest matter at a temperature: all terms beyond them are in sum below 1e-7 of the first.
+// How many of the nearest matter at a temperature: all terms beyond them are in sum below 1e-7 (e^-16.1) of
+// the first.
 static size_t reach_of(const float *distances, size_t count, double temperature) {
-    double limit = count ? (double)distances[0] + 23 * temperature : 0;
+    double limit = count ? (double)distances[0] + (16.2 + log((double)count)) * temperature : 0;
     size_t low = 0, high = count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -132,4 +133,11 @@ knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatur
     kn_parallel((kept->n + CHUNK - 1) / CHUNK, sweep_chunk, &s);
     free(s.gathered);
     return KNNLM_OK;
+}
+
+size_t kn_kept_ks(size_t most, size_t ks[KN_KEPT_KS]) {
+    size_t count = 0;
+    for (size_t k = 1; k < most && count + 1 < KN_KEPT_KS; k *= 2) ks[count++] = k;
+    ks[count++] = most;
+    return count;
 }

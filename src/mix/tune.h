@@ -85,6 +85,8 @@ knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_
 // (temperatures, ks, n). 0 where there are no neighbours, and where those that hit are below e^-87 of the
 // nearest. KNNLM_EINVAL: too many ks; KNNLM_ENOMEM.
 enum { KN_KEPT_KS = 32 };
+// The powers of two below `most` (at most 2^30), and `most`; how many.
+size_t kn_kept_ks(size_t most, size_t ks[KN_KEPT_KS]);
 knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatures, size_t temperature_count,
                                    const size_t *ks, size_t count, float *out);
 

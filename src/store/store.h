@@ -64,6 +64,10 @@ typedef struct kn_store_cache {
     double lambda, temperature;
 } kn_store_cache;
 
+// Beyond these f32 has no exp(-d / T) any more.
+#define KN_TEMPERATURE_LEAST 1e-30
+#define KN_TEMPERATURE_MOST 1e30
+
 // Tuned on some validation text: how to mix. `known` false: nobody did yet.
 enum { KN_TUNED_TEXTS = 256 };
 typedef struct kn_store_tuned {

@@ -8,12 +8,13 @@
 
 // ---------------------------------------------------------------- checking
 
+// Sums of weights may be above 1 by rounding.
 static bool is_share(double x) {
-    return x >= 0 && x <= 1;
+    return x >= 0 && x <= 1 + 1e-12;
 }
 
 static bool is_scale(double x) {
-    return isfinite(x) && x > 0;
+    return x >= KN_TEMPERATURE_LEAST && x <= KN_TEMPERATURE_MOST;
 }
 
 static bool ascend(const double *edges, size_t count) {
