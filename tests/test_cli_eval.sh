@@ -115,6 +115,11 @@ refused 1 'a.store: has no codes' -s a.store --codes valid.txt
 refused 1 'damaged.store/000001.keys' -s damaged.store valid.txt
 refused 1 'a.store has keys of ffn@1, tap.store of attention@1' -s a.store -s tap.store valid.txt
 complains 1 'nowhere.gguf: No such file' eval -m nowhere.gguf -s a.store valid.txt
+for option in '-k 8' '--lambda .2' '--temperature 2' '--probe 4' --codes --exact --fixed --include-self '--metric ip'; do
+    # shellcheck disable=SC2086 # an option and its value
+    complains 2 'name it with -s' eval -m model.gguf $option valid.txt
+done
+complains 2 'the cache has a size' eval -m model.gguf --cache-lambda .1 valid.txt
 complains 1 'valid.txt: ' tune -m valid.txt -s a.store valid.txt
 set --
 while [ $# -lt 30 ]; do set -- "$@" -s a.store; done

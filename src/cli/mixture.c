@@ -52,8 +52,22 @@ static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
     return m->paths[i] ? CLI_DONE : cli_fail(command);
 }
 
-int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_options *out) {
+// Options that nothing would obey are a mistake.
+static int check_use(const cli_command *command, const cli_mixture *m) {
+    bool of_stores = m->k || m->probes || !isnan(m->lambda) || !isnan(m->temperature) || m->codes ||
+                     m->exact || m->metric >= 0 || m->fixed || m->include_self;
+    bool of_cache = !isnan(m->cache_lambda) || !isnan(m->cache_temperature);
     if (m->exact && m->codes) return cli_usage(command, "--exact and --codes are each other's contrary");
+    if (of_stores && !m->stores.count)
+        return cli_usage(command, "neighbours are of a store: name it with -s");
+    if (of_cache && !m->stores.count && m->cache <= 0)
+        return cli_usage(command, "the cache has a size: --cache N");
+    return CLI_DONE;
+}
+
+int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_options *out) {
+    int use = check_use(command, m);
+    if (use != CLI_DONE) return use;
     for (size_t i = 0; i < m->stores.count; i++) {
         int code = read_store(command, m, i);
         if (code != CLI_DONE) return code;
