@@ -1,6 +1,5 @@
 #include "eval/explain.h"
 #include "base/file.h"
-#include "base/utf8.h"
 #include "cli/mixture.h"
 #include "cli/store.h"
 
@@ -39,26 +38,11 @@ static const cli_option options[] = {
 
 // ---------------------------------------------------------------- pieces of text
 
-// On one line, cut to `most` bytes at its beginning or its end; released with free(). NULL: no memory.
-static char *line_of(const char *text, size_t size, size_t most, bool keep_end) {
-    char *out = kn_alloc(KN_UTF8_ESCAPED(size) + 3, 1);
-    if (!out) return NULL;
-    kn_utf8_escape(text, size, out, KN_UTF8_ESCAPED(size));
-    size_t length = strlen(out);
-    if (length <= most) return out;
-    size_t from = keep_end ? length - most : 0, to = keep_end ? length : most;
-    while (from < to && ((unsigned char)out[from] & 0xc0) == 0x80) from++; // whole characters
-    while (to > from && ((unsigned char)out[to] & 0xc0) == 0x80) to--;
-    memmove(out, out + from, to - from);
-    out[to - from] = 0;
-    return out;
-}
-
 static char *token_text(const kn_lm *lm, int32_t token) {
     char *text, *line;
     size_t size;
     if (kn_tokenizer_decode(kn_lm_tokenizer(lm), &token, 1, &text, &size) != KNNLM_OK) return NULL;
-    line = line_of(text, size, 40, false);
+    line = cli_line(text, size, 40, false);
     free(text);
     return line;
 }
@@ -72,9 +56,9 @@ static const char *or_empty(const char *text) {
 enum { BEFORE = 60, AFTER = 30 }; // bytes of a neighbour's text on its line
 
 static void print_neighbor(const kn_shown *n, int32_t target) {
-    char *before = line_of(or_empty(n->origin.before), n->origin.before_size, BEFORE, true),
-         *word = line_of(or_empty(n->origin.word), n->origin.word_size, 40, false),
-         *after = line_of(or_empty(n->origin.after), n->origin.after_size, AFTER, false);
+    char *before = cli_line(or_empty(n->origin.before), n->origin.before_size, BEFORE, true),
+         *word = cli_line(or_empty(n->origin.word), n->origin.word_size, 40, false),
+         *after = cli_line(or_empty(n->origin.after), n->origin.after_size, AFTER, false);
     printf("  %7.4f %10.4g %c %s[%s]%s\n", n->share, n->distance, n->value == target ? '*' : ' ',
            or_empty(before), or_empty(word), or_empty(after));
     printf("                       %.*s, token %" PRIu64 "\n", (int)n->origin.document.name_size,
@@ -111,7 +95,7 @@ static void print_explanation(const kn_lm *lm, const kn_explanation *e) {
 }
 
 static void print_moment(const kn_lm *lm, const kn_moment *x) {
-    char *before = line_of(x->before, x->before_size, 100, true), *word = token_text(lm, x->token);
+    char *before = cli_line(x->before, x->before_size, 100, true), *word = token_text(lm, x->token);
     printf("\n%s[%s]\n", or_empty(before), or_empty(word));
     printf("  p_LM %.3g, p_kNN %.3g, ", exp(x->lm), isnan(x->knn) ? 0 : exp(x->knn));
     if (!isnan(x->cache)) printf("p_cache %.3g, ", exp(x->cache));
@@ -137,7 +121,7 @@ static void print_moments(const kn_lm *lm, const kn_moments *m) {
 static json_t *json_text(const char *text, size_t size) {
     json_t *plain = json_stringn(or_empty(text), size);
     if (plain) return plain;
-    char *line = line_of(text, size, SIZE_MAX, false);
+    char *line = cli_line(text, size, SIZE_MAX, false);
     json_t *out = json_string(or_empty(line));
     free(line);
     return out;

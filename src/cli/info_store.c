@@ -1,6 +1,5 @@
 #include "cli/info_store.h"
 
-#include "base/utf8.h"
 #include "build/origin.h"
 #include "cli/store.h"
 
@@ -193,13 +192,6 @@ static knnlm_status print_text(const kn_store *store, bool all) {
 
 // ---------------------------------------------------------------- one entry
 
-// On one line.
-static char *escaped(const char *text, size_t size) {
-    char *out = kn_alloc(KN_UTF8_ESCAPED(size), 1);
-    if (out) kn_utf8_escape(text, size, out, KN_UTF8_ESCAPED(size));
-    return out;
-}
-
 static void print_entry(const kn_store_entry *e, const kn_store_document *d, const char *before,
                         const char *token, const char *after, bool json) {
     if (json) {
@@ -223,8 +215,9 @@ static void print_entry(const kn_store_entry *e, const kn_store_document *d, con
 static knnlm_status show_entry(const kn_store *store, const kn_tokenizer *t, const cli_info_wish *wish) {
     kn_origin o;
     KN_TRY(kn_origin_read(store, t, (uint64_t)wish->entry, (size_t)wish->around, &o));
-    char *before = escaped(o.before, o.before_size), *word = escaped(o.word, o.word_size),
-         *after = escaped(o.after, o.after_size);
+    char *before = cli_line(o.before, o.before_size, SIZE_MAX, false),
+         *word = cli_line(o.word, o.word_size, SIZE_MAX, false),
+         *after = cli_line(o.after, o.after_size, SIZE_MAX, false);
     bool whole = before && word && after;
     if (whole) print_entry(&o.entry, &o.document, before, word, after, wish->json);
     free(before);

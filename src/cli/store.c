@@ -1,5 +1,7 @@
 #include "cli/store.h"
 
+#include "base/utf8.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,4 +85,18 @@ const char *cli_time(int64_t seconds, char buffer[32]) {
 json_t *cli_json_name(const char *name, size_t size) {
     json_t *exact = json_stringn(name, size);
     return exact ? exact : json_null();
+}
+
+char *cli_line(const char *text, size_t size, size_t most, bool keep_end) {
+    char *out = kn_alloc(KN_UTF8_ESCAPED(size) + 3, 1);
+    if (!out) return NULL;
+    kn_utf8_escape(text, size, out, KN_UTF8_ESCAPED(size));
+    size_t length = strlen(out);
+    if (length <= most) return out;
+    size_t from = keep_end ? length - most : 0, to = keep_end ? length : most;
+    while (from < to && ((unsigned char)out[from] & 0xc0) == 0x80) from++; // whole characters
+    while (to > from && ((unsigned char)out[to] & 0xc0) == 0x80) to--;
+    memmove(out, out + from, to - from);
+    out[to - from] = 0;
+    return out;
 }

@@ -40,6 +40,9 @@ knnlm_status cli_open_maker(const char *given, const kn_store *store, kn_precisi
 int cli_take_store(const cli_command *command, const char **store, char ***rest, size_t *count);
 // "2026-11-15 23:08:45 UTC"
 const char *cli_time(int64_t seconds, char buffer[32]);
+// A text on one line, cut to `most` bytes, of which the end or the beginning is kept; released with free().
+// NULL: no memory.
+char *cli_line(const char *text, size_t size, size_t most, bool keep_end);
 // A name that need not be UTF-8, as JSON; null when it is not.
 json_t *cli_json_name(const char *name, size_t size);
 
