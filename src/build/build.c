@@ -196,22 +196,6 @@ static knnlm_status equip(building *b, const char *const *texts, size_t count) {
     return b->plan->project ? attach_projection(b, texts, count) : KNNLM_OK;
 }
 
-static knnlm_status load_projection(building *b) {
-    char *path;
-    if (!b->plan->project) return KNNLM_OK;
-    KN_TRY(kn_store_attachment(kn_store_writer_base(b->w), "projection.gguf", &path));
-    if (!path)
-        return kn_fail(KNNLM_EDATA, "%s: keys are projected, but the projection is missing",
-                       kn_store_writer_path(b->w));
-    knnlm_status status = kn_projection_open(path, &b->pca);
-    const kn_store_settings *s = kn_store_writer_settings(b->w);
-    if (status == KNNLM_OK && (b->pca.in != (size_t)s->model_dimension || b->pca.out != (size_t)s->dimension))
-        status = kn_fail(KNNLM_EDATA, "%s: projects %zu to %zu dimensions, the store %d to %d", path,
-                         b->pca.in, b->pca.out, s->model_dimension, s->dimension);
-    free(path);
-    return status;
-}
-
 static knnlm_status read_all(building *b, const char *const *texts, size_t count) {
     kn_progress progress = {report_tokens, b};
     kn_read_totals totals;
@@ -238,7 +222,7 @@ static knnlm_status explain_stop(const building *b, knnlm_status status) {
 static knnlm_status run(building *b, const char *const *texts, size_t count) {
     const kn_store *base = kn_store_writer_base(b->w);
     knnlm_status status = kn_known_load(&b->known, base);
-    if (status == KNNLM_OK) status = base ? load_projection(b) : equip(b, texts, count);
+    if (status == KNNLM_OK) status = base ? kn_projection_of(base, &b->pca) : equip(b, texts, count);
     if (status == KNNLM_OK) status = read_all(b, texts, count);
     status = explain_stop(b, status);
     building_free(b);

@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char TYPE[] = "knnlm projection";
@@ -152,5 +153,26 @@ knnlm_status kn_projection_open(const char *path, kn_pca *out) {
     KN_TRY(kn_gguf_open(path, &file));
     knnlm_status status = read_projection(file, out);
     kn_gguf_close(file);
+    return status;
+}
+
+// ---------------------------------------------------------------- of a store
+
+knnlm_status kn_projection_of(const kn_store *store, kn_pca *out) {
+    const kn_store_info *info = kn_store_describe(store);
+    size_t states = (size_t)info->settings.model_dimension, keys = (size_t)info->settings.dimension;
+    char *path;
+    *out = (kn_pca){0};
+    KN_TRY(kn_store_attachment(store, "projection.gguf", &path));
+    if (!path && states == keys) return KNNLM_OK;
+    if (!path)
+        return kn_fail(KNNLM_EDATA, "%s: keys are projected, but the projection is missing", info->path);
+    knnlm_status status = kn_projection_open(path, out);
+    if (status == KNNLM_OK && (out->in != states || out->out != keys)) {
+        status = kn_fail(KNNLM_EDATA, "%s: projects %zu to %zu dimensions, the store %zu to %zu", path,
+                         out->in, out->out, states, keys);
+        kn_pca_free(out);
+    }
+    free(path);
     return status;
 }

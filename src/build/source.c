@@ -25,15 +25,6 @@ struct kn_model_source {
     size_t states_capacity;
 };
 
-static knnlm_status load_projection(kn_model_source *s) {
-    char *path;
-    KN_TRY(kn_store_attachment(s->store, "projection.gguf", &path));
-    if (!path) return KNNLM_OK;
-    knnlm_status status = kn_projection_open(path, &s->pca);
-    free(path);
-    return status;
-}
-
 knnlm_status kn_model_source_open(kn_lm *lm, const kn_store *store, kn_model_source **out) {
     kn_build_options o = kn_build_options_default();
     kn_model_source *s = kn_alloc(1, sizeof *s);
@@ -42,7 +33,7 @@ knnlm_status kn_model_source_open(kn_lm *lm, const kn_store *store, kn_model_sou
     s->store = store;
     s->width = (size_t)kn_lm_describe(lm)->key_width;
     knnlm_status status = kn_plan_add(lm, store, &o, &s->plan);
-    if (status == KNNLM_OK) status = load_projection(s);
+    if (status == KNNLM_OK) status = kn_projection_of(s->store, &s->pca);
     if (status != KNNLM_OK)
         kn_model_source_close(s);
     else

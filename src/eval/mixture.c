@@ -14,15 +14,6 @@ static const kn_store_tuned *tuned_of(const kn_mixed_store *s) {
     return &kn_store_describe(s->store)->tuned;
 }
 
-static knnlm_status open_projection(kn_mixed_store *s) {
-    char *path;
-    KN_TRY(kn_store_attachment(s->store, "projection.gguf", &path));
-    if (!path) return KNNLM_OK;
-    knnlm_status status = kn_projection_open(path, &s->pca);
-    free(path);
-    return status;
-}
-
 // All lists at full precision are all entries: those are searched faster without lists.
 static knnlm_status open_index(kn_mixed_store *s, const kn_mixture_options *o) {
     const kn_store_settings *set = &kn_store_describe(s->store)->settings;
@@ -94,7 +85,7 @@ static knnlm_status open_store(kn_mixed_store *s, const kn_lm *lm, const kn_mixt
     choose_settings(s, o, choice);
     KN_TRY(open_index(s, o));
     KN_TRY(try_search(s));
-    KN_TRY(open_projection(s));
+    KN_TRY(kn_projection_of(s->store, &s->pca));
     KN_TRY(read_values(s, lm));
     if (info->has_tokenizer) KN_TRY(kn_build_open_tokenizer(s->store, &s->tokenizer));
     return kn_known_load(&s->known, s->store);
