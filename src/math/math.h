@@ -150,6 +150,15 @@ const kn_kernels *kn_math_kernels(kn_precision precision);
 // Every set of kernels that this CPU can run, best first; *count of them. For tests and benchmarks.
 const kn_kernels *const *kn_math_available(size_t *count);
 
+// ---------------------------------------------------------------- softmax
+
+// Joins parts of a row as block_softmax leaves them, whose largest value in all is `best`: adds to *total the
+// sum of exp(x - best) and, unless `moment` is NULL, to *weighted that of (x - best) exp(x - best).
+void kn_softmax_join(const float *largest, const float *sum, const float *moment, size_t parts, float best,
+                     double *total, double *weighted);
+// The logarithm of the sum of exp(x) over a row; *entropy, unless it is NULL, that of the softmax, in nats.
+float kn_logsum(const kn_kernels *k, const float *x, size_t n, float *entropy);
+
 // ---------------------------------------------------------------- products
 
 // A packed right operand (a weight) of `columns` by `depth`.

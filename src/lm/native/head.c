@@ -67,12 +67,7 @@ static void join_parts(const cluster *c, size_t row) {
                 *moment = c->moment ? c->moment + row * c->parts : NULL;
     float best = c->run->w->k->max(largest, c->parts);
     double total = 0, weighted = 0;
-    for (size_t i = 0; i < c->parts; i++) {
-        float below = largest[i] - best;
-        double power = (double)expf(below);
-        total += (double)sum[i] * power;
-        if (moment) weighted += ((double)moment[i] + (double)below * (double)sum[i]) * power;
-    }
+    kn_softmax_join(largest, sum, moment, c->parts, best, &total, &weighted);
     c->run->logsum[row] = best + (float)log(total);
     if (moment) c->run->spread[row] = (float)(log(total) - weighted / total);
 }
