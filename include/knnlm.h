@@ -54,8 +54,14 @@ typedef enum knnlm_precision {
     KNNLM_PRECISION_BF16,
 } knnlm_precision;
 
+// What runs a model: our own code (architectures knnlm and gpt2), or llama.cpp where the library was built
+// with it (nearly all that come as GGUF).
+typedef enum knnlm_engine { KNNLM_ENGINE_AUTO, KNNLM_ENGINE_NATIVE, KNNLM_ENGINE_LLAMA } knnlm_engine;
+
 typedef struct knnlm_model_options {
-    knnlm_precision precision;
+    knnlm_precision precision; // llama: f32 for keys and values in f32; bf16 is refused
+    knnlm_engine engine;       // auto: by the file
+    bool accept;               // stores that another model made may be used with this one
 } knnlm_model_options;
 
 typedef struct knnlm_model_info {
@@ -63,12 +69,13 @@ typedef struct knnlm_model_info {
     int32_t vocabulary, width, layers, heads, ffn, context, key_width;
     uint64_t parameters, file_bytes;
     char fingerprint[33]; // of the file: 128 bits in hexadecimal
+    int32_t window;       // tokens read at a time by default: the context, where it is not very long
 } knnlm_model_info;
 
 knnlm_model_options knnlm_model_options_default(void);
 
-// Opens a model file (GGUF: architectures knnlm and gpt2). `options` may be NULL.
-// KNNLM_EIO: cannot be read; KNNLM_EDATA: malformed; KNNLM_ENOTSUP: another architecture or tensor type;
+// Opens a model file (GGUF). `options` may be NULL.
+// KNNLM_EIO: cannot be read; KNNLM_EDATA: malformed; KNNLM_ENOTSUP: no engine here runs such a model;
 // KNNLM_ENOMEM.
 knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *options, knnlm_model **out);
 // NULL is allowed.
@@ -87,8 +94,8 @@ knnlm_status knnlm_model_decode(const knnlm_model *model, const int32_t *tokens,
 
 // How a text is read: `score` tokens at a time, each time after up to `context` tokens before them.
 typedef struct knnlm_score_options {
-    int32_t score;   // 0: half of the model's context, at most 512
-    int32_t context; // negative: what is left of the model's context
+    int32_t score;   // 0: half of the model's window, at most 512
+    int32_t context; // negative: what is left of the window
 } knnlm_score_options;
 
 knnlm_score_options knnlm_score_options_default(void);
@@ -105,9 +112,8 @@ typedef enum knnlm_keys { KNNLM_KEYS_F16, KNNLM_KEYS_F32, KNNLM_KEYS_INT8, KNNLM
 typedef enum knnlm_distance { KNNLM_DISTANCE_L2, KNNLM_DISTANCE_IP, KNNLM_DISTANCE_COSINE } knnlm_distance;
 
 typedef struct knnlm_build_options {
-    const char *tap; // where in the model keys are taken: "ffn", "output@3", ...; NULL: "ffn"
-    int32_t
-        min_context; // tokens before every target, where there are any; negative: half the model's context
+    const char *tap;     // where in the model keys are taken: "ffn", "output@3", ...; NULL: "ffn"
+    int32_t min_context; // tokens before every target, where there are any; negative: half the model's window
     knnlm_keys keys;
     knnlm_distance distance;
     int32_t project;  // dimensions kept by PCA; 0: all

@@ -58,7 +58,7 @@ static int desk_open(void **state) {
     snprintf(d->store, sizeof d->store, "%s/s.store", d->folder);
     setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
     assert_ok(kn_threads_set(2));
-    assert_ok(kn_lm_open(d->model, &(kn_lm_options){KN_PRECISION_F32}, &d->lm));
+    assert_ok(kn_lm_open(d->model, &(kn_lm_options){.precision = KN_PRECISION_F32}, &d->lm));
     for (size_t i = 0; i < DOCUMENTS; i++) {
         snprintf(d->paths[i], sizeof d->paths[i], "%s/%zu.txt", d->folder, i);
         d->names[i] = d->paths[i];

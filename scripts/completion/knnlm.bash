@@ -11,6 +11,7 @@ _knnlm_values() {
     --tokenizer) echo bpe word wordpiece ;;
     --documents) echo file wiki ;;
     --precision) echo auto f32 bf16 ;;
+    --engine) echo auto native llama ;;
     --type) echo f16 f32 bf16 q8_0 ;;
     --optimizer) echo adamw nesterov muon ;;
     --schedule) echo cosine linear constant plateau restarts ;;

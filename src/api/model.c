@@ -24,7 +24,7 @@ knnlm_status knnlm_threads_set(int threads) {
 }
 
 knnlm_model_options knnlm_model_options_default(void) {
-    return (knnlm_model_options){KNNLM_PRECISION_AUTO};
+    return (knnlm_model_options){0};
 }
 
 knnlm_score_options knnlm_score_options_default(void) {
@@ -32,7 +32,10 @@ knnlm_score_options knnlm_score_options_default(void) {
 }
 
 knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *options, knnlm_model **out) {
-    kn_lm_options o = {options ? (kn_precision)options->precision : KN_PRECISION_AUTO};
+    knnlm_model_options given = options ? *options : knnlm_model_options_default();
+    kn_lm_options o = {.precision = (kn_precision)given.precision,
+                       .engine = (kn_engine_choice)given.engine,
+                       .vouched = given.accept};
     kn_lm *lm;
     *out = NULL;
     KN_TRY(kn_lm_open(path, &o, &lm));
@@ -56,6 +59,7 @@ void knnlm_model_describe(const knnlm_model *model, knnlm_model_info *out) {
                               .heads = i->heads,
                               .ffn = i->ffn,
                               .context = i->context,
+                              .window = i->window,
                               .key_width = i->key_width,
                               .parameters = i->parameters,
                               .file_bytes = i->file_bytes};

@@ -22,8 +22,7 @@ typedef struct kn_build_estimate {
 typedef struct kn_build_options {
     kn_split split;
     kn_tap tap;
-    int32_t
-        min_context; // tokens before every target, where there are any; negative: half the model's context
+    int32_t min_context; // tokens before every target, where there are any; negative: half the model's window
     kn_key_type keys;
     kn_distance distance;
     int32_t project;  // dimensions kept by PCA; 0: all

@@ -32,7 +32,7 @@ static knnlm_status ignore(void *context, const kn_records *records) {
 }
 
 static knnlm_status time_model(estimating *e) {
-    size_t n = kn_least(e->tokens.count, (size_t)WINDOWS * (size_t)kn_lm_describe(e->plan->lm)->context);
+    size_t n = kn_least(e->tokens.count, (size_t)WINDOWS * (size_t)kn_lm_describe(e->plan->lm)->window);
     double start = kn_seconds();
     KN_TRY(kn_read_tokens(e->plan->lm, e->tokens.ids, n, &e->plan->read, ignore, NULL));
     double took = kn_seconds() - start;

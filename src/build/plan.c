@@ -13,13 +13,15 @@ static uint32_t default_segment(const kn_lm_info *info) {
     return entries < 1024 ? 1024 : (uint32_t)(entries / 1024 * 1024);
 }
 
+// The model's usual window, or one that is twice the context asked for.
 static knnlm_status resolve_windows(const kn_lm *lm, int32_t min_context, kn_read_options *read) {
-    int32_t context = kn_lm_describe(lm)->context;
-    if (min_context < 0) min_context = context / 2;
+    int32_t context = kn_lm_describe(lm)->context, window = kn_lm_describe(lm)->window;
+    if (min_context < 0) min_context = window / 2;
+    if (min_context > window / 2) window = min_context <= context / 2 ? 2 * min_context : context;
     if (min_context >= context)
         return kn_fail(KNNLM_EINVAL, "--min-context %d: the model's context is %d", min_context, context);
     read->context = min_context;
-    read->score = context - min_context;
+    read->score = window - min_context;
     read->long_start = true;
     return KNNLM_OK;
 }
@@ -42,7 +44,7 @@ static knnlm_status plan(kn_lm *lm, kn_plan *p) {
     p->settings.model_dimension = info->key_width;
     p->settings.tap = p->tap;
     p->settings.split = kn_split_names[p->read.split];
-    p->settings.window = info->context;
+    p->settings.window = p->read.context + p->read.score;
     p->settings.min_context = p->read.context;
     return KNNLM_OK;
 }
@@ -133,5 +135,6 @@ knnlm_status kn_build_check_model(const kn_store *store, const kn_lm *lm) {
     const kn_lm_info *info = kn_lm_describe(lm);
     char tokenizer[KN_FINGERPRINT];
     kn_tokenizer_fingerprint(kn_lm_tokenizer(lm), tokenizer);
-    return kn_store_check_model(store, info->path, info->fingerprint, tokenizer, info->key_width);
+    return kn_store_check_model(store, info->path, info->vouched ? NULL : info->fingerprint, tokenizer,
+                                info->key_width);
 }

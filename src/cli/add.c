@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/model.h"
 #include "cli/store.h"
 
 #include <string.h>
@@ -19,6 +20,8 @@ static const cli_option options[] = {
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki (default: as the store was built)", 0, 0, kn_split_names},
     {0, "memory", CLI_BYTES, &said.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &said.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
+    CLI_ENGINE_OPTION(said.common),
+    CLI_ACCEPT_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -41,7 +44,7 @@ static knnlm_status add(const char *const *texts, size_t count) {
     kn_store *store;
     kn_lm *lm;
     KN_TRY(kn_store_open(said.store, &store));
-    knnlm_status status = cli_open_maker(said.model, store, (kn_precision)said.common.precision, &lm);
+    knnlm_status status = cli_open_maker(said.model, store, &said.common, &lm);
     o.split = split_of(store);
     kn_store_close(store);
     if (status != KNNLM_OK) return status;

@@ -1,5 +1,6 @@
 #include "build/build.h"
 #include "cli/cli.h"
+#include "cli/model.h"
 #include "cli/store.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model that reads the texts (required)", 0, 0, NULL},
     {'o', "output", CLI_STRING, &said.store, "STORE", "directory of the store (required); an interrupted build goes on", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
-    {0, "min-context", CLI_INTEGER, &said.min_context, "N", "tokens before every target (default: half the model's context)", 0, 1 << 20, NULL},
+    {0, "min-context", CLI_INTEGER, &said.min_context, "N", "tokens before every target (default: half the model's window)", 0, 1 << 20, NULL},
     {0, "tap", CLI_STRING, &said.tap, "TAP", "ffn, ffn-raw, attention, attention-raw, output-norm or output, with @LAYER (default: ffn)", 0, 0, NULL},
     {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "f16, f32, int8 or none (default: f16)", 0, 0, kn_key_type_names},
     {0, "project", CLI_STRING, &said.project, "pca:N", "keep N dimensions of the keys, learnt from a sample", 0, 0, NULL},
@@ -32,6 +33,8 @@ static const cli_option options[] = {
     {0, "force", CLI_FLAG, &said.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
     {0, "no-index", CLI_FLAG, &said.no_index, NULL, "stop after the datastore: searches look at every entry", 0, 0, NULL},
     CLI_RECIPE_OPTIONS(said.recipe),
+    CLI_ENGINE_OPTION(said.common),
+    CLI_ACCEPT_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -64,13 +67,12 @@ static knnlm_status build(const char *const *texts, size_t count, int32_t projec
                           .force = said.force,
                           .planned = cli_print_plan,
                           .planned_context = (void *)(uintptr_t)&cli_build};
-    kn_lm_options lm_options = {(kn_precision)said.common.precision};
     kn_build_result result;
     kn_index_result index;
     bool indexed = false;
     kn_lm *lm;
     KN_TRY(kn_tap_parse(said.tap, &o.tap));
-    KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
+    KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = kn_build(lm, said.store, texts, count, &o, &cli_progress, &result);
     if (status == KNNLM_OK && !said.no_index)
         status = kn_build_index(said.store, recipe, recipe_said(), lm, &cli_progress, &indexed, &index);

@@ -62,8 +62,8 @@ int cli_usage(const cli_command *command, const char *format, ...) __attribute__
 // Options that mean the same everywhere.
 typedef struct cli_common {
     int64_t threads;
-    bool verbose, json;
-    int precision;
+    bool verbose, json, accept_model;
+    int precision, engine;
 } cli_common;
 #define CLI_COMMON_OPTIONS(common)                                                                           \
     {'t', "threads", CLI_INTEGER, &(common).threads, "N", "worker threads (default: one a core)",            \

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/threads.h"
 #include "cli/mixture.h"
+#include "cli/model.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,10 +25,12 @@ static const cli_option options[] = {
     CLI_MIXTURE_OPTIONS(said.mixture),
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
     {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
-    {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's context leaves)", 0, 1 << 20, NULL},
+    {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
     {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
     {0, "report", CLI_STRING, &said.report, "FILE", "write an HTML page: figures, curves, the text with its neighbours", 0, 0, NULL},
     {0, "report-tokens", CLI_INTEGER, &said.report_tokens, "N", "tokens shown there at most (default: 5000)", 1, 1000000, NULL},
+    CLI_ENGINE_OPTION(said.common),
+    CLI_ACCEPT_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -167,7 +170,6 @@ static knnlm_status check_outputs(const char *const *paths, size_t count) {
 }
 
 static knnlm_status evaluate(const char *const *paths, size_t count, const kn_mixture_options *mix) {
-    kn_lm_options lm_options = {(kn_precision)said.common.precision};
     kn_eval_options o = {.read = {.score = (int32_t)said.score,
                                   .context = (int32_t)said.context,
                                   .split = (kn_split)said.split},
@@ -179,7 +181,7 @@ static knnlm_status evaluate(const char *const *paths, size_t count, const kn_mi
     kn_eval_result result;
     kn_lm *lm;
     KN_TRY(check_outputs(paths, count));
-    KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
+    KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = kn_eval_run(lm, paths, count, &o, &cli_progress, &result);
     cli_progress_clear();
     if (status == KNNLM_OK && said.common.json)

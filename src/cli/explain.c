@@ -1,6 +1,7 @@
 #include "eval/explain.h"
 #include "base/file.h"
 #include "cli/mixture.h"
+#include "cli/model.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -32,6 +33,8 @@ static const cli_option options[] = {
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "with --text: file, or wiki (default: as the store's, else file)", 0, 0, kn_split_names},
     {0, "score", CLI_INTEGER, &said.score, "N", "with --text: tokens scored a window", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "with --text: tokens before them", 0, 1 << 20, NULL},
+    CLI_ENGINE_OPTION(said.common),
+    CLI_ACCEPT_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -219,10 +222,9 @@ static knnlm_status explain_context(kn_lm *lm, const kn_mixture *m, const char *
 }
 
 static knnlm_status explain(const kn_mixture_options *mix, const char *context) {
-    kn_lm_options lm_options = {(kn_precision)said.common.precision};
     kn_mixture m;
     kn_lm *lm;
-    KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
+    KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = kn_mixture_open(lm, mix, &m);
     if (status == KNNLM_OK) {
         status = said.text ? explain_text(lm, &m) : explain_context(lm, &m, context);

@@ -1,5 +1,6 @@
 #include "build/build.h"
 #include "cli/cli.h"
+#include "cli/model.h"
 #include "index/faiss.h"
 #include "lm/lm.h"
 
@@ -33,6 +34,7 @@ static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model that made the keys: checks them, and is recorded", 0, 0, NULL},
     {0, "tap", CLI_STRING, &said.tap, "TAP", "where in the model keys were taken (default: ffn with -m, else not known)", 0, 0, NULL},
     {0, "force", CLI_FLAG, &said.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
+    CLI_ENGINE_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -198,12 +200,11 @@ static knnlm_status work(job *j, const kn_lm *lm, kn_tap tap) {
 }
 
 static knnlm_status import_files(job *j, char **paths, size_t count) {
-    kn_lm_options lm_options = {(kn_precision)said.common.precision};
     kn_tap tap = KN_TAP_DEFAULT;
     kn_lm *lm = NULL;
     if (said.tap) KN_TRY(kn_tap_parse(said.tap, &tap));
     KN_TRY(find_files(j, paths, count));
-    if (said.model) KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
+    if (said.model) KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = work(j, lm, tap);
     kn_lm_close(lm);
     return status;

@@ -1,5 +1,6 @@
 #include "build/build.h"
 #include "cli/cli.h"
+#include "cli/model.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -23,6 +24,8 @@ static const cli_option options[] = {
     {0, "extend", CLI_FLAG, &said.extend, NULL, "only put what was added since into the lists", 0, 0, NULL},
     {0, "memory", CLI_BYTES, &said.recipe.memory, "SIZE", "most memory for keys at a time, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &said.recipe.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
+    CLI_ENGINE_OPTION(said.common),
+    CLI_ACCEPT_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -34,8 +37,7 @@ static knnlm_status open_reader(const kn_recipe *recipe, kn_lm **out) {
     KN_TRY(kn_store_open(said.store, &store));
     bool reads = kn_store_describe(store)->settings.key_type == KN_KEYS_NONE &&
                  (recipe->code_parts || kn_store_annex_note(store));
-    knnlm_status status =
-        reads ? cli_open_maker(said.model, store, (kn_precision)said.common.precision, out) : KNNLM_OK;
+    knnlm_status status = reads ? cli_open_maker(said.model, store, &said.common, out) : KNNLM_OK;
     kn_store_close(store);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "cli/info_store.h"
+#include "cli/model.h"
 #include "lm/lm.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@ static const cli_option options[] = {
     {0, "documents", CLI_FLAG, &said.store.documents, NULL, "of a store: list every document", 0, 0, NULL},
     {0, "entry", CLI_INTEGER, &said.store.entry, "ID", "of a store: show this entry, its origin and the text around it", 0, 4294967295.0, NULL},
     {0, "around", CLI_INTEGER, &said.store.around, "N", "tokens before and after it (default: 16)", 0, 1 << 20, NULL},
+    CLI_ENGINE_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -44,9 +46,8 @@ static void print_text(const kn_lm_info *i, const char *tokenizer) {
 }
 
 static knnlm_status info_model(const char *path) {
-    kn_lm_options lm_options = {(kn_precision)said.common.precision};
     kn_lm *lm;
-    KN_TRY(kn_lm_open(path, &lm_options, &lm));
+    KN_TRY(cli_open_model(path, &said.common, &lm));
     const char *tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(kn_lm_tokenizer(lm)));
     if (said.common.json)
         print_json(kn_lm_describe(lm), tokenizer);

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "lm/lm.h"
 #include "math/math.h"
 
 #include <fcntl.h>
@@ -25,7 +26,7 @@ static void print_version(void) {
     const kn_kernels *const *kernels = kn_math_available(&n);
     printf("knnlm %s\nkernels:", knnlm_version());
     for (size_t i = 0; i < n; i++) printf(" %s", kernels[i]->name);
-    printf("\n");
+    printf("\nllama.cpp: %s\n", kn_llama_release() ? kn_llama_release() : "not in this build");
 }
 
 // Files opened later must not become the standard ones: a closed one is taken by something that cannot be

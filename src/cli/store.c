@@ -1,6 +1,7 @@
 #include "cli/store.h"
 
 #include "base/utf8.h"
+#include "cli/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,13 +55,13 @@ void cli_print_built(const kn_build_result *r, const kn_index_result *x, const c
     if (x) cli_print_index(x);
 }
 
-knnlm_status cli_open_maker(const char *given, const kn_store *store, kn_precision precision, kn_lm **out) {
+knnlm_status cli_open_maker(const char *given, const kn_store *store, const cli_common *common, kn_lm **out) {
     const kn_store_settings *s = &kn_store_describe(store)->settings;
     const char *path = given ? given : s->model;
     if (!given && (!*s->model || access(s->model, R_OK) != 0))
         return kn_fail(KNNLM_EINVAL, "%s: its model (%s) is not there any more: name it with -m",
                        kn_store_describe(store)->path, *s->model ? s->model : "not known");
-    KN_TRY(kn_lm_open(path, &(kn_lm_options){precision}, out));
+    KN_TRY(cli_open_model(path, common, out));
     knnlm_status status = kn_build_check_model(store, *out);
     if (status != KNNLM_OK) kn_lm_close(*out);
     return status;

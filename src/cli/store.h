@@ -35,7 +35,7 @@ void cli_print_index(const kn_index_result *result);
 json_t *cli_json_index(const kn_index_info *index); // null without lists
 json_t *cli_json_indexed(const kn_index_result *result);
 // The model that made the store: `given`, or the one that the store remembers. Checked against the store.
-knnlm_status cli_open_maker(const char *given, const kn_store *store, kn_precision precision, kn_lm **out);
+knnlm_status cli_open_maker(const char *given, const kn_store *store, const cli_common *common, kn_lm **out);
 // The store is the first positional argument, unless -s gave it.
 int cli_take_store(const cli_command *command, const char **store, char ***rest, size_t *count);
 // "2026-11-15 23:08:45 UTC"

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/threads.h"
 #include "cli/mixture.h"
+#include "cli/model.h"
 #include "cli/plot.h"
 
 #include <inttypes.h>
@@ -29,7 +30,9 @@ static const cli_option options[] = {
     {0, "dry-run", CLI_FLAG, &said.dry, NULL, "write nothing into the store", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
     {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
-    {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's context leaves)", 0, 1 << 20, NULL},
+    {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
+    CLI_ENGINE_OPTION(said.common),
+    CLI_ACCEPT_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
@@ -312,7 +315,6 @@ static knnlm_status check_plot(const char *const *paths, size_t count) {
 
 static knnlm_status tune(const char *const *paths, size_t count, const kn_mixture_options *mix,
                          const int64_t *probes, size_t probe_count) {
-    kn_lm_options lm_options = {(kn_precision)said.common.precision};
     kn_tune_options o = {.read = {.score = (int32_t)said.score,
                                   .context = (int32_t)said.context,
                                   .split = (kn_split)(said.split < 0 ? 0 : said.split)},
@@ -324,7 +326,7 @@ static knnlm_status tune(const char *const *paths, size_t count, const kn_mixtur
                          .planned = print_plan};
     kn_lm *lm;
     KN_TRY(check_plot(paths, count));
-    KN_TRY(kn_lm_open(said.model, &lm_options, &lm));
+    KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = kn_tune_run(lm, paths, count, &o, &cli_progress, &result);
     kn_lm_close(lm);
     cli_progress_clear();

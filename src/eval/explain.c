@@ -21,11 +21,14 @@ static bool ends_in_space(const char *text) {
     return n == 0 || strchr(" \t\r\n", text[n - 1]);
 }
 
-// Byte-level tokens bring the space before them: a word after a word has one.
+// Byte-level tokens bring the space before them: a word after a word has one. SentencePiece puts it there by
+// itself.
 static knnlm_status read_target(const kn_lm *lm, const char *context, const char *target,
                                 kn_explanation *out) {
     const kn_tokenizer *t = kn_lm_tokenizer(lm);
-    bool space = kn_tokenizer_kind_of(t) == KN_TOKENIZER_BPE && !ends_in_space(context) && target[0] != ' ';
+    kn_tokenizer_kind kind = kn_tokenizer_kind_of(t);
+    bool space = (kind == KN_TOKENIZER_BPE || kind == KN_TOKENIZER_FOREIGN) && !ends_in_space(context) &&
+                 target[0] != ' ';
     kn_tokens tokens = {0};
     char *text = kn_alloc(strlen(target) + 2, 1);
     out->target = -1;

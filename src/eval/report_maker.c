@@ -66,7 +66,7 @@ static knnlm_status text_of(const kn_report_maker *r, const kn_scored_token *t, 
     const kn_tokenizer *k = kn_lm_tokenizer(r->lm);
     char *piece;
     KN_TRY(kn_tokenizer_decode(k, &t->token, 1, &piece, size));
-    bool space = kn_tokenizer_kind_of(k) != KN_TOKENIZER_BPE && t->position > 0;
+    bool space = kn_tokenizer_joins_with_spaces(k) && t->position > 0;
     *text = kn_alloc(*size + 2, 1);
     if (*text) memcpy(*text + space, piece, *size);
     if (*text && space) **text = ' ';

@@ -27,6 +27,12 @@ struct kn_session {
     kn_lm *lm;
 };
 
+// Each opens what it can serve: KNNLM_ENOTSUP otherwise.
 knnlm_status kn_native_open(const char *path, const kn_lm_options *options, kn_lm **out);
+knnlm_status kn_llama_open(const char *path, const kn_lm_options *options, kn_lm **out);
+
+// The identity of a model is its file, or all the files that it is split into, to the last bit: fills
+// fingerprint and file_bytes.
+knnlm_status kn_lm_identify(const char *path, kn_lm_info *info);
 
 #endif

@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **out) {
-    static const kn_lm_options defaults = {KN_PRECISION_AUTO};
-    return kn_native_open(path, options ? options : &defaults, out);
-}
-
 void kn_lm_close(kn_lm *lm) {
     if (lm) lm->engine->close(lm);
 }

@@ -1,7 +1,8 @@
 // The only door to language models: token windows in, log-probabilities and context vectors f(c) out.
 //
-// Behind it: native/ (the paper's Transformer and GPT-2's shape), recognised by the file. A kn_lm is used by
-// one thread at a time and spreads its own work over the pool (base/threads.h); several may be open at once.
+// Behind it: native/ (the paper's Transformer and GPT-2's shape) and llama/ (any other GGUF, through
+// llama.cpp), recognised by the file. A kn_lm is used by one thread at a time and spreads its own work over
+// threads (base/threads.h says how many); several may be open at once.
 #ifndef KN_LM_H
 #define KN_LM_H
 
@@ -11,23 +12,36 @@
 
 typedef struct kn_lm kn_lm;
 
+typedef enum kn_engine_choice { KN_ENGINE_AUTO, KN_ENGINE_NATIVE, KN_ENGINE_LLAMA } kn_engine_choice;
+
+// What llama.cpp has to say, a line at a time without its end. `fatal`: its last words, the process ends.
+typedef void kn_lm_log(const char *line, bool fatal);
+
 typedef struct kn_lm_options {
-    kn_precision precision;
+    kn_precision precision; // llama: f32 keeps keys and values in f32; bf16 is not for it
+    kn_engine_choice engine;
+    bool vouched;   // the caller says that this is as good as the model that fingerprints name
+    kn_lm_log *log; // NULL: nobody listens. One for the process: that of the model opened last
 } kn_lm_options;
 
 typedef struct kn_lm_info {
     const char *path, *architecture, *engine, *kernels; // kernels: the instruction set that serves
     int32_t vocabulary, width, layers, heads, ffn, context;
+    int32_t window;    // tokens read at a time where nobody says otherwise: at most `context`
     int32_t key_width; // of a tapped state
     uint64_t parameters;
     uint64_t file_bytes;
-    char fingerprint[33]; // of the whole file: 128 bits in hexadecimal
+    char fingerprint[33]; // of the whole file, or of all its parts: 128 bits in hexadecimal
+    bool vouched;
 } kn_lm_info;
 
+// `options` may be NULL. KNNLM_ENOTSUP: no engine serves such a model.
 knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **out);
 void kn_lm_close(kn_lm *lm);
 const kn_lm_info *kn_lm_describe(const kn_lm *lm);
 const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm); // owned by the model
+// The release of llama.cpp that models would run on; NULL where this was built without it.
+const char *kn_llama_release(void);
 
 // ---------------------------------------------------------------- taps
 
@@ -76,7 +90,8 @@ typedef struct kn_lm_output {
 } kn_lm_output;
 
 // Runs a batch of windows. Work that only unwanted results need is not done: with keys alone the model stops
-// at the tap. KNNLM_EINVAL: token out of range, window longer than the context; KNNLM_ENOMEM.
+// at the tap. KNNLM_EINVAL: token out of range, window longer than the context; KNNLM_ENOTSUP: the model has
+// no such tap; KNNLM_ENOMEM.
 knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
                        const kn_lm_output *out);
 

@@ -55,9 +55,9 @@ static void reader_free(reader *r) {
 }
 
 knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *o) {
-    int32_t context = kn_lm_describe(lm)->context;
-    if (o->score == 0) o->score = context / 2 < 512 ? (context + 1) / 2 : 512;
-    if (o->context < 0) o->context = context - o->score;
+    int32_t context = kn_lm_describe(lm)->context, window = kn_lm_describe(lm)->window;
+    if (o->score == 0) o->score = window / 2 < 512 ? (window + 1) / 2 : 512;
+    if (o->context < 0) o->context = window > o->score ? window - o->score : 0;
     if (o->score < 1 || o->score > context)
         return kn_fail(KNNLM_EINVAL, "--score %d: the model's context is %d", o->score, context);
     if (o->context > context - o->score)

@@ -12,8 +12,8 @@
 #include "text/documents.h"
 
 typedef struct kn_read_options {
-    int32_t score;   // targets of a window; 0: half of the model's context, at most 512
-    int32_t context; // tokens before them; negative: what is left of the model's context
+    int32_t score;   // targets of a window; 0: half of the model's usual window, at most 512
+    int32_t context; // tokens before them; negative: what is left of that window
     kn_split split;
     kn_tap tap;
     bool logprobs, entropies, keys; // what is wanted

@@ -113,7 +113,8 @@ bool kn_store_is_current(const kn_store *store);
 // Whether a directory at `path` holds a store (of whatever state).
 bool kn_store_exists(const char *path);
 // KNNLM_EINVAL naming both when the store was made by another model or tokenizer. `name` is the model's path.
-// What the store does not know (imported) is not compared, but `dimension` always is.
+// What the store does not know (imported) is not compared, nor a model without fingerprint (NULL: the caller
+// vouches for it), but `dimension` always is.
 knnlm_status kn_store_check_model(const kn_store *store, const char *name, const char *model_fingerprint,
                                   const char *tokenizer_fingerprint, int32_t dimension);
 // The path of an attached file (tokenizer.gguf, projection.gguf), NULL when the store has none. Its checksum

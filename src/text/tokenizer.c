@@ -63,8 +63,12 @@ kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t) {
     return t->class->kind;
 }
 const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind) {
-    static const char *const names[] = {"word", "byte-level BPE", "WordPiece"};
+    static const char *const names[] = {"word", "byte-level BPE", "WordPiece", "SentencePiece",
+                                        "llama.cpp's"};
     return names[kind];
+}
+bool kn_tokenizer_joins_with_spaces(const kn_tokenizer *t) {
+    return t->class->kind == KN_TOKENIZER_WORD || t->class->kind == KN_TOKENIZER_WORDPIECE;
 }
 int32_t kn_tokenizer_size(const kn_tokenizer *t) {
     return kn_vocab_count(&t->vocab);
@@ -125,7 +129,7 @@ knnlm_status kn_tokenizer_train(kn_tokenizer_kind kind, int32_t size, const char
         return kn_word_train(size, text, bytes, progress, out);
     case KN_TOKENIZER_BPE:
         return kn_bpe_train(size, text, bytes, progress, out);
-    case KN_TOKENIZER_WORDPIECE:
+    default:
         break;
     }
     return kn_fail(KNNLM_ENOTSUP,

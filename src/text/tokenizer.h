@@ -1,7 +1,8 @@
 // The tokenizers behind one door: text to 32-bit token ids and back.
 //
-// Kinds: word (WikiText), bpe (byte-level, GPT-2's), wordpiece (BERT uncased). A tokenizer is immutable once
-// made; any number of threads may encode and decode with one.
+// Kinds: word (WikiText), bpe (byte-level, GPT-2's), wordpiece (BERT uncased), and those of other models,
+// which a room below brings along (lm/llama): SentencePiece, and whatever else llama.cpp knows. A tokenizer
+// is immutable once made; any number of threads may encode and decode with one.
 #ifndef KN_TEXT_TOKENIZER_H
 #define KN_TEXT_TOKENIZER_H
 
@@ -16,7 +17,9 @@ typedef struct kn_tokenizer kn_tokenizer;
 typedef enum kn_tokenizer_kind {
     KN_TOKENIZER_WORD,
     KN_TOKENIZER_BPE,
-    KN_TOKENIZER_WORDPIECE
+    KN_TOKENIZER_WORDPIECE,
+    KN_TOKENIZER_SENTENCEPIECE,
+    KN_TOKENIZER_FOREIGN
 } kn_tokenizer_kind;
 
 // A growing list of tokens, with the byte offset in the text at which each begins.
@@ -30,16 +33,19 @@ typedef struct kn_tokens {
 knnlm_status kn_tokens_push(kn_tokens *tokens, int32_t id, uint64_t offset);
 void kn_tokens_free(kn_tokens *tokens);
 
-// Appends the tokens of `text`. Text must be valid UTF-8 for word and wordpiece; bpe takes any bytes.
+// Appends the tokens of `text`. Text must be valid UTF-8 but for bpe, which takes any bytes.
 // Special tokens written out in the text (such as "<|endoftext|>") are ordinary text.
 knnlm_status kn_tokenizer_encode(const kn_tokenizer *t, const char *text, size_t size, kn_tokens *out);
 
-// The text of `ids`, NUL added; *text is released with free(). For bpe decode(encode(x)) = x.
+// The text of `ids`, NUL added; *text is released with free(). For bpe decode(encode(x)) = x; SentencePiece
+// puts a space before the text, which is left out after the start token.
 knnlm_status kn_tokenizer_decode(const kn_tokenizer *t, const int32_t *ids, size_t count, char **text,
                                  size_t *size);
 
 kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t);
-const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind); // "word", "byte-level BPE", "WordPiece"
+const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind); // "word", "byte-level BPE", "WordPiece", ...
+// Whether tokens stand for words without the space before them: it is put in when they are joined.
+bool kn_tokenizer_joins_with_spaces(const kn_tokenizer *t);
 int32_t kn_tokenizer_size(const kn_tokenizer *t);
 // The token that stands before every document (<|endoftext|>, <eos>, [CLS]); never -1.
 int32_t kn_tokenizer_start(const kn_tokenizer *t);

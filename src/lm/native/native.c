@@ -1,13 +1,8 @@
 // The native engine: model files of our own and GPT-2's shape.
 #include "lm/native/native.h"
 
-#include "base/file.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 static void close_native(kn_lm *lm) {
     kn_native *m = (kn_native *)lm;
@@ -54,18 +49,6 @@ static knnlm_status load(kn_native *m, const kn_config *c, const kn_kernels *k) 
     return status;
 }
 
-// The identity of a model is its file, to the last bit.
-static knnlm_status fingerprint(const char *path, kn_lm_info *info) {
-    kn_map map;
-    KN_TRY(kn_map_open(path, &map));
-    XXH128_hash_t hash = XXH3_128bits(map.data, map.size);
-    snprintf(info->fingerprint, sizeof info->fingerprint, "%016" PRIx64 "%016" PRIx64, hash.high64,
-             hash.low64);
-    info->file_bytes = map.size;
-    kn_map_close(&map);
-    return KNNLM_OK;
-}
-
 static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_options *options) {
     kn_config c;
     kn_lm_info *info = &m->lm.info;
@@ -86,8 +69,8 @@ static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_option
     info->layers = c.layers;
     info->heads = c.heads;
     info->ffn = c.ffn;
-    info->context = c.context;
-    return fingerprint(path, info);
+    info->context = info->window = c.context;
+    return kn_lm_identify(path, info);
 }
 
 knnlm_status kn_native_open(const char *path, const kn_lm_options *options, kn_lm **out) {

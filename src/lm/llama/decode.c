@@ -1,0 +1,130 @@
+#include "base/threads.h"
+#include "lm/llama/engine.h"
+
+#include <stdlib.h>
+
+static struct llama_context_params parameters(const kn_llama *m, const kn_llama_context *c) {
+    struct llama_context_params p = m->api->llama_context_default_params();
+    p.n_ctx = (uint32_t)(c->sequences * c->length);
+    p.n_batch = p.n_ubatch = (uint32_t)c->rows;
+    p.n_seq_max = (uint32_t)c->sequences;
+    p.n_threads = p.n_threads_batch = kn_threads();
+    p.cb_eval = kn_observe;
+    p.cb_eval_user_data = (void *)&c->observer;
+    p.abort_callback = kn_observe_abort;
+    p.abort_callback_data = (void *)&c->observer;
+    p.kv_unified = false; // a sequence attends to its own cells only
+    p.no_perf = true;
+    if (m->full) {
+        p.type_k = p.type_v = GGML_TYPE_F32;
+        p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED; // it rounds to f16
+    }
+    return p;
+}
+
+// llama.cpp rounds every sequence's cells up to this.
+static size_t whole_cells(size_t length) {
+    return (length + 255) / 256 * 256;
+}
+
+static knnlm_status init(kn_llama_context *c) {
+    kn_llama *m = c->m;
+    const kn_llama_library *api = m->api;
+    c->wanted = kn_alloc(c->rows, sizeof *c->wanted);
+    if (!c->wanted) return KNNLM_ENOMEM;
+    kn_llama_forget();
+    c->ctx = api->llama_init_from_model(m->model, parameters(m, c));
+    if (!c->ctx)
+        return kn_fail(KNNLM_ENOMEM, "%s: llama.cpp has no room for %zu sequences of %zu tokens%s%s",
+                       m->lm.info.path, c->sequences, c->length, *kn_llama_complaint() ? ": " : "",
+                       kn_llama_complaint());
+    c->batch = api->llama_batch_init((int32_t)c->rows, 0, 1);
+    if (!c->batch.token || !c->batch.seq_id) return kn_fail(KNNLM_ENOMEM, "out of memory");
+    return KNNLM_OK;
+}
+
+knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, kn_llama_context **out) {
+    size_t vocabulary = (size_t)m->lm.info.vocabulary;
+    kn_llama_context *c = kn_alloc(1, sizeof *c);
+    if (!c) return KNNLM_ENOMEM;
+    *c = (kn_llama_context){.m = m, .sequences = sequences, .length = whole_cells(length)};
+    c->rows = kn_least(KN_LLAMA_ROWS, kn_most(KN_LLAMA_LOGITS / vocabulary, 64));
+    c->rows = kn_least(c->rows, c->sequences * c->length);
+    c->observer = (kn_observer){.api = m->api};
+    knnlm_status status = init(c);
+    if (status == KNNLM_OK)
+        *out = c;
+    else
+        kn_llama_context_close(c);
+    return status;
+}
+
+void kn_llama_context_close(kn_llama_context *c) {
+    if (!c) return;
+    if (c->batch.token) c->m->api->llama_batch_free(c->batch);
+    if (c->ctx) c->m->api->llama_free(c->ctx);
+    free(c->wanted);
+    free(c);
+}
+
+// ---------------------------------------------------------------- a batch
+
+void kn_llama_begin(kn_llama_context *c) {
+    c->batch.n_tokens = 0;
+    c->count = 0;
+}
+
+void kn_llama_push(kn_llama_context *c, int32_t token, size_t sequence, size_t position, bool wanted) {
+    int32_t i = c->batch.n_tokens++;
+    c->batch.token[i] = token;
+    c->batch.pos[i] = (llama_pos)position;
+    c->batch.n_seq_id[i] = 1;
+    c->batch.seq_id[i][0] = (llama_seq_id)sequence;
+    c->batch.logits[i] = wanted;
+    if (wanted) c->wanted[c->count++] = i;
+}
+
+void kn_llama_clear(kn_llama_context *c) {
+    c->m->api->llama_memory_clear(c->m->api->llama_get_memory(c->ctx), false);
+}
+
+static bool scores(const kn_lm_output *out) {
+    return out->logprobs || out->entropies || out->distribution;
+}
+
+static void prepare(kn_llama_context *c, kn_tap tap, bool more, const kn_lm_output *out) {
+    kn_observer *o = &c->observer;
+    bool keys = out->keys && c->count;
+    *o->name = 0;
+    o->inputs = o->aborting = o->unusual = false;
+    o->taken = 0;
+    if (keys) kn_observer_aim(o, c->m, tap);
+    o->stop = keys && !scores(out) && !c->lasting;
+    o->keep = more;
+    o->rows = c->wanted;
+    o->wanted = c->count;
+    o->tokens = (size_t)c->batch.n_tokens;
+    o->keys = out->keys;
+}
+
+static knnlm_status explain_failure(const kn_llama_context *c, int code) {
+    const char *complaint = kn_llama_complaint();
+    return kn_fail(code == -2 ? KNNLM_ENOMEM : KNNLM_ENOTSUP, "%s: llama.cpp failed on %d tokens (%d)%s%s",
+                   c->m->lm.info.path, c->batch.n_tokens, code, *complaint ? ": " : "", complaint);
+}
+
+knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *targets, bool more,
+                          const kn_lm_output *out) {
+    const kn_llama_library *api = c->m->api;
+    kn_observer *o = &c->observer;
+    enum { DONE = 0, ABORTED = 2 };
+    prepare(c, tap, more, out);
+    kn_llama_forget();
+    api->llama_set_n_threads(c->ctx, kn_threads(), kn_threads());
+    int code = api->llama_decode(c->ctx, c->batch);
+    if (code != DONE && !(code == ABORTED && o->aborting)) return explain_failure(c, code);
+    if (o->unusual) return kn_llama_odd_tap(c->m, tap, o);
+    if (*o->name && o->taken == 0) return kn_llama_no_tap(c->m, tap);
+    if (scores(out) && c->count) kn_llama_score(c->m, api->llama_get_logits(c->ctx), c->count, targets, out);
+    return KNNLM_OK;
+}

@@ -1,0 +1,102 @@
+// The llama engine's model: what its verbs share.
+//   open.c     a file to a model and its description
+//   vocab.c    its vocabulary as a tokenizer
+//   decode.c   a context of llama.cpp's: rows of tokens through the graph
+//   observe.c  the taps, by the names of the graph's tensors
+//   score.c    logits to log-probabilities, while they last
+//   windows.c  windows as sequences of a batch
+//   session.c  one token after another
+#ifndef KN_LM_LLAMA_ENGINE_H
+#define KN_LM_LLAMA_ENGINE_H
+
+#include "lm/engine.h"
+#include "lm/llama/library.h"
+
+// Tokens that go through the graph at a time, at most: more do not make it faster, and every one that is
+// scored has a row of logits, of which LOGITS fit.
+enum { KN_LLAMA_ROWS = 1024, KN_LLAMA_LOGITS = 32 << 20 };
+
+typedef struct kn_llama {
+    kn_lm lm;
+    const kn_llama_library *api;
+    struct llama_model *model;
+    const struct llama_vocab *vocab;
+    const kn_kernels *kernels;
+    bool full;                       // keys and values in f32
+    bool sequential;                 // its state is not made for several sequences in a batch
+    char *architecture;              // owned; in lm.info too
+    struct kn_llama_context *shared; // for windows; made when the first ones come
+} kn_llama;
+
+// ---------------------------------------------------------------- taps
+
+enum { KN_TENSOR_NAME = 64 };
+
+// What is taken of a graph while it is computed.
+typedef struct kn_observer {
+    const kn_llama_library *api;
+    char name[KN_TENSOR_NAME]; // of the tensor; "": nothing is taken
+    bool inputs;               // the tap is what goes into the first layer: it has several names
+    bool stop;                 // what comes after the tensor is not wanted
+    bool keep;                 // the sequence goes on after this batch: its memory must survive the stop
+    size_t width;
+    const int32_t *rows;                                          // of the batch, those wanted, ascending
+    size_t wanted, tokens;                                        // how many; how many rows the batch has
+    float *keys;                                                  // (wanted, width)
+    size_t taken;                                                 // rows that came
+    bool aborting, unusual;                                       // unusual: the tensor is not as expected
+    int64_t shape[2];                                             // of it
+    void (*seen)(void *context, const char *name, int64_t width); // of every tensor, instead of taking any
+    void *context;
+} kn_observer;
+
+bool kn_observe(struct ggml_tensor *tensor, bool ask, void *observer);
+bool kn_observe_abort(void *observer);
+// Points the observer to a tap.
+void kn_observer_aim(kn_observer *o, const kn_llama *m, kn_tap tap);
+// The failure of a model without the tap: it tells which there are.
+knnlm_status kn_llama_no_tap(kn_llama *m, kn_tap tap);
+knnlm_status kn_llama_odd_tap(const kn_llama *m, kn_tap tap, const kn_observer *o);
+
+// ---------------------------------------------------------------- decoding
+
+typedef struct kn_llama_context {
+    kn_llama *m;
+    struct llama_context *ctx;
+    struct llama_batch batch;
+    size_t sequences, length, rows; // sequences of `length` tokens; rows of a batch
+    bool lasting;                   // what is read may be asked for more later: all of the graph is computed
+    kn_observer observer;
+    int32_t *wanted; // rows of the batch whose results are
+    size_t count;
+} kn_llama_context;
+
+knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, kn_llama_context **out);
+void kn_llama_context_close(kn_llama_context *c);
+
+// Fills the batch: begin, push, then run. Rows of one sequence stand together, and all sequences have as
+// many.
+void kn_llama_begin(kn_llama_context *c);
+void kn_llama_push(kn_llama_context *c, int32_t token, size_t sequence, size_t position, bool wanted);
+// `out` has a row for every wanted one; logprobs need `targets`, one for each. `more`: the sequences go on.
+knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *targets, bool more,
+                          const kn_lm_output *out);
+void kn_llama_clear(kn_llama_context *c);
+
+// Rows of logits (rows, vocabulary) to what is wanted of them.
+void kn_llama_score(const kn_llama *m, const float *logits, size_t rows, const int32_t *targets,
+                    const kn_lm_output *out);
+
+// ---------------------------------------------------------------- the rest
+
+knnlm_status kn_llama_tokenizer(const kn_llama *m, const char *path, kn_tokenizer **out);
+knnlm_status kn_llama_run_windows(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
+                                  const kn_lm_output *out);
+knnlm_status kn_llama_session_open(kn_lm *lm, kn_session **out);
+void kn_llama_session_close(kn_session *s);
+knnlm_status kn_llama_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
+                                   const kn_lm_output *out);
+size_t kn_llama_session_length(const kn_session *s);
+void kn_llama_session_cut(kn_session *s, size_t length);
+
+#endif
