@@ -1,5 +1,7 @@
 // Tokenizers in GGUF files, under llama.cpp's keys:
-//   1. tokenizer.ggml.model: "gpt2" (byte-level BPE), "bert" (WordPiece), "knnlm-word" (words, ours alone)
+//   1. tokenizer.ggml.model: "gpt2" (byte-level BPE), "bert" (WordPiece), and ours alone: "knnlm-word"
+//   (words),
+//      "knnlm-sentencepiece" and "knnlm-foreign" (another model's, for turning tokens into text)
 //   2. tokenizer.ggml.pre: "gpt-2" for BPE: the pre-tokenizer
 //   3. tokenizer.ggml.tokens: BPE: pieces in GPT-2's printable alphabet; WordPiece: as llama.cpp wants them,
 //   "##x"
@@ -7,8 +9,12 @@
 //   4. tokenizer.ggml.token_type: 1 normal, 2 unknown, 3 control
 //   5. tokenizer.ggml.merges: BPE: "left right", by rank
 //   6. tokenizer.ggml.{bos,eos}_token_id: the start token
+//   7. tokenizer.knnlm.{texts,adds_space,rules}: of another model's: what each token stands for, whether a
+//   space
+//      is put before texts, a hash of its rules
 #include "text/bpe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,6 +131,21 @@ knnlm_status kn_wordpiece_save(const kn_tokenizer *t, kn_gguf_writer *file) {
     KN_TRY(put_special(t, file, KEY("unknown_token_id"), "[UNK]"));
     KN_TRY(put_special(t, file, KEY("seperator_token_id"), "[SEP]")); // llama.cpp's spelling
     return put_special(t, file, KEY("padding_token_id"), "[PAD]");
+}
+
+#define OWN_KEY(name) "tokenizer.knnlm." name
+#define SENTENCEPIECE "knnlm-sentencepiece"
+#define FOREIGN "knnlm-foreign"
+
+knnlm_status kn_foreign_save(const kn_tokenizer *t, kn_gguf_writer *file) {
+    const kn_foreign *f = (const kn_foreign *)t;
+    bool spm = t->class->kind == KN_TOKENIZER_SENTENCEPIECE;
+    KN_TRY(kn_gguf_put_string(file, KEY("model"), spm ? SENTENCEPIECE : FOREIGN));
+    KN_TRY(put_pieces(file, KEY("tokens"), &t->vocab.strings));
+    KN_TRY(put_pieces(file, OWN_KEY("texts"), &f->texts));
+    KN_TRY(kn_gguf_put_bool(file, OWN_KEY("adds_space"), f->adds_space));
+    KN_TRY(kn_gguf_put_string(file, OWN_KEY("rules"), f->rules));
+    return put_start(file, t->start);
 }
 
 // ---- loading
@@ -275,10 +296,50 @@ static knnlm_status load_wordpiece(const kn_gguf *file, kn_tokenizer **out) {
     return status;
 }
 
+static knnlm_status load_strings(const kn_gguf *file, const char *key, size_t count, kn_strings *out) {
+    size_t found;
+    KN_TRY(need_array(file, key, &found));
+    if (found != count)
+        return kn_fail(KNNLM_EDATA, "%s: %zu tokens but %zu %s", kn_gguf_path(file), count, found, key);
+    for (size_t i = 0; i < count; i++) {
+        const char *data;
+        size_t size;
+        KN_TRY(kn_gguf_array_string(file, key, i, &data, &size));
+        KN_TRY(kn_strings_add(out, data, size));
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status load_foreign(const kn_gguf *file, kn_tokenizer_kind kind, kn_tokenizer **out) {
+    kn_strings pieces = {0}, texts = {0};
+    kn_foreign *f = NULL;
+    const char *rules = "";
+    int32_t start;
+    size_t count;
+    bool found, space = false;
+    KN_TRY(token_count(file, &count));
+    KN_TRY(load_start(file, count, &start));
+    KN_TRY(kn_gguf_get_bool(file, OWN_KEY("adds_space"), &space, &found));
+    KN_TRY(kn_gguf_get_string(file, OWN_KEY("rules"), &rules, &found));
+    knnlm_status status = load_strings(file, KEY("tokens"), count, &pieces);
+    if (status == KNNLM_OK) status = load_strings(file, OWN_KEY("texts"), count, &texts);
+    if (status == KNNLM_OK) status = kn_foreign_make(kind, sizeof *f, &pieces, &texts, &f);
+    kn_strings_free(&pieces);
+    kn_strings_free(&texts);
+    KN_TRY(status);
+    f->base.start = start;
+    f->adds_space = space;
+    snprintf(f->rules, sizeof f->rules, "%s", rules);
+    *out = &f->base;
+    return KNNLM_OK;
+}
+
 static knnlm_status load(const kn_gguf *file, const char *model, kn_tokenizer **out) {
     if (strcmp(model, "gpt2") == 0) return load_bpe(file, out);
     if (strcmp(model, "knnlm-word") == 0) return load_word(file, out);
     if (strcmp(model, "bert") == 0) return load_wordpiece(file, out);
+    if (strcmp(model, SENTENCEPIECE) == 0) return load_foreign(file, KN_TOKENIZER_SENTENCEPIECE, out);
+    if (strcmp(model, FOREIGN) == 0) return load_foreign(file, KN_TOKENIZER_FOREIGN, out);
     return kn_fail(KNNLM_ENOTSUP, "%s: tokenizer \"%s\" is not one of gpt2, bert, knnlm-word",
                    kn_gguf_path(file), model);
 }

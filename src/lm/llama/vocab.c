@@ -5,17 +5,16 @@
 #include "lm/llama/engine.h"
 #include "text/tokenizer_kinds.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 typedef struct llama_tokenizer {
-    kn_tokenizer base; // its vocabulary holds the pieces as they are in the file
+    kn_foreign foreign;
     const kn_llama_library *api;
     const struct llama_vocab *vocab;
-    kn_strings texts;    // what each token stands for
-    bool adds_space;     // encoding puts a space before the text
-    XXH128_hash_t rules; // of all that decides on tokens beside the pieces
 } llama_tokenizer;
 
 // ---------------------------------------------------------------- text to tokens
@@ -49,8 +48,8 @@ static size_t lay(const char *text, size_t size, size_t at, const char *piece, s
     return at;
 }
 
-static void find_offsets(const llama_tokenizer *t, const char *text, size_t size, const int32_t *ids,
-                         size_t count, uint64_t *offsets) {
+static void find_offsets(const kn_foreign *t, const char *text, size_t size, const int32_t *ids, size_t count,
+                         uint64_t *offsets) {
     size_t at = 0, taken;
     for (size_t i = 0; i < count; i++) {
         const char *piece = kn_strings_at(&t->texts, (size_t)ids[i]);
@@ -62,8 +61,8 @@ static void find_offsets(const llama_tokenizer *t, const char *text, size_t size
     }
 }
 
-static knnlm_status encode(const kn_tokenizer *tokenizer, const char *text, size_t size, kn_tokens *out) {
-    const llama_tokenizer *t = (const llama_tokenizer *)tokenizer;
+static knnlm_status encode(const kn_foreign *f, const char *text, size_t size, kn_tokens *out) {
+    const llama_tokenizer *t = (const llama_tokenizer *)f;
     size_t valid = kn_utf8_valid(text, size);
     if (valid != size) return kn_fail(KNNLM_EDATA, "not UTF-8 at byte %zu", valid);
     if (size > INT32_MAX / 2)
@@ -79,70 +78,43 @@ static knnlm_status encode(const kn_tokenizer *tokenizer, const char *text, size
         if (count == INT32_MIN) return kn_fail(KNNLM_ENOTSUP, "llama.cpp cannot tokenize %zu bytes", size);
     }
     if (out->with_offsets)
-        find_offsets(t, text, size, out->ids + out->count, (size_t)count, out->offsets + out->count);
+        find_offsets(f, text, size, out->ids + out->count, (size_t)count, out->offsets + out->count);
     out->count += (size_t)count;
     return KNNLM_OK;
 }
 
-// ---------------------------------------------------------------- tokens to text
-
-static knnlm_status decode(const kn_tokenizer *tokenizer, const int32_t *ids, size_t index, kn_buffer *out) {
-    const llama_tokenizer *t = (const llama_tokenizer *)tokenizer;
-    const char *text = kn_strings_at(&t->texts, (size_t)ids[index]);
-    size_t size = kn_strings_size(&t->texts, (size_t)ids[index]);
-    bool drop = t->adds_space && index > 0 && ids[index - 1] == tokenizer->start && size && *text == ' ';
-    return kn_buffer_put(out, text + drop, size - drop);
-}
-
-static knnlm_status save(const kn_tokenizer *t, kn_gguf_writer *file) {
-    (void)t;
-    (void)file;
-    return kn_fail(KNNLM_ENOTSUP, "a tokenizer of llama.cpp's cannot be written");
-}
-
-static const void *rules(const kn_tokenizer *t, size_t *size) {
-    const llama_tokenizer *l = (const llama_tokenizer *)t;
-    *size = sizeof l->rules;
-    return &l->rules;
-}
-
-static void release(kn_tokenizer *t) {
-    kn_strings_free(&((llama_tokenizer *)t)->texts);
-}
-
-static const kn_tokenizer_class sentencepiece = {
-    KN_TOKENIZER_SENTENCEPIECE, encode, decode, save, rules, release};
-static const kn_tokenizer_class foreign = {KN_TOKENIZER_FOREIGN, encode, decode, save, rules, release};
-
 // ---------------------------------------------------------------- making
 
-static knnlm_status add_text(llama_tokenizer *t, int32_t id) {
+static knnlm_status add_text(const kn_llama *m, int32_t id, kn_strings *texts) {
     char small[256], *text = small;
-    int32_t n = t->api->llama_token_to_piece(t->vocab, id, small, sizeof small, 0, false);
+    int32_t n = m->api->llama_token_to_piece(m->vocab, id, small, sizeof small, 0, false);
     if (n < 0) {
         text = kn_alloc((size_t)-n, 1);
         if (!text) return KNNLM_ENOMEM;
-        n = t->api->llama_token_to_piece(t->vocab, id, text, -n, 0, false);
+        n = m->api->llama_token_to_piece(m->vocab, id, text, -n, 0, false);
     }
-    knnlm_status status = kn_strings_add(&t->texts, text, n > 0 ? (size_t)n : 0);
+    knnlm_status status = kn_strings_add(texts, text, n > 0 ? (size_t)n : 0);
     if (text != small) free(text);
     return status;
 }
 
-static knnlm_status gather(const kn_llama *m, kn_vocab *pieces) {
+static knnlm_status gather(const kn_llama *m, kn_strings *pieces, kn_strings *texts) {
     for (int32_t id = 0; id < m->lm.info.vocabulary; id++) {
         const char *piece = m->api->llama_vocab_get_text(m->vocab, id);
-        KN_TRY(kn_strings_add(&pieces->strings, piece, strlen(piece)));
+        KN_TRY(kn_strings_add(pieces, piece, strlen(piece)));
+        KN_TRY(add_text(m, id, texts));
     }
     return KNNLM_OK;
 }
 
 // Scores, kinds of tokens, and every value that names the manner of splitting.
-static void hash_rules(llama_tokenizer *t, const kn_llama *m, XXH3_state_t *state) {
+static knnlm_status hash_rules(const kn_llama *m, char out[KN_FINGERPRINT]) {
     static const char *const keys[] = {"tokenizer.ggml.model", "tokenizer.ggml.pre",
                                        "tokenizer.ggml.add_space_prefix",
                                        "tokenizer.ggml.remove_extra_whitespaces"};
     char value[128];
+    XXH3_state_t *state = XXH3_createState();
+    if (!state) return kn_fail(KNNLM_ENOMEM, "out of memory");
     XXH3_128bits_reset(state);
     for (int32_t id = 0; id < m->lm.info.vocabulary; id++) {
         float score = m->api->llama_vocab_get_score(m->vocab, id);
@@ -153,7 +125,10 @@ static void hash_rules(llama_tokenizer *t, const kn_llama *m, XXH3_state_t *stat
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (m->api->llama_model_meta_val_str(m->model, keys[i], value, sizeof value) >= 0)
             XXH3_128bits_update(state, value, strlen(value) + 1);
-    t->rules = XXH3_128bits_digest(state);
+    XXH128_hash_t hash = XXH3_128bits_digest(state);
+    XXH3_freeState(state);
+    snprintf(out, KN_FINGERPRINT, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+    return KNNLM_OK;
 }
 
 static int32_t start_of(const kn_llama *m) {
@@ -164,42 +139,35 @@ static int32_t start_of(const kn_llama *m) {
     return 0;
 }
 
-static bool finds_space(const llama_tokenizer *t) {
+static bool finds_space(const kn_llama *m, const kn_strings *texts) {
     int32_t ids[8];
-    int32_t n = t->api->llama_tokenize(t->vocab, "a", 1, ids, 8, false, false);
-    return n > 0 && *kn_strings_at(&t->texts, (size_t)ids[0]) == ' ';
-}
-
-static knnlm_status fill(llama_tokenizer *t, const kn_llama *m) {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return kn_fail(KNNLM_ENOMEM, "out of memory");
-    hash_rules(t, m, state);
-    XXH3_freeState(state);
-    for (int32_t id = 0; id < m->lm.info.vocabulary; id++) KN_TRY(add_text(t, id));
-    t->base.start = start_of(m);
-    t->adds_space = finds_space(t);
-    return KNNLM_OK;
+    int32_t n = m->api->llama_tokenize(m->vocab, "a", 1, ids, 8, false, false);
+    return n > 0 && *kn_strings_at(texts, (size_t)ids[0]) == ' ';
 }
 
 static knnlm_status make(const kn_llama *m, kn_tokenizer **out) {
     bool spm = m->api->llama_vocab_type(m->vocab) == LLAMA_VOCAB_TYPE_SPM;
-    kn_vocab pieces = {0};
-    knnlm_status status = gather(m, &pieces);
-    llama_tokenizer *t = NULL;
-    if (status == KNNLM_OK) {
-        t = (llama_tokenizer *)kn_tokenizer_make(spm ? &sentencepiece : &foreign, sizeof *t, &pieces);
-        status = t ? KNNLM_OK : KNNLM_ENOMEM;
-    }
-    kn_vocab_free(&pieces);
+    kn_strings pieces = {0}, texts = {0};
+    kn_foreign *f = NULL;
+    char rules[KN_FINGERPRINT];
+    KN_TRY(hash_rules(m, rules));
+    knnlm_status status = gather(m, &pieces, &texts);
+    bool space = status == KNNLM_OK && finds_space(m, &texts);
+    if (status == KNNLM_OK)
+        status = kn_foreign_make(spm ? KN_TOKENIZER_SENTENCEPIECE : KN_TOKENIZER_FOREIGN,
+                                 sizeof(llama_tokenizer), &pieces, &texts, &f);
+    kn_strings_free(&pieces);
+    kn_strings_free(&texts);
     KN_TRY(status);
+    llama_tokenizer *t = (llama_tokenizer *)f;
     t->api = m->api;
     t->vocab = m->vocab;
-    status = fill(t, m);
-    if (status == KNNLM_OK)
-        *out = &t->base;
-    else
-        kn_tokenizer_free(&t->base);
-    return status;
+    memcpy(f->rules, rules, sizeof rules);
+    f->adds_space = space;
+    f->base.start = start_of(m);
+    f->encode = encode;
+    *out = &f->base;
+    return KNNLM_OK;
 }
 
 // A vocabulary that our own tokenizers know is theirs: they are faster, and a store made by either engine
