@@ -26,7 +26,12 @@ static void print_version(void) {
     const kn_kernels *const *kernels = kn_math_available(&n);
     printf("knnlm %s\nkernels:", knnlm_version());
     for (size_t i = 0; i < n; i++) printf(" %s", kernels[i]->name);
-    printf("\nllama.cpp: %s\n", kn_llama_release() ? kn_llama_release() : "not in this build");
+    if (!kn_llama_release())
+        printf("\nllama.cpp: not in this build\n");
+    else if (!kn_llama_folder())
+        printf("\nllama.cpp: %s, but its library is missing\n", kn_llama_release());
+    else
+        printf("\nllama.cpp: %s in %s\n", kn_llama_release(), kn_llama_folder());
 }
 
 // Files opened later must not become the standard ones: a closed one is taken by something that cannot be

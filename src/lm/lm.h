@@ -42,6 +42,8 @@ const kn_lm_info *kn_lm_describe(const kn_lm *lm);
 const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm); // owned by the model
 // The release of llama.cpp that models would run on; NULL where this was built without it.
 const char *kn_llama_release(void);
+// The folder that holds its library; NULL where there is none.
+const char *kn_llama_folder(void);
 
 // ---------------------------------------------------------------- taps
 

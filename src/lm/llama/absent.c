@@ -5,6 +5,10 @@ const char *kn_llama_release(void) {
     return NULL;
 }
 
+const char *kn_llama_folder(void) {
+    return NULL;
+}
+
 knnlm_status kn_llama_open(const char *path, const kn_lm_options *options, kn_lm **out) {
     (void)options;
     (void)out;

@@ -1,8 +1,7 @@
 #include "lm/llama/library.h"
 
-#include "base/memory.h"
-
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +21,7 @@ static struct {
     pthread_mutex_t lock;
     kn_lm_log *log;
     char line[LINE], complaint[LINE];
-    bool complaining;
+    bool complaining, idle; // idle: for those who debug llama.cpp itself
 } said = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 // "llama_model_load: error loading model: missing tensor": whose function found it out is of no use.
@@ -53,8 +52,11 @@ static void take_text(const char *text) {
 static void hear(enum ggml_log_level level, const char *text, void *context) {
     (void)context;
     pthread_mutex_lock(&said.lock);
-    if (level != GGML_LOG_LEVEL_CONT) said.complaining = level == GGML_LOG_LEVEL_ERROR;
-    take_text(text);
+    if (level != GGML_LOG_LEVEL_CONT) {
+        said.complaining = level == GGML_LOG_LEVEL_ERROR;
+        said.idle = level == GGML_LOG_LEVEL_DEBUG;
+    }
+    if (!said.idle) take_text(text);
     pthread_mutex_unlock(&said.lock);
 }
 
@@ -75,46 +77,74 @@ void kn_llama_forget(void) {
 
 // ---------------------------------------------------------------- opening
 
-// Folders that may hold it, in order: what the user says, what was installed along with us, what we were
-// built with.
-static const char *folder(size_t i) {
-    static const char *const built[] = {KN_LLAMA_INSTALLED, KN_LLAMA_FOLDER};
-    return i == 0 ? getenv("KNNLM_LLAMA") : built[i - 1];
-}
-enum { FOLDERS = 3 };
+#define LIBRARY "libllama.so"
 
-static char *library_in(const char *directory) {
-    size_t size = strlen(directory) + sizeof "/libllama.so";
-    char *path = kn_alloc(size, 1);
-    if (path) snprintf(path, size, "%s/libllama.so", directory);
-    return path;
+// False when it does not fit.
+static bool join(const char *directory, const char *name, char out[PATH_MAX]) {
+    int n = snprintf(out, PATH_MAX, "%s/%s", directory, name);
+    return n >= 0 && n < PATH_MAX;
 }
 
-static void *open_in(const char *directory, bool *present) {
-    char *path = library_in(directory);
-    if (!path) return NULL;
-    *present = access(path, R_OK) == 0;
-    void *handle = *present ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    free(path);
-    return handle;
+static bool holds_library(const char *directory) {
+    char path[PATH_MAX];
+    return join(directory, LIBRARY, path) && access(path, R_OK) == 0;
+}
+
+// Where installing puts it, seen from the command: a tree that was moved keeps it.
+static bool beside_command(char out[PATH_MAX]) {
+    char command[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", command, sizeof command - 1);
+    if (n < 0) return false;
+    command[n] = 0;
+    char *slash = strrchr(command, '/');
+    if (slash) *slash = 0;
+    return join(command, "../" KN_LLAMA_INSTALLED, out) && holds_library(out);
+}
+
+// What the user says, what was installed along with us, what we were built with.
+static const char *find_folder(void) {
+    static char beside[PATH_MAX];
+    const char *given = getenv("KNNLM_LLAMA");
+    if (given && *given) return holds_library(given) ? given : NULL;
+    if (beside_command(beside)) return beside;
+    if (holds_library(KN_LLAMA_PREFIX "/" KN_LLAMA_INSTALLED)) return KN_LLAMA_PREFIX "/" KN_LLAMA_INSTALLED;
+    return holds_library(KN_LLAMA_FOLDER) ? KN_LLAMA_FOLDER : NULL;
+}
+
+const char *kn_llama_folder(void) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    const char *folder = find_folder();
+    pthread_mutex_unlock(&lock);
+    return folder;
+}
+
+static knnlm_status explain_missing(void) {
+    const char *given = getenv("KNNLM_LLAMA");
+    if (given && *given)
+        return kn_fail(KNNLM_ENOTSUP, "KNNLM_LLAMA=%s: there is no " LIBRARY " in it", given);
+    return kn_fail(KNNLM_ENOTSUP,
+                   "llama.cpp's library is missing (" LIBRARY
+                   ", looked for in %s): run scripts/get-llama, or name its folder in KNNLM_LLAMA",
+                   KN_LLAMA_FOLDER);
+}
+
+// Libraries that it needs stand beside it, where the loader does not look unless the builder said so: what is
+// open already is not looked for.
+static void open_companions(const char *directory) {
+    static const char *const names[] = {"libggml-base.so", "libggml-cpu.so", "libggml.so"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (join(directory, names[i], path)) dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
 static knnlm_status find(void **handle, const char **directory) {
-    for (size_t i = 0; i < FOLDERS; i++) {
-        bool present;
-        *directory = folder(i);
-        if (!*directory || !**directory) continue;
-        *handle = open_in(*directory, &present);
-        if (*handle) return KNNLM_OK;
-        if (present) return kn_fail(KNNLM_ENOTSUP, "llama.cpp cannot be loaded: %s", dlerror());
-        if (i == 0)
-            return kn_fail(KNNLM_ENOTSUP, "KNNLM_LLAMA=%s: there is no libllama.so in it", *directory);
-    }
-    return kn_fail(
-        KNNLM_ENOTSUP,
-        "llama.cpp's library is missing (libllama.so, looked for in %s): run scripts/get-llama, or "
-        "name its folder in KNNLM_LLAMA",
-        KN_LLAMA_FOLDER);
+    char path[PATH_MAX];
+    *directory = kn_llama_folder();
+    if (!*directory) return explain_missing();
+    open_companions(*directory);
+    *handle = join(*directory, LIBRARY, path) ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    return *handle ? KNNLM_OK : kn_fail(KNNLM_ENOTSUP, "llama.cpp cannot be loaded: %s", dlerror());
 }
 
 // What dlsym gives is for any function: ISO C has no cast from it.
