@@ -23,12 +23,12 @@ static const cli_option options[] = {
 // clang-format on
 
 static void print_json(const kn_lm_info *i, const char *tokenizer) {
-    json_t *j =
-        json_pack("{s:o?, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "model",
-                  json_string(i->path), "architecture", i->architecture, "engine", i->engine, "fingerprint",
-                  i->fingerprint, "tokenizer", tokenizer, "parameters", (json_int_t)i->parameters, "bytes",
-                  (json_int_t)i->file_bytes, "vocabulary", i->vocabulary, "width", i->width, "key_width",
-                  i->key_width, "layers", i->layers, "heads", i->heads, "ffn", i->ffn, "context", i->context);
+    json_t *j = json_pack("{s:o?, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}",
+                          "model", json_string(i->path), "architecture", i->architecture, "engine", i->engine,
+                          "fingerprint", i->fingerprint, "tokenizer", tokenizer, "parameters",
+                          (json_int_t)i->parameters, "bytes", (json_int_t)i->file_bytes, "vocabulary",
+                          i->vocabulary, "width", i->width, "key_width", i->key_width, "layers", i->layers,
+                          "heads", i->heads, "ffn", i->ffn, "context", i->context, "window", i->window);
     cli_print_json(j);
 }
 
@@ -40,7 +40,9 @@ static void print_text(const kn_lm_info *i, const char *tokenizer) {
            cli_count((double)i->file_bytes, bytes));
     printf("shape            %d layers, width %d, %d heads, feed-forward %d\n", i->layers, i->width, i->heads,
            i->ffn);
-    printf("context          %d tokens\n", i->context);
+    printf("context          %d tokens", i->context);
+    if (i->window < i->context) printf(", read %d at a time by default", i->window);
+    printf("\n");
     printf("tokenizer        %s, %d tokens\n", tokenizer, i->vocabulary);
     printf("fingerprint      %s\n", i->fingerprint);
 }

@@ -23,6 +23,9 @@ knnlm_status cli_open_model(const char *path, const cli_common *common, kn_lm **
     kn_lm_options options = {.precision = (kn_precision)common->precision,
                              .engine = (kn_engine_choice)common->engine,
                              .vouched = common->accept_model,
-                             .log = common->verbose ? say : say_last};
-    return kn_lm_open(path, &options, out);
+                             .log = common->verbose ? say : say_last,
+                             .progress = &cli_progress};
+    knnlm_status status = kn_lm_open(path, &options, out);
+    cli_progress_clear();
+    return status;
 }

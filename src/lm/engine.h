@@ -33,6 +33,6 @@ knnlm_status kn_llama_open(const char *path, const kn_lm_options *options, kn_lm
 
 // The identity of a model is its file, or all the files that it is split into, to the last bit: fills
 // fingerprint and file_bytes.
-knnlm_status kn_lm_identify(const char *path, kn_lm_info *info);
+knnlm_status kn_lm_identify(const char *path, const kn_progress *progress, kn_lm_info *info);
 
 #endif

@@ -6,6 +6,7 @@
 #ifndef KN_LM_H
 #define KN_LM_H
 
+#include "base/progress.h"
 #include "base/status.h"
 #include "math/math.h"
 #include "text/tokenizer.h"
@@ -20,8 +21,9 @@ typedef void kn_lm_log(const char *line, bool fatal);
 typedef struct kn_lm_options {
     kn_precision precision; // llama: f32 keeps keys and values in f32; bf16 is not for it
     kn_engine_choice engine;
-    bool vouched;   // the caller says that this is as good as the model that fingerprints name
-    kn_lm_log *log; // NULL: nobody listens. One for the process: that of the model opened last
+    bool vouched;                // the caller says that this is as good as the model that fingerprints name
+    kn_lm_log *log;              // NULL: nobody listens. One for the process: that of the model opened last
+    const kn_progress *progress; // of opening: large files take their time. NULL: nobody listens
 } kn_lm_options;
 
 typedef struct kn_lm_info {
@@ -35,7 +37,7 @@ typedef struct kn_lm_info {
     bool vouched;
 } kn_lm_info;
 
-// `options` may be NULL. KNNLM_ENOTSUP: no engine serves such a model.
+// `options` may be NULL. KNNLM_ENOTSUP: no engine serves such a model; KNNLM_ESTOPPED.
 knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **out);
 void kn_lm_close(kn_lm *lm);
 const kn_lm_info *kn_lm_describe(const kn_lm *lm);

@@ -10,13 +10,27 @@
 
 // ---------------------------------------------------------------- identity
 
-static knnlm_status hash_file(const char *path, XXH3_state_t *state, uint64_t *bytes) {
+// A hash under way over the files of a model.
+typedef struct hashing {
+    XXH3_state_t *state;
+    uint64_t bytes; // so far
+    const kn_progress *progress;
+} hashing;
+
+static knnlm_status hash_file(const char *path, hashing *h) {
+    enum { STEP = 64 << 20 };
+    knnlm_status status = KNNLM_OK;
     kn_map map;
     KN_TRY(kn_map_open(path, &map));
-    XXH3_128bits_update(state, map.data, map.size);
-    *bytes += map.size;
+    for (size_t at = 0, n; at < map.size && status == KNNLM_OK; at += n) {
+        n = kn_least(map.size - at, STEP);
+        XXH3_128bits_update(h->state, map.data + at, n);
+        h->bytes += n;
+        if (!kn_progress_report(h->progress, "reading the model", at + n, map.size, "B"))
+            status = kn_fail(KNNLM_ESTOPPED, "%s: stopped while reading", path);
+    }
     kn_map_close(&map);
-    return KNNLM_OK;
+    return status;
 }
 
 // "model-00001-of-00003.gguf" is the first of three; what is no such name is a model in one file.
@@ -29,29 +43,29 @@ static int parts_of(const char *path, size_t *prefix) {
     return parts > 0 ? parts : 1;
 }
 
-static knnlm_status hash_parts(const char *path, XXH3_state_t *state, uint64_t *bytes) {
+static knnlm_status hash_parts(const char *path, hashing *h) {
     size_t prefix = 0, size = strlen(path) + 1;
     int parts = parts_of(path, &prefix);
-    KN_TRY(hash_file(path, state, bytes));
+    KN_TRY(hash_file(path, h));
     char *name = kn_alloc(size, 1);
     if (!name) return KNNLM_ENOMEM;
     knnlm_status status = KNNLM_OK;
     for (int part = 2; part <= parts && status == KNNLM_OK; part++) {
         snprintf(name, size, "%.*s-%05d-of-%05d.gguf", (int)prefix, path, part, parts);
-        status = hash_file(name, state, bytes);
+        status = hash_file(name, h);
     }
     free(name);
     return status;
 }
 
-knnlm_status kn_lm_identify(const char *path, kn_lm_info *info) {
-    XXH3_state_t *state = XXH3_createState();
-    if (!state) return kn_fail(KNNLM_ENOMEM, "out of memory");
-    XXH3_128bits_reset(state);
-    info->file_bytes = 0;
-    knnlm_status status = hash_parts(path, state, &info->file_bytes);
-    XXH128_hash_t hash = XXH3_128bits_digest(state);
-    XXH3_freeState(state);
+knnlm_status kn_lm_identify(const char *path, const kn_progress *progress, kn_lm_info *info) {
+    hashing h = {.state = XXH3_createState(), .progress = progress};
+    if (!h.state) return kn_fail(KNNLM_ENOMEM, "out of memory");
+    XXH3_128bits_reset(h.state);
+    knnlm_status status = hash_parts(path, &h);
+    XXH128_hash_t hash = XXH3_128bits_digest(h.state);
+    XXH3_freeState(h.state);
+    info->file_bytes = h.bytes;
     snprintf(info->fingerprint, sizeof info->fingerprint, "%016" PRIx64 "%016" PRIx64, hash.high64,
              hash.low64);
     return status;

@@ -25,10 +25,28 @@ static const kn_engine llama_engine = {
     .session_cut = kn_llama_session_cut,
 };
 
-static knnlm_status load(kn_llama *m, const char *path) {
+typedef struct loading {
+    const kn_progress *progress;
+    uint64_t bytes;
+    bool stopped;
+} loading;
+
+static bool report(float done, void *context) {
+    loading *l = context;
+    uint64_t bytes = (uint64_t)((double)done * (double)l->bytes);
+    l->stopped = !kn_progress_report(l->progress, "loading", bytes, l->bytes, "B");
+    return !l->stopped;
+}
+
+static knnlm_status load(kn_llama *m, const char *path, const kn_progress *progress) {
+    struct llama_model_params p = m->api->llama_model_default_params();
+    loading l = {.progress = progress, .bytes = m->lm.info.file_bytes};
+    p.progress_callback = report;
+    p.progress_callback_user_data = &l;
     kn_llama_forget();
-    m->model = m->api->llama_model_load_from_file(path, m->api->llama_model_default_params());
+    m->model = m->api->llama_model_load_from_file(path, p);
     if (m->model) return KNNLM_OK;
+    if (l.stopped) return kn_fail(KNNLM_ESTOPPED, "%s: stopped while loading", path);
     return kn_fail(KNNLM_ENOTSUP, "%s: llama.cpp cannot load it%s%s", path, *kn_llama_complaint() ? ": " : "",
                    kn_llama_complaint());
 }
@@ -93,11 +111,11 @@ static knnlm_status open_file(kn_llama *m, const char *path, const kn_lm_options
                        "%s: runs through llama.cpp, whose products are not bf16: leave out the "
                        "precision, or f32 for keys and values in f32",
                        path);
-    KN_TRY(kn_lm_identify(path, &m->lm.info));
+    KN_TRY(kn_lm_identify(path, options->progress, &m->lm.info));
     KN_TRY(kn_llama_library_open(options->log, &m->api));
     m->kernels = kn_math_kernels(KN_PRECISION_F32);
     m->full = options->precision == KN_PRECISION_F32;
-    KN_TRY(load(m, path));
+    KN_TRY(load(m, path, options->progress));
     m->vocab = m->api->llama_model_get_vocab(m->model);
     m->sequential = m->api->llama_model_is_recurrent(m->model) || m->api->llama_model_is_hybrid(m->model);
     KN_TRY(describe(m, path));

@@ -70,7 +70,7 @@ static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_option
     info->heads = c.heads;
     info->ffn = c.ffn;
     info->context = info->window = c.context;
-    return kn_lm_identify(path, info);
+    return kn_lm_identify(path, options->progress, info);
 }
 
 knnlm_status kn_native_open(const char *path, const kn_lm_options *options, kn_lm **out) {

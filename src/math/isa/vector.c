@@ -131,7 +131,8 @@ static inline __attribute__((always_inline)) void softmax_rows(const float *bloc
         for (size_t i = 0; i < columns; i++) best = block[i] > best ? block[i] : best;
 #pragma omp simd
         for (size_t i = 0; i < columns; i++) {
-            below[i] = block[i] - best;
+            float gap = block[i] - best;
+            below[i] = gap > -100.0f ? gap : -100.0f; // exp_fast is never 0: a huge gap would count
             powers[i] = exp_fast(below[i]);
         }
         for (size_t i = 0; i < KN_CELL; i += KN_LANES) {
