@@ -27,9 +27,27 @@ static size_t whole_cells(size_t length) {
     return (length + 255) / 256 * 256;
 }
 
+// Memory is promised by the system whether it is there or not: what cannot fit is refused before it is
+// touched.
+static knnlm_status check_memory(const kn_llama_context *c) {
+    const kn_llama *m = c->m;
+    const kn_lm_info *info = &m->lm.info;
+    double heads = (double)m->api->llama_model_n_head_kv(m->model) / (double)kn_most((size_t)info->heads, 1);
+    double cell = 2 * (double)info->layers * (double)info->width * heads * (m->full ? 4 : 2);
+    double logits = 2 * (double)c->rows * (double)info->vocabulary * sizeof(float);
+    double needed = cell * (double)(c->sequences * c->length) + logits, total = (double)kn_memory_total();
+    if (needed < total) return KNNLM_OK;
+    return kn_fail(
+        KNNLM_ENOMEM,
+        "%s: %zu sequences of %zu tokens take about %.1f GB, and the machine has %.1f: read shorter "
+        "windows",
+        info->path, c->sequences, c->length, needed / 1e9, total / 1e9);
+}
+
 static knnlm_status init(kn_llama_context *c) {
     kn_llama *m = c->m;
     const kn_llama_library *api = m->api;
+    KN_TRY(check_memory(c));
     c->wanted = kn_alloc(c->rows, sizeof *c->wanted);
     if (!c->wanted) return KNNLM_ENOMEM;
     kn_llama_forget();

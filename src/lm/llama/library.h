@@ -40,6 +40,7 @@
     X(llama_model_n_ctx_train)                                                                               \
     X(llama_model_n_embd)                                                                                    \
     X(llama_model_n_head)                                                                                    \
+    X(llama_model_n_head_kv)                                                                                 \
     X(llama_model_n_layer)                                                                                   \
     X(llama_model_n_params)                                                                                  \
     X(llama_set_n_threads)                                                                                   \
