@@ -2,7 +2,7 @@
 //
 // Conventions: every function that can fail returns a knnlm_status; 0 is done, and otherwise knnlm_message()
 // has one line for people. Handles are opaque; what _open gives, _close takes back. The library never prints
-// and never exits.
+// and never exits (llama.cpp, where a model needs it, ends the process when a promise of its own is broken).
 #ifndef KNNLM_H
 #define KNNLM_H
 
@@ -49,7 +49,7 @@ knnlm_status knnlm_threads_set(int threads);
 typedef struct knnlm_model knnlm_model;
 
 typedef enum knnlm_precision {
-    KNNLM_PRECISION_AUTO, // bf16 products where the CPU has them, else f32
+    KNNLM_PRECISION_AUTO, // bf16 products where the CPU has them, else f32; llama: as llama.cpp has them
     KNNLM_PRECISION_F32,
     KNNLM_PRECISION_BF16,
 } knnlm_precision;
@@ -68,15 +68,15 @@ typedef struct knnlm_model_info {
     const char *path, *architecture, *engine, *kernels; // owned by the model
     int32_t vocabulary, width, layers, heads, ffn, context, key_width;
     uint64_t parameters, file_bytes;
-    char fingerprint[33]; // of the file: 128 bits in hexadecimal
+    char fingerprint[33]; // of the file, or of all its parts: 128 bits in hexadecimal
     int32_t window;       // tokens read at a time by default: the context, where it is not very long
 } knnlm_model_info;
 
 knnlm_model_options knnlm_model_options_default(void);
 
 // Opens a model file (GGUF). `options` may be NULL.
-// KNNLM_EIO: cannot be read; KNNLM_EDATA: malformed; KNNLM_ENOTSUP: no engine here runs such a model;
-// KNNLM_ENOMEM.
+// KNNLM_EIO: cannot be read; KNNLM_EDATA: malformed; KNNLM_EINVAL: options that do not fit it; KNNLM_ENOTSUP:
+// no engine here runs such a model; KNNLM_ENOMEM.
 knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *options, knnlm_model **out);
 // NULL is allowed.
 void knnlm_model_close(knnlm_model *model);

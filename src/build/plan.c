@@ -77,6 +77,8 @@ knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_option
                        kn_store_describe(store)->path);
     KN_TRY(kn_tap_parse(s->tap, &out->read.tap));
     KN_TRY(resolve_windows(lm, s->min_context, &out->read));
+    if (s->window > s->min_context && s->window <= kn_lm_describe(lm)->context)
+        out->read.score = s->window - s->min_context; // as the store was begun, whatever is usual now
     out->settings.key_type = s->key_type;
     out->settings.distance = s->distance;
     out->settings.dimension = s->dimension;
@@ -123,6 +125,7 @@ knnlm_status kn_plan_check(const kn_plan *p, const kn_store *store, bool segment
     if (strcmp(had->split, now->split) != 0) return differs(store, "--documents", had->split, now->split);
     if (had->min_context != now->min_context)
         return differs_number(store, "--min-context", had->min_context, now->min_context);
+    if (had->window != now->window) return differs_number(store, "windows of", had->window, now->window);
     KN_TRY(check_projection(p, store));
     if (had->dimension != now->dimension)
         return differs_number(store, "keys of dimension", had->dimension, now->dimension);

@@ -55,6 +55,9 @@ typedef struct cli_command {
 int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv,
               char ***rest, size_t *rest_count);
 
+// The command under way, for who has no way to tell it: NULL before cli_parse.
+const cli_command *cli_current(void);
+
 // "knnlm eval: …" on stderr; each returns the exit code to leave with.
 int cli_fail(const cli_command *command); // the library's message
 int cli_usage(const cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

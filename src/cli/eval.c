@@ -24,7 +24,7 @@ static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model to score with (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(said.mixture),
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
-    {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
+    {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
     {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
     {0, "report", CLI_STRING, &said.report, "FILE", "write an HTML page: figures, curves, the text with its neighbours", 0, 0, NULL},

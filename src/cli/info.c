@@ -38,8 +38,9 @@ static void print_text(const kn_lm_info *i, const char *tokenizer) {
     printf("architecture     %s (%s engine, %s kernels)\n", i->architecture, i->engine, i->kernels);
     printf("size             %s parameters, %sB\n", cli_count((double)i->parameters, count),
            cli_count((double)i->file_bytes, bytes));
-    printf("shape            %d layers, width %d, %d heads, feed-forward %d\n", i->layers, i->width, i->heads,
-           i->ffn);
+    printf("shape            %d layers, width %d, %d heads", i->layers, i->width, i->heads);
+    if (i->ffn) printf(", feed-forward %d", i->ffn); // it may differ between layers
+    printf("\n");
     printf("context          %d tokens", i->context);
     if (i->window < i->context) printf(", read %d at a time by default", i->window);
     printf("\n");

@@ -6,17 +6,26 @@
 
 const char *const cli_engines[] = {"auto", "native", "llama", NULL};
 
+static const char *opened; // the model that llama.cpp is about
+
+// After its last words llama.cpp ends the process, with a core dump: one line and an exit code serve better.
+// It begins them with a place in its sources, of which the folders are of no use.
+static void end(const char *line) {
+    int length = (int)strcspn(line, "\n");
+    const char *folder = memrchr(line, '/', strcspn(line, ":\n"));
+    const char *text = folder ? folder + 1 : line;
+    fprintf(stderr, "knnlm %s: %s: llama.cpp failed: %.*s\n", cli_current()->name, opened,
+            length - (int)(text - line), text);
+    _exit(CLI_FAILED);
+}
+
 static void say(const char *line, bool fatal) {
-    (void)fatal;
+    if (fatal) end(line);
     fprintf(stderr, "%s\n", line);
 }
 
-// After its last words the process is ended by llama.cpp, with a core dump: one line and an exit code serve
-// better.
 static void say_last(const char *line, bool fatal) {
-    if (!fatal) return;
-    fprintf(stderr, "knnlm: llama.cpp failed: %.*s\n", (int)strcspn(line, "\n"), line);
-    _exit(CLI_FAILED);
+    if (fatal) end(line);
 }
 
 knnlm_status cli_open_model(const char *path, const cli_common *common, kn_lm **out) {
@@ -25,6 +34,7 @@ knnlm_status cli_open_model(const char *path, const cli_common *common, kn_lm **
                              .vouched = common->accept_model,
                              .log = common->verbose ? say : say_last,
                              .progress = &cli_progress};
+    opened = path;
     knnlm_status status = kn_lm_open(path, &options, out);
     cli_progress_clear();
     return status;

@@ -138,10 +138,17 @@ static void to_getopt(const cli_option *options, size_t count, struct option *lo
     *letters = 0;
 }
 
+static const cli_command *current;
+
+const cli_command *cli_current(void) {
+    return current;
+}
+
 int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv,
               char ***rest, size_t *rest_count) {
     struct option longs[OPTIONS_MAX + 2];
     char letters[2 * OPTIONS_MAX + 4];
+    current = command;
     to_getopt(options, count, longs, letters);
     optind = 0;
     opterr = 0;

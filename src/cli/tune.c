@@ -29,7 +29,7 @@ static const cli_option options[] = {
     {0, "plot", CLI_STRING, &said.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
     {0, "dry-run", CLI_FLAG, &said.dry, NULL, "write nothing into the store", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
-    {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the context, at most 512)", 1, 1 << 20, NULL},
+    {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
     CLI_ENGINE_OPTION(said.common),
     CLI_ACCEPT_OPTION(said.common),

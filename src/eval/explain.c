@@ -21,14 +21,12 @@ static bool ends_in_space(const char *text) {
     return n == 0 || strchr(" \t\r\n", text[n - 1]);
 }
 
-// Byte-level tokens bring the space before them: a word after a word has one. SentencePiece puts it there by
-// itself.
+// Tokens mostly bring the space before them: a word after a word has one, unless encoding puts it there.
 static knnlm_status read_target(const kn_lm *lm, const char *context, const char *target,
                                 kn_explanation *out) {
     const kn_tokenizer *t = kn_lm_tokenizer(lm);
-    kn_tokenizer_kind kind = kn_tokenizer_kind_of(t);
-    bool space = (kind == KN_TOKENIZER_BPE || kind == KN_TOKENIZER_FOREIGN) && !ends_in_space(context) &&
-                 target[0] != ' ';
+    bool brings_space = !kn_tokenizer_joins_with_spaces(t) && !kn_tokenizer_adds_space(t);
+    bool space = brings_space && !ends_in_space(context) && target[0] != ' ';
     kn_tokens tokens = {0};
     char *text = kn_alloc(strlen(target) + 2, 1);
     out->target = -1;

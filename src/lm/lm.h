@@ -33,11 +33,12 @@ typedef struct kn_lm_info {
     int32_t key_width; // of a tapped state
     uint64_t parameters;
     uint64_t file_bytes;
-    char fingerprint[33]; // of the whole file, or of all its parts: 128 bits in hexadecimal
+    char fingerprint[KN_FINGERPRINT]; // of the whole file, or of all its parts
     bool vouched;
 } kn_lm_info;
 
-// `options` may be NULL. KNNLM_ENOTSUP: no engine serves such a model; KNNLM_ESTOPPED.
+// `options` may be NULL. KNNLM_EIO, KNNLM_EDATA: the file; KNNLM_EINVAL: options that do not fit it;
+// KNNLM_ENOTSUP: no engine serves such a model; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **out);
 void kn_lm_close(kn_lm *lm);
 const kn_lm_info *kn_lm_describe(const kn_lm *lm);

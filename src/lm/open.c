@@ -2,10 +2,10 @@
 #include "base/file.h"
 #include "lm/engine.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 // ---------------------------------------------------------------- identity
@@ -13,7 +13,7 @@
 // A hash under way over the files of a model.
 typedef struct hashing {
     XXH3_state_t *state;
-    uint64_t bytes; // so far
+    uint64_t bytes, total; // so far; 0: not known
     const kn_progress *progress;
 } hashing;
 
@@ -26,7 +26,7 @@ static knnlm_status hash_file(const char *path, hashing *h) {
         n = kn_least(map.size - at, STEP);
         XXH3_128bits_update(h->state, map.data + at, n);
         h->bytes += n;
-        if (!kn_progress_report(h->progress, "reading the model", at + n, map.size, "B"))
+        if (!kn_progress_report(h->progress, "reading the model", h->bytes, h->total, "B"))
             status = kn_fail(KNNLM_ESTOPPED, "%s: stopped while reading", path);
     }
     kn_map_close(&map);
@@ -43,9 +43,15 @@ static int parts_of(const char *path, size_t *prefix) {
     return parts > 0 ? parts : 1;
 }
 
+static uint64_t size_of(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 ? (uint64_t)about.st_size : 0;
+}
+
 static knnlm_status hash_parts(const char *path, hashing *h) {
     size_t prefix = 0, size = strlen(path) + 1;
     int parts = parts_of(path, &prefix);
+    if (parts == 1) h->total = size_of(path);
     KN_TRY(hash_file(path, h));
     char *name = kn_alloc(size, 1);
     if (!name) return KNNLM_ENOMEM;
@@ -66,8 +72,7 @@ knnlm_status kn_lm_identify(const char *path, const kn_progress *progress, kn_lm
     XXH128_hash_t hash = XXH3_128bits_digest(h.state);
     XXH3_freeState(h.state);
     info->file_bytes = h.bytes;
-    snprintf(info->fingerprint, sizeof info->fingerprint, "%016" PRIx64 "%016" PRIx64, hash.high64,
-             hash.low64);
+    kn_fingerprint_print(hash.high64, hash.low64, info->fingerprint);
     return status;
 }
 

@@ -258,12 +258,13 @@ bool kn_store_is_current(const kn_store *s) {
 knnlm_status kn_store_check_model(const kn_store *s, const char *name, const char *model,
                                   const char *tokenizer, int32_t dimension) {
     const kn_store_settings *set = &s->manifest.settings;
+    bool other_tokens = *set->tokenizer_fingerprint && strcmp(set->tokenizer_fingerprint, tokenizer) != 0;
+    bool fits = !other_tokens && set->model_dimension == dimension;
     if (model && *set->model_fingerprint && strcmp(set->model_fingerprint, model) != 0)
-        return kn_fail(
-            KNNLM_EINVAL,
-            "%s: was made by model %s (%.12s...), not by %s (%.12s...): --accept-model takes it all the same",
-            s->path, set->model, set->model_fingerprint, name, model);
-    if (*set->tokenizer_fingerprint && strcmp(set->tokenizer_fingerprint, tokenizer) != 0)
+        return kn_fail(KNNLM_EINVAL, "%s: was made by model %s (%.12s...), not by %s (%.12s...)%s", s->path,
+                       set->model, set->model_fingerprint, name, model,
+                       fits ? ": --accept-model takes it all the same" : "");
+    if (other_tokens)
         return kn_fail(KNNLM_EINVAL,
                        "%s: was made with another tokenizer (%s, %.12s...) than that of %s (%.12s...)",
                        s->path, set->tokenizer, set->tokenizer_fingerprint, name, tokenizer);

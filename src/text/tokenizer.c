@@ -1,10 +1,9 @@
 #include "text/tokenizer.h"
 
 #include "base/file.h"
+#include "text/foreign.h"
 #include "text/tokenizer_kinds.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -70,6 +69,10 @@ const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind) {
 bool kn_tokenizer_joins_with_spaces(const kn_tokenizer *t) {
     return t->class->kind == KN_TOKENIZER_WORD || t->class->kind == KN_TOKENIZER_WORDPIECE;
 }
+bool kn_tokenizer_adds_space(const kn_tokenizer *t) {
+    const kn_foreign_parts *p = kn_foreign_parts_of(t);
+    return p && p->adds_space;
+}
 int32_t kn_tokenizer_size(const kn_tokenizer *t) {
     return kn_vocab_count(&t->vocab);
 }
@@ -117,7 +120,7 @@ void kn_tokenizer_fingerprint(const kn_tokenizer *t, char out[KN_FINGERPRINT]) {
     XXH128_hash_t parts[3] = {XXH3_128bits(shape, sizeof shape), XXH3_128bits(s->bytes, s->used),
                               XXH3_128bits(extra, rules)};
     XXH128_hash_t hash = XXH3_128bits(parts, sizeof parts);
-    snprintf(out, KN_FINGERPRINT, "%016" PRIx64 "%016" PRIx64, hash.high64, hash.low64);
+    kn_fingerprint_print(hash.high64, hash.low64, out);
 }
 
 // ---- where tokenizers come from

@@ -6,6 +6,7 @@
 #ifndef KN_TEXT_TOKENIZER_H
 #define KN_TEXT_TOKENIZER_H
 
+#include "base/fingerprint.h"
 #include "base/gguf.h"
 #include "base/progress.h"
 #include "base/status.h"
@@ -37,8 +38,8 @@ void kn_tokens_free(kn_tokens *tokens);
 // Special tokens written out in the text (such as "<|endoftext|>") are ordinary text.
 knnlm_status kn_tokenizer_encode(const kn_tokenizer *t, const char *text, size_t size, kn_tokens *out);
 
-// The text of `ids`, NUL added; *text is released with free(). For bpe decode(encode(x)) = x; SentencePiece
-// puts a space before the text, which is left out after the start token.
+// The text of `ids`, NUL added; *text is released with free(). For bpe decode(encode(x)) = x; a space that
+// encoding puts before the text is left out after the start token.
 knnlm_status kn_tokenizer_decode(const kn_tokenizer *t, const int32_t *ids, size_t count, char **text,
                                  size_t *size);
 
@@ -46,6 +47,8 @@ kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t);
 const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind); // "word", "byte-level BPE", "WordPiece", ...
 // Whether tokens stand for words without the space before them: it is put in when they are joined.
 bool kn_tokenizer_joins_with_spaces(const kn_tokenizer *t);
+// Whether encoding puts a space before the text, as most SentencePiece vocabularies do.
+bool kn_tokenizer_adds_space(const kn_tokenizer *t);
 int32_t kn_tokenizer_size(const kn_tokenizer *t);
 // The token that stands before every document (<|endoftext|>, <eos>, [CLS]); never -1.
 int32_t kn_tokenizer_start(const kn_tokenizer *t);
@@ -54,7 +57,6 @@ int32_t kn_tokenizer_start(const kn_tokenizer *t);
 const char *kn_tokenizer_piece(const kn_tokenizer *t, int32_t id);
 
 // 128 bits in hexadecimal of all that decides how text becomes tokens.
-enum { KN_FINGERPRINT = 33 };
 void kn_tokenizer_fingerprint(const kn_tokenizer *t, char out[KN_FINGERPRINT]);
 
 // Training from a text given whole; the result depends on the text alone, never on the threads.

@@ -1,18 +1,16 @@
 // Tokenizers in GGUF files, under llama.cpp's keys:
-//   1. tokenizer.ggml.model: "gpt2" (byte-level BPE), "bert" (WordPiece), and ours alone: "knnlm-word"
-//   (words),
+//   1. tokenizer.ggml.model: "gpt2" (byte-level BPE), "bert" (WordPiece); ours alone: "knnlm-word" (words),
 //      "knnlm-sentencepiece" and "knnlm-foreign" (another model's, for turning tokens into text)
 //   2. tokenizer.ggml.pre: "gpt-2" for BPE: the pre-tokenizer
-//   3. tokenizer.ggml.tokens: BPE: pieces in GPT-2's printable alphabet; WordPiece: as llama.cpp wants them,
-//   "##x"
-//      written "x" and "x" written "\u2581x", but for control tokens; words as they are
+//   3. tokenizer.ggml.tokens: BPE: pieces in GPT-2's printable alphabet; WordPiece: as llama.cpp wants them:
+//      "##x" written "x" and "x" written "\u2581x", but for control tokens; words as they are
 //   4. tokenizer.ggml.token_type: 1 normal, 2 unknown, 3 control
 //   5. tokenizer.ggml.merges: BPE: "left right", by rank
 //   6. tokenizer.ggml.{bos,eos}_token_id: the start token
-//   7. tokenizer.knnlm.{texts,adds_space,rules}: of another model's: what each token stands for, whether a
-//   space
-//      is put before texts, a hash of its rules
+//   7. tokenizer.knnlm.{texts,adds_space,rules}, of another model's: what each token stands for, whether a
+//      space is put before texts, a hash of its rules
 #include "text/bpe.h"
+#include "text/foreign.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,13 +136,13 @@ knnlm_status kn_wordpiece_save(const kn_tokenizer *t, kn_gguf_writer *file) {
 #define FOREIGN "knnlm-foreign"
 
 knnlm_status kn_foreign_save(const kn_tokenizer *t, kn_gguf_writer *file) {
-    const kn_foreign *f = (const kn_foreign *)t;
-    bool spm = t->class->kind == KN_TOKENIZER_SENTENCEPIECE;
-    KN_TRY(kn_gguf_put_string(file, KEY("model"), spm ? SENTENCEPIECE : FOREIGN));
+    const kn_foreign_parts *p = kn_foreign_parts_of(t);
+    KN_TRY(kn_gguf_put_string(file, KEY("model"),
+                              p->kind == KN_TOKENIZER_SENTENCEPIECE ? SENTENCEPIECE : FOREIGN));
     KN_TRY(put_pieces(file, KEY("tokens"), &t->vocab.strings));
-    KN_TRY(put_pieces(file, OWN_KEY("texts"), &f->texts));
-    KN_TRY(kn_gguf_put_bool(file, OWN_KEY("adds_space"), f->adds_space));
-    KN_TRY(kn_gguf_put_string(file, OWN_KEY("rules"), f->rules));
+    KN_TRY(put_pieces(file, OWN_KEY("texts"), &p->texts));
+    KN_TRY(kn_gguf_put_bool(file, OWN_KEY("adds_space"), p->adds_space));
+    KN_TRY(kn_gguf_put_string(file, OWN_KEY("rules"), p->rules));
     return put_start(file, t->start);
 }
 
@@ -310,28 +308,25 @@ static knnlm_status load_strings(const kn_gguf *file, const char *key, size_t co
     return KNNLM_OK;
 }
 
-static knnlm_status load_foreign(const kn_gguf *file, kn_tokenizer_kind kind, kn_tokenizer **out) {
-    kn_strings pieces = {0}, texts = {0};
-    kn_foreign *f = NULL;
+static knnlm_status read_foreign(const kn_gguf *file, kn_foreign_parts *p) {
     const char *rules = "";
-    int32_t start;
     size_t count;
-    bool found, space = false;
+    bool found;
     KN_TRY(token_count(file, &count));
-    KN_TRY(load_start(file, count, &start));
-    KN_TRY(kn_gguf_get_bool(file, OWN_KEY("adds_space"), &space, &found));
+    KN_TRY(load_start(file, count, &p->start));
+    KN_TRY(kn_gguf_get_bool(file, OWN_KEY("adds_space"), &p->adds_space, &found));
     KN_TRY(kn_gguf_get_string(file, OWN_KEY("rules"), &rules, &found));
-    knnlm_status status = load_strings(file, KEY("tokens"), count, &pieces);
-    if (status == KNNLM_OK) status = load_strings(file, OWN_KEY("texts"), count, &texts);
-    if (status == KNNLM_OK) status = kn_foreign_make(kind, sizeof *f, &pieces, &texts, &f);
-    kn_strings_free(&pieces);
-    kn_strings_free(&texts);
-    KN_TRY(status);
-    f->base.start = start;
-    f->adds_space = space;
-    snprintf(f->rules, sizeof f->rules, "%s", rules);
-    *out = &f->base;
-    return KNNLM_OK;
+    snprintf(p->rules, sizeof p->rules, "%s", rules);
+    KN_TRY(load_strings(file, KEY("tokens"), count, &p->pieces));
+    return load_strings(file, OWN_KEY("texts"), count, &p->texts);
+}
+
+static knnlm_status load_foreign(const kn_gguf *file, kn_tokenizer_kind kind, kn_tokenizer **out) {
+    kn_foreign_parts parts = {.kind = kind};
+    knnlm_status status = read_foreign(file, &parts);
+    if (status == KNNLM_OK) return kn_foreign_make(&parts, out);
+    kn_foreign_parts_free(&parts);
+    return status;
 }
 
 static knnlm_status load(const kn_gguf *file, const char *model, kn_tokenizer **out) {
@@ -340,7 +335,7 @@ static knnlm_status load(const kn_gguf *file, const char *model, kn_tokenizer **
     if (strcmp(model, "bert") == 0) return load_wordpiece(file, out);
     if (strcmp(model, SENTENCEPIECE) == 0) return load_foreign(file, KN_TOKENIZER_SENTENCEPIECE, out);
     if (strcmp(model, FOREIGN) == 0) return load_foreign(file, KN_TOKENIZER_FOREIGN, out);
-    return kn_fail(KNNLM_ENOTSUP, "%s: tokenizer \"%s\" is not one of gpt2, bert, knnlm-word",
+    return kn_fail(KNNLM_ENOTSUP, "%s: tokenizer \"%s\" is not one of gpt2, bert and those of knnlm",
                    kn_gguf_path(file), model);
 }
 

@@ -78,23 +78,6 @@ knnlm_status kn_bpe_parse_json(const char *data, size_t size, kn_tokenizer **out
 
 #define KN_BPE_END "<|endoftext|>"
 
-// ---- those of other models: kinds SENTENCEPIECE and FOREIGN
-
-// By itself it turns tokens into text. The room that brings it (lm/llama) makes it larger, and sets `encode`;
-// read from a file it has none.
-typedef struct kn_foreign {
-    kn_tokenizer base;          // its vocabulary holds the pieces as their model has them
-    kn_strings texts;           // what each token stands for
-    bool adds_space;            // encoding puts a space before the text
-    char rules[KN_FINGERPRINT]; // of all that decides on tokens beside the pieces
-    knnlm_status (*encode)(const struct kn_foreign *f, const char *text, size_t size, kn_tokens *out);
-} kn_foreign;
-
-// Of `bytes` bytes, at least those of a kn_foreign; takes `pieces` and `texts`, as many of the one as of the
-// other, whatever it returns.
-knnlm_status kn_foreign_make(kn_tokenizer_kind kind, size_t bytes, kn_strings *pieces, kn_strings *texts,
-                             kn_foreign **out);
-
 // ---- saving, a function a kind
 
 knnlm_status kn_word_save(const kn_tokenizer *t, kn_gguf_writer *file);

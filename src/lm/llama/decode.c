@@ -15,10 +15,9 @@ static struct llama_context_params parameters(const kn_llama *m, const kn_llama_
     p.abort_callback_data = (void *)&c->observer;
     p.kv_unified = false; // a sequence attends to its own cells only
     p.no_perf = true;
-    if (m->full) {
-        p.type_k = p.type_v = GGML_TYPE_F32;
-        p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED; // it rounds to f16
-    }
+    // It rounds otherwise by the number of rows beside each other and by the number of threads.
+    p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    if (m->full) p.type_k = p.type_v = GGML_TYPE_F32;
     return p;
 }
 
@@ -27,16 +26,26 @@ static size_t whole_cells(size_t length) {
     return (length + 255) / 256 * 256;
 }
 
-// Memory is promised by the system whether it is there or not: what cannot fit is refused before it is
+// Bytes of a token's keys and values in every layer, about.
+static double cell_bytes(const kn_llama *m) {
+    const kn_lm_info *info = &m->lm.info;
+    double keys = kn_llama_number(m, "attention.key_length"),
+           values = kn_llama_number(m, "attention.value_length");
+    double usual = (double)info->width / (double)kn_most((size_t)info->heads, 1);
+    double heads = (double)m->api->llama_model_n_head_kv(m->model);
+    return (double)info->layers * heads * ((keys > 0 ? keys : usual) + (values > 0 ? values : usual)) *
+           (m->full ? 4 : 2);
+}
+
+// Memory is promised by the system whether it is there or not: what surely cannot fit is refused before it is
 // touched.
 static knnlm_status check_memory(const kn_llama_context *c) {
-    const kn_llama *m = c->m;
-    const kn_lm_info *info = &m->lm.info;
-    double heads = (double)m->api->llama_model_n_head_kv(m->model) / (double)kn_most((size_t)info->heads, 1);
-    double cell = 2 * (double)info->layers * (double)info->width * heads * (m->full ? 4 : 2);
+    const kn_lm_info *info = &c->m->lm.info;
     double logits = 2 * (double)c->rows * (double)info->vocabulary * sizeof(float);
-    double needed = cell * (double)(c->sequences * c->length) + logits, total = (double)kn_memory_total();
-    if (needed < total) return KNNLM_OK;
+    double scores = (double)info->heads * (double)c->rows * (double)c->length * sizeof(float);
+    double needed = scores + cell_bytes(c->m) * (double)(c->sequences * c->length) + logits,
+           total = (double)kn_memory_total();
+    if (total <= 0 || needed < total) return KNNLM_OK;
     return kn_fail(
         KNNLM_ENOMEM,
         "%s: %zu sequences of %zu tokens take about %.1f GB, and the machine has %.1f: read shorter "
@@ -62,12 +71,13 @@ static knnlm_status init(kn_llama_context *c) {
 }
 
 knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, kn_llama_context **out) {
-    size_t vocabulary = (size_t)m->lm.info.vocabulary;
+    size_t vocabulary = (size_t)m->lm.info.vocabulary, heads = kn_most((size_t)m->lm.info.heads, 1);
     kn_llama_context *c = kn_alloc(1, sizeof *c);
     if (!c) return KNNLM_ENOMEM;
     *c = (kn_llama_context){.m = m, .sequences = sequences, .length = whole_cells(length)};
     c->rows = kn_least(KN_LLAMA_ROWS, kn_most(KN_LLAMA_LOGITS / vocabulary, 64));
-    c->rows = kn_least(c->rows, c->sequences * c->length);
+    c->rows = kn_least(c->rows, kn_most(KN_LLAMA_SCORES / heads / c->length, 64));
+    c->rows = kn_least(c->rows, c->sequences * c->length) / KN_LLAMA_CELL * KN_LLAMA_CELL;
     c->observer = (kn_observer){.api = m->api};
     knnlm_status status = init(c);
     if (status == KNNLM_OK)
@@ -114,7 +124,7 @@ static void prepare(kn_llama_context *c, kn_tap tap, bool more, const kn_lm_outp
     kn_observer *o = &c->observer;
     bool keys = out->keys && c->count;
     *o->name = 0;
-    o->inputs = o->aborting = o->unusual = false;
+    o->input = o->aborting = o->unusual = false;
     o->taken = 0;
     if (keys) kn_observer_aim(o, c->m, tap);
     o->stop = keys && !scores(out) && !c->lasting;

@@ -12,9 +12,12 @@
 #include "lm/engine.h"
 #include "lm/llama/library.h"
 
-// Tokens that go through the graph at a time, at most: more do not make it faster, and every one that is
-// scored has a row of logits, of which LOGITS fit.
-enum { KN_LLAMA_ROWS = 1024, KN_LLAMA_LOGITS = 32 << 20 };
+// Tokens that go through the graph at a time, at most: more do not make it faster. Every one that is scored
+// has a row of logits, and every one a row of attention scores a head: so many of each fit, and no more.
+enum { KN_LLAMA_ROWS = 1024, KN_LLAMA_LOGITS = 32 << 20, KN_LLAMA_SCORES = 128 << 20 };
+// Numbers of rows are multiples of this: kernels of some types have another way, with another rounding, for
+// the rows that are left, and what a window gives must not depend on what is beside it.
+enum { KN_LLAMA_CELL = 4 };
 
 typedef struct kn_llama {
     kn_lm lm;
@@ -36,7 +39,7 @@ enum { KN_TENSOR_NAME = 64 };
 typedef struct kn_observer {
     const kn_llama_library *api;
     char name[KN_TENSOR_NAME]; // of the tensor; "": nothing is taken
-    bool inputs;               // the tap is what goes into the first layer: it has several names
+    bool input;                // what the tensor, a norm, is taken of is meant
     bool stop;                 // what comes after the tensor is not wanted
     bool keep;                 // the sequence goes on after this batch: its memory must survive the stop
     size_t width;
@@ -89,6 +92,8 @@ void kn_llama_score(const kn_llama *m, const float *logits, size_t rows, const i
 
 // ---------------------------------------------------------------- the rest
 
+// A number of the file's under its architecture's name; 0 when there is none.
+int32_t kn_llama_number(const kn_llama *m, const char *name);
 knnlm_status kn_llama_tokenizer(const kn_llama *m, const char *path, kn_tokenizer **out);
 knnlm_status kn_llama_run_windows(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
                                   const kn_lm_output *out);

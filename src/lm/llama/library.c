@@ -20,9 +20,12 @@ enum { LINE = 512 };
 static struct {
     pthread_mutex_t lock;
     kn_lm_log *log;
-    char line[LINE], complaint[LINE];
+    char line[LINE];
     bool complaining, idle; // idle: for those who debug llama.cpp itself
 } said = {.lock = PTHREAD_MUTEX_INITIALIZER};
+// It complains in the thread that called it.
+static _Thread_local char complaint[LINE];
+static _Thread_local bool muted;
 
 // "llama_model_load: error loading model: missing tensor": whose function found it out is of no use.
 static const char *without_function(const char *line) {
@@ -32,8 +35,8 @@ static const char *without_function(const char *line) {
 
 static void end_line(void) {
     const char *text = without_function(said.line);
-    if (said.log) said.log(said.line, false);
-    if (said.complaining && !*said.complaint) snprintf(said.complaint, LINE, "%s", text);
+    if (said.log && !muted) said.log(said.line, false);
+    if (said.complaining && !*complaint) snprintf(complaint, LINE, "%s", text);
     *said.line = 0;
 }
 
@@ -60,19 +63,50 @@ static void hear(enum ggml_log_level level, const char *text, void *context) {
     pthread_mutex_unlock(&said.lock);
 }
 
+static kn_lm_log *listener(void) {
+    pthread_mutex_lock(&said.lock);
+    kn_lm_log *log = said.log;
+    pthread_mutex_unlock(&said.lock);
+    return log;
+}
+
 // A broken promise inside llama.cpp: it ends the process after this.
 static void hear_last_words(const char *text) {
-    if (said.log) said.log(text, true);
+    kn_lm_log *log = listener();
+    if (log) log(text, true);
+}
+
+// An exception that llama.cpp did not catch: C cannot, and the process ends here too. What it was is told by
+// the C++ library that llama.cpp brought along (as the Itanium ABI has it, which is that of all our systems).
+typedef struct exception_type {
+    const void *table;
+    const char *name;
+} exception_type;
+static const exception_type *(*current_exception)(void);
+
+static void hear_exception(void) {
+    const exception_type *type = current_exception ? current_exception() : NULL;
+    const char *name = type ? type->name : "of unknown type";
+    char text[LINE];
+    if (strstr(name, "bad_alloc"))
+        snprintf(text, sizeof text, "out of memory");
+    else
+        snprintf(text, sizeof text, "an exception (%s)", name);
+    hear_last_words(text);
+    abort();
 }
 
 const char *kn_llama_complaint(void) {
-    return said.complaint;
+    return complaint;
 }
 
 void kn_llama_forget(void) {
-    pthread_mutex_lock(&said.lock);
-    *said.complaint = 0;
-    pthread_mutex_unlock(&said.lock);
+    *complaint = 0;
+    muted = false;
+}
+
+void kn_llama_mute(void) {
+    muted = true;
 }
 
 // ---------------------------------------------------------------- opening
@@ -122,7 +156,9 @@ const char *kn_llama_folder(void) {
 static knnlm_status explain_missing(void) {
     const char *given = getenv("KNNLM_LLAMA");
     if (given && *given)
-        return kn_fail(KNNLM_ENOTSUP, "KNNLM_LLAMA=%s: there is no " LIBRARY " in it", given);
+        return kn_fail(
+            KNNLM_ENOTSUP,
+            "KNNLM_LLAMA=%s: there is no " LIBRARY " in it: unset it, or name the folder that has it", given);
     return kn_fail(KNNLM_ENOTSUP,
                    "llama.cpp's library is missing (" LIBRARY
                    ", looked for in %s): run scripts/get-llama, or name its folder in KNNLM_LLAMA",
@@ -154,7 +190,8 @@ static bool find_function(void *handle, const char *name, void *slot) {
     return function != NULL;
 }
 
-// "0.5.0" and "0.5.0-dev" are laid out alike.
+// Builds between two releases call themselves "0.5.0-dev", the pinned one among them: they cannot be told
+// apart.
 static bool same_release(const char *a, const char *b) {
     size_t n = strcspn(a, "-");
     return n == strcspn(b, "-") && strncmp(a, b, n) == 0;
@@ -172,6 +209,12 @@ static knnlm_status find_functions(void *handle, const char *directory, kn_llama
                    l->llama_version(), KN_LLAMA_RELEASE);
 }
 
+static void hear_exceptions(void *handle) {
+    void *(*set_handler)(void (*)(void)); // std::set_terminate
+    find_function(handle, "__cxa_current_exception_type", &current_exception);
+    if (find_function(handle, "_ZSt13set_terminatePFvvE", &set_handler)) set_handler(hear_exception);
+}
+
 static knnlm_status load(kn_llama_library *l) {
     void *handle;
     const char *directory;
@@ -181,6 +224,7 @@ static knnlm_status load(kn_llama_library *l) {
         dlclose(handle);
         return status;
     }
+    hear_exceptions(handle);
     l->llama_log_set(hear, NULL);
     l->ggml_set_abort_callback(hear_last_words);
     l->ggml_backend_load_all_from_path(directory);
@@ -192,8 +236,10 @@ knnlm_status kn_llama_library_open(kn_lm_log *log, const kn_llama_library **out)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static kn_llama_library library;
     static bool loaded;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&said.lock);
     said.log = log;
+    pthread_mutex_unlock(&said.lock);
+    pthread_mutex_lock(&lock);
     knnlm_status status = loaded ? KNNLM_OK : load(&library);
     loaded = loaded || status == KNNLM_OK;
     pthread_mutex_unlock(&lock);

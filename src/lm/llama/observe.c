@@ -8,14 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 
-// What goes into the first layer is named by how it came about: the last of these that is computed.
-static const char *const input_names[] = {"embd", "inp_scaled", "inp_norm", "inpL", NULL};
-
-static bool among(const char *name, const char *const *names) {
-    while (*names && strcmp(name, *names) != 0) names++;
-    return *names != NULL;
-}
-
 static void name_tap(const kn_llama *m, kn_tap tap, char out[KN_TENSOR_NAME]) {
     bool last = tap.layer == m->lm.info.layers - 1;
     static const char *const formats[] = {
@@ -27,7 +19,7 @@ static void name_tap(const kn_llama *m, kn_tap tap, char out[KN_TENSOR_NAME]) {
     if (tap.point == KN_TAP_ATTENTION_RAW) layer--;
     if (tap.point == KN_TAP_OUTPUT_NORM) layer++;
     if (layer < 0)
-        snprintf(out, KN_TENSOR_NAME, "%s", input_names[0]);
+        snprintf(out, KN_TENSOR_NAME, "attn_norm-0"); // whose input it is
     else if (tap.point == KN_TAP_OUTPUT_NORM && last)
         snprintf(out, KN_TENSOR_NAME, "result_norm");
     else
@@ -36,18 +28,32 @@ static void name_tap(const kn_llama *m, kn_tap tap, char out[KN_TENSOR_NAME]) {
 
 void kn_observer_aim(kn_observer *o, const kn_llama *m, kn_tap tap) {
     name_tap(m, tap, o->name);
-    o->inputs = tap.point == KN_TAP_ATTENTION_RAW && tap.layer == 0;
+    o->input = tap.point == KN_TAP_ATTENTION_RAW && tap.layer == 0;
     o->width = (size_t)m->lm.info.key_width;
+}
+
+// What a norm, with its weight and bias, is taken of. What goes into the first layer has many names (scaled,
+// normalised, with positions or without): but its norm has one.
+static const struct ggml_tensor *input_of_norm(const struct ggml_tensor *t) {
+    for (int steps = 0; t && steps < 4; steps++, t = t->src[0])
+        if (t->op == GGML_OP_NORM || t->op == GGML_OP_RMS_NORM) return t->src[0];
+    return NULL;
+}
+
+static bool is_usual(const kn_observer *o, const struct ggml_tensor *t, size_t rows) {
+    size_t bytes = o->width * sizeof(float);
+    return t->type == GGML_TYPE_F32 && (size_t)t->ne[0] == o->width && t->nb[1] == bytes &&
+           t->nb[2] == bytes * (size_t)t->ne[1] && t->nb[3] == t->nb[2] * (size_t)t->ne[2] &&
+           (rows == o->tokens || rows == o->wanted);
 }
 
 // Rows of tensors of the last layer are those of the tokens whose results are wanted, in other layers those
 // of all tokens.
 static void take_rows(kn_observer *o, const struct ggml_tensor *t) {
-    size_t rows = (size_t)(t->ne[1] * t->ne[2] * t->ne[3]), bytes = o->width * sizeof(float);
-    o->shape[0] = t->ne[0];
+    size_t rows = t ? (size_t)(t->ne[1] * t->ne[2] * t->ne[3]) : 0, bytes = o->width * sizeof(float);
+    o->shape[0] = t ? t->ne[0] : 0;
     o->shape[1] = (int64_t)rows;
-    o->unusual = (size_t)t->ne[0] != o->width || t->type != GGML_TYPE_F32 || t->nb[1] != bytes ||
-                 (rows != o->tokens && rows != o->wanted);
+    o->unusual = !t || !is_usual(o, t, rows);
     if (o->unusual) return;
     o->taken = o->wanted;
     if (rows == o->wanted) {
@@ -66,11 +72,12 @@ static void take_rows(kn_observer *o, const struct ggml_tensor *t) {
 bool kn_observe(struct ggml_tensor *t, bool ask, void *observer) {
     kn_observer *o = observer;
     if (ask && o->seen) o->seen(o->context, t->name, t->ne[0]);
-    if (ask) return o->inputs ? among(t->name, input_names) : *o->name && strcmp(t->name, o->name) == 0;
-    take_rows(o, t);
-    bool done = o->stop && !o->inputs;
-    o->aborting = done && !o->keep;
-    return !done || !o->keep;
+    if (ask) return *o->name && strcmp(t->name, o->name) == 0;
+    take_rows(o, o->input ? input_of_norm(t) : t);
+    if (!o->stop || o->keep) return !o->stop;
+    o->aborting = true;
+    kn_llama_mute(); // of which it would complain
+    return true;
 }
 
 bool kn_observe_abort(void *observer) {

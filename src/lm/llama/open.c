@@ -56,7 +56,7 @@ static void value_of(const kn_llama *m, const char *key, char *out, size_t size)
     if (m->api->llama_model_meta_val_str(m->model, key, out, size) < 0) *out = 0;
 }
 
-static int32_t number_of(const kn_llama *m, const char *name) {
+int32_t kn_llama_number(const kn_llama *m, const char *name) {
     char key[128], text[32];
     snprintf(key, sizeof key, "%s.%s", m->architecture, name);
     value_of(m, key, text, sizeof text);
@@ -75,8 +75,8 @@ static knnlm_status check_causal(const kn_llama *m, const char *path) {
                    path, m->architecture);
 }
 
-// Contexts of some models are longer than anybody's patience: twice what is scored at a time costs twice the
-// work.
+// Contexts of some models are longer than anybody's patience: half of a window is read only to predict the
+// other half, and attention costs more the longer it is.
 enum { LONGEST_WINDOW = 1024 };
 
 static knnlm_status describe(kn_llama *m, const char *path) {
@@ -94,7 +94,7 @@ static knnlm_status describe(kn_llama *m, const char *path) {
     info->width = info->key_width = api->llama_model_n_embd(m->model);
     info->layers = api->llama_model_n_layer(m->model);
     info->heads = api->llama_model_n_head(m->model);
-    info->ffn = number_of(m, "feed_forward_length");
+    info->ffn = kn_llama_number(m, "feed_forward_length");
     info->context = api->llama_model_n_ctx_train(m->model);
     info->window = info->context < LONGEST_WINDOW ? info->context : LONGEST_WINDOW;
     info->parameters = api->llama_model_n_params(m->model);

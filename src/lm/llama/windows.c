@@ -94,9 +94,16 @@ static void fill_batch(kn_llama_context *c, const placed *group, size_t count, s
     }
 }
 
+// The length to which a window is filled up: whole cells, but no position that the model does not have.
+static size_t filled_length(const kn_llama *m, const kn_window *longest) {
+    size_t length = (size_t)longest->length,
+           cells = (length + KN_LLAMA_CELL - 1) / KN_LLAMA_CELL * KN_LLAMA_CELL;
+    return kn_least(cells, kn_most((size_t)m->lm.info.context, length));
+}
+
 static knnlm_status run_group(kn_llama_context *c, const placed *group, size_t count, kn_tap tap, gathered *g,
                               const kn_lm_output *out) {
-    size_t length = (size_t)group->window->length, step = kn_least(length, c->rows / count);
+    size_t length = filled_length(c->m, group->window), step = kn_least(length, c->rows / count);
     kn_llama_clear(c);
     for (size_t from = 0; from < length; from += step) {
         size_t to = kn_least(from + step, length);
@@ -109,7 +116,7 @@ static knnlm_status run_group(kn_llama_context *c, const placed *group, size_t c
 
 // How many of the windows, longest first, run side by side: filling them up must not cost an eighth.
 static size_t group_size(const kn_llama_context *c, const placed *windows, size_t count) {
-    size_t longest = (size_t)windows->window->length;
+    size_t longest = filled_length(c->m, windows->window);
     size_t most = kn_least(c->sequences, kn_most(c->rows / longest, 1)), n = 1;
     while (n < count && n < most && (size_t)windows[n].window->length * 8 > longest * 7) n++;
     return n;
