@@ -89,7 +89,7 @@ static void hear_exception(void) {
     const char *name = type ? type->name : "of unknown type";
     char text[LINE];
     if (strstr(name, "bad_alloc"))
-        snprintf(text, sizeof text, "out of memory");
+        snprintf(text, sizeof text, "memory ran out");
     else
         snprintf(text, sizeof text, "an exception (%s)", name);
     hear_last_words(text);
