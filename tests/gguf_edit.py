@@ -7,6 +7,8 @@
     @TENSOR=         the tensor is left out
     @TENSOR=f16      its values, f32 before, are rounded to f16
     @TENSOR.type=N, @TENSOR.offset=N, @TENSOR.shape=A,B    what the file says of it; the data stays as it is
+
+An OUT that ends in -00001-of-00002.gguf is the first of two parts, with half of the tensors each.
 """
 
 import struct
@@ -81,6 +83,15 @@ def write(path, keys, tensors):
         file.write(head + bytes(-len(head) % ALIGNMENT) + data)
 
 
+def write_parts(path, keys, tensors):
+    names = list(tensors)
+    half = len(names) // 2
+    for number, part in enumerate((names[:half], names[half:])):
+        split = {"split.no": (2, number), "split.count": (2, 2), "split.tensors.count": (5, len(names))}
+        name = path.replace("-00001-", f"-{number + 1:05}-")
+        write(name, {**(keys if number == 0 else {}), **split}, {n: tensors[n] for n in part})
+
+
 def parsed(kind, text):
     if kind == STRING:
         return text.encode()
@@ -125,7 +136,8 @@ def main(source, target, *changes):
             keys[name[1:]] = (STRING, text.encode())
         else:
             change_key(keys, name, text)
-    write(target, keys, tensors)
+    parts = target.endswith("-00001-of-00002.gguf")
+    (write_parts if parts else write)(target, keys, tensors)
 
 
 main(*sys.argv[1:])

@@ -431,6 +431,40 @@ edit llama.gguf broken.gguf 'tokenizer.ggml.tokens[74]=Gnone' 'tokenizer.ggml.to
 complains 1 'broken.gguf.* no token for byte 71' eval -m broken.gguf valid.txt
 complains 1 'broken.gguf.* no token for byte 71' build -m broken.gguf -o x.store valid.txt
 
+# A model in two parts is the same model, and its identity covers both.
+does eval -m llama.gguf --json valid.txt
+whole=$(number ppl)
+edit llama.gguf parts-00001-of-00002.gguf
+does eval -m parts-00001-of-00002.gguf --json valid.txt
+within 0 "$(number ppl)" "$whole"
+does build -m parts-00001-of-00002.gguf -o parts.store texts
+does eval -m parts-00001-of-00002.gguf -s parts.store valid.txt
+printf 'x' | dd of=parts-00002-of-00002.gguf bs=1 seek="$(($(wc -c <parts-00002-of-00002.gguf) - 5))" conv=notrunc 2>/dev/null
+complains 1 'parts.store: was made by model .*--accept-model' eval -m parts-00001-of-00002.gguf -s parts.store valid.txt
+does eval -m parts-00001-of-00002.gguf --accept-model -s parts.store valid.txt
+rm parts-00002-of-00002.gguf
+complains 1 'parts-00002-of-00002.gguf' eval -m parts-00001-of-00002.gguf valid.txt
+
+# Tokens that are cut out of a text before it is split bring a space of their own: every token is still found where it is.
+edit llama.gguf marks.gguf 'tokenizer.ggml.token_type[279]=4' # "ing"
+echo 'sing that thing in the morning, the king is singing at the end of it and that is that' >marks.txt
+run 0 eval -m marks.gguf --per-token marks.tsv marks.txt
+checks=$((checks + 1))
+python3 - marks.txt marks.tsv <<'END' || failed "tokens are not where their offsets say"
+import sys
+text = open(sys.argv[1], encoding="utf-8").read()
+rows = [line.rstrip("\n").split("\t") for line in open(sys.argv[2], encoding="utf-8")][1:]
+assert any(row[4] == "ing" for row in rows)
+for row in rows:
+    piece, at = row[4].replace("\\n", "\n"), int(row[2])
+    assert text.startswith(piece, at) or text.startswith(piece.lstrip(" "), at), row
+END
+
+# What llama.cpp says of a graph that we end at the tap is not for anybody.
+run 0 build -m llama.gguf -o said.store -v texts
+checks=$((checks + 1))
+! grep -q 'failed' err || failed "complains without need"
+
 # Unusual, and no fault.
 for change in llama.context_length=1 llama.context_length=1000000 tokenizer.ggml.scores= tokenizer.ggml.token_type= \
     tokenizer.ggml.bos_token_id=4294967295 tokenizer.ggml.eos_token_id=1000000 @output.weight=; do

@@ -299,6 +299,29 @@ static void other_windows_change_nothing(void **state) {
     results_free(&all);
 }
 
+// To the last bit, at every length, with keys and values in f16 as usual: a store that was built in one go,
+// in several or along with others is the same store.
+static void company_changes_no_bit(void **state) {
+    desk *d = *state;
+    const kn_window *longest = &d->golden.windows.all[0];
+    for (size_t i = 1; i < d->golden.windows.count; i++)
+        if (d->golden.windows.all[i].length > longest->length) longest = &d->golden.windows.all[i];
+    kn_lm *lm = NULL;
+    OK(kn_lm_open(LLAMA, &(kn_lm_options){.engine = KN_ENGINE_LLAMA}, &lm));
+    for (int32_t n = 1; n < longest->length; n++) {
+        kn_window pair[2] = {*longest, *longest};
+        pair[0].length = n;
+        pair[1].length = n + 1; // ran first, and side by side where that is not much longer
+        windows both = {pair, 2, (size_t)(2 * n + 1)}, one = {pair, 1, (size_t)n};
+        results together = run_windows(lm, &both, KN_TAP_DEFAULT),
+                alone = run_windows(lm, &one, KN_TAP_DEFAULT);
+        assert_rows(&together, 0, &alone, 0, alone.rows, 0);
+        results_free(&together);
+        results_free(&alone);
+    }
+    kn_lm_close(lm);
+}
+
 // More windows and more rows than llama.cpp takes at a time.
 static void large_batches_change_nothing(void **state) {
     enum { TIMES = 50 };
@@ -1020,6 +1043,7 @@ int main(void) {
         AT_DESK(threads_change_nothing),
         AT_DESK(running_again_changes_nothing),
         AT_DESK(other_windows_change_nothing),
+        AT_DESK(company_changes_no_bit),
         AT_DESK(large_batches_change_nothing),
         AT_DESK(first_only_selects_rows),
         AT_DESK(unwanted_results_change_nothing),
