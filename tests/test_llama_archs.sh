@@ -105,8 +105,7 @@ done
 some='attention attention-raw output-norm output'
 taps_of() { # ARCHITECTURE
     case $1 in
-    qwen2 | qwen2moe | mellum | jamba | falcon-h1) echo "ffn ffn-raw $some" ;;
-    gemma3 | phi3 | gptneox) echo "ffn $some" ;;
+    qwen2 | qwen2moe | mellum | jamba | falcon-h1 | gemma3 | phi3 | gptneox) echo "ffn ffn-raw $some" ;;
     mamba) echo "$some" ;;
     *) failed "a model of architecture $1, which nobody expects" ;;
     esac

@@ -58,7 +58,8 @@ static knnlm_status init(kn_llama_context *c) {
     const kn_llama_library *api = m->api;
     KN_TRY(check_memory(c));
     c->wanted = kn_alloc(c->rows, sizeof *c->wanted);
-    if (!c->wanted) return KNNLM_ENOMEM;
+    c->places = kn_alloc(c->rows, sizeof *c->places);
+    if (!c->wanted || !c->places) return KNNLM_ENOMEM;
     kn_llama_forget();
     c->ctx = api->llama_init_from_model(m->model, parameters(m, c));
     if (!c->ctx)
@@ -92,6 +93,7 @@ void kn_llama_context_close(kn_llama_context *c) {
     if (c->batch.token) c->m->api->llama_batch_free(c->batch);
     if (c->ctx) c->m->api->llama_free(c->ctx);
     free(c->wanted);
+    free(c->places);
     free(c);
 }
 
@@ -116,6 +118,21 @@ void kn_llama_clear(kn_llama_context *c) {
     c->m->api->llama_memory_clear(c->m->api->llama_get_memory(c->ctx), false);
 }
 
+// Lets further rows come out until they are whole cells, and finds the wanted ones among them.
+static void fill_outputs(kn_llama_context *c) {
+    int8_t *out = c->batch.logits;
+    c->outputs = c->count;
+    for (int32_t i = c->batch.n_tokens; i-- > 0 && c->outputs % KN_LLAMA_CELL;) {
+        c->outputs += !out[i];
+        out[i] = 1;
+    }
+    int32_t place = 0;
+    for (int32_t i = 0, n = 0; i < c->batch.n_tokens; i++) {
+        if ((size_t)n < c->count && c->wanted[n] == i) c->places[n++] = place;
+        place += out[i];
+    }
+}
+
 static bool scores(const kn_lm_output *out) {
     return out->logprobs || out->entropies || out->distribution;
 }
@@ -130,7 +147,9 @@ static void prepare(kn_llama_context *c, kn_tap tap, bool more, const kn_lm_outp
     o->stop = keys && !scores(out) && !c->lasting;
     o->keep = more;
     o->rows = c->wanted;
+    o->places = c->places;
     o->wanted = c->count;
+    o->outputs = c->outputs;
     o->tokens = (size_t)c->batch.n_tokens;
     o->keys = out->keys;
 }
@@ -146,6 +165,7 @@ knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *target
     const kn_llama_library *api = c->m->api;
     kn_observer *o = &c->observer;
     enum { DONE = 0, ABORTED = 2 };
+    fill_outputs(c);
     prepare(c, tap, more, out);
     kn_llama_forget();
     api->llama_set_n_threads(c->ctx, kn_threads(), kn_threads());
@@ -153,6 +173,7 @@ knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *target
     if (code != DONE && !(code == ABORTED && o->aborting)) return explain_failure(c, code);
     if (o->unusual) return kn_llama_odd_tap(c->m, tap, o);
     if (*o->name && o->taken == 0) return kn_llama_no_tap(c->m, tap);
-    if (scores(out) && c->count) kn_llama_score(c->m, api->llama_get_logits(c->ctx), c->count, targets, out);
+    if (scores(out) && c->count)
+        kn_llama_score(c->m, api->llama_get_logits(c->ctx), c->places, c->count, targets, out);
     return KNNLM_OK;
 }

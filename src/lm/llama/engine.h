@@ -43,12 +43,13 @@ typedef struct kn_observer {
     bool stop;                 // what comes after the tensor is not wanted
     bool keep;                 // the sequence goes on after this batch: its memory must survive the stop
     size_t width;
-    const int32_t *rows;                                          // of the batch, those wanted, ascending
-    size_t wanted, tokens;                                        // how many; how many rows the batch has
-    float *keys;                                                  // (wanted, width)
-    size_t taken;                                                 // rows that came
-    bool aborting, unusual;                                       // unusual: the tensor is not as expected
-    int64_t shape[2];                                             // of it
+    const int32_t *rows;            // of the batch, those wanted, ascending
+    const int32_t *places;          // of these among the rows that come out
+    size_t wanted, outputs, tokens; // how many; how many come out; how many rows the batch has
+    float *keys;                    // (wanted, width)
+    size_t taken;                   // rows that came
+    bool aborting, unusual;         // unusual: the tensor is not as expected
+    int64_t shape[2];               // of it
     void (*seen)(void *context, const char *name, int64_t width); // of every tensor, instead of taking any
     void *context;
 } kn_observer;
@@ -71,7 +72,8 @@ typedef struct kn_llama_context {
     bool lasting;                   // what is read may be asked for more later: all of the graph is computed
     kn_observer observer;
     int32_t *wanted; // rows of the batch whose results are
-    size_t count;
+    int32_t *places; // of these among the rows that come out: llama.cpp gives some more
+    size_t count, outputs;
 } kn_llama_context;
 
 knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, kn_llama_context **out);
@@ -86,9 +88,9 @@ knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *target
                           const kn_lm_output *out);
 void kn_llama_clear(kn_llama_context *c);
 
-// Rows of logits (rows, vocabulary) to what is wanted of them.
-void kn_llama_score(const kn_llama *m, const float *logits, size_t rows, const int32_t *targets,
-                    const kn_lm_output *out);
+// Logits (outputs, vocabulary), of which `places` are wanted, to what is wanted of them.
+void kn_llama_score(const kn_llama *m, const float *logits, const int32_t *places, size_t rows,
+                    const int32_t *targets, const kn_lm_output *out);
 
 // ---------------------------------------------------------------- the rest
 

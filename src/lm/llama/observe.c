@@ -8,32 +8,33 @@
 #include <stdio.h>
 #include <string.h>
 
+// What goes into a norm is found by way of the norm: it has many names (scaled, with positions, of one branch
+// or of both), or the name is another tensor's.
+static bool is_raw(kn_tap_point point) {
+    return point == KN_TAP_FFN_INPUT_RAW || point == KN_TAP_ATTENTION_RAW;
+}
+
 static void name_tap(const kn_llama *m, kn_tap tap, char out[KN_TENSOR_NAME]) {
-    bool last = tap.layer == m->lm.info.layers - 1;
     static const char *const formats[] = {
-        [KN_TAP_FFN_INPUT] = "ffn_norm-%d",    [KN_TAP_FFN_INPUT_RAW] = "ffn_inp-%d",
-        [KN_TAP_ATTENTION] = "attn_norm-%d",   [KN_TAP_ATTENTION_RAW] = "l_out-%d",
+        [KN_TAP_FFN_INPUT] = "ffn_norm-%d",    [KN_TAP_FFN_INPUT_RAW] = "ffn_norm-%d",
+        [KN_TAP_ATTENTION] = "attn_norm-%d",   [KN_TAP_ATTENTION_RAW] = "attn_norm-%d",
         [KN_TAP_OUTPUT_NORM] = "attn_norm-%d", [KN_TAP_OUTPUT] = "l_out-%d",
     };
-    int32_t layer = tap.layer;
-    if (tap.point == KN_TAP_ATTENTION_RAW) layer--;
-    if (tap.point == KN_TAP_OUTPUT_NORM) layer++;
-    if (layer < 0)
-        snprintf(out, KN_TENSOR_NAME, "attn_norm-0"); // whose input it is
-    else if (tap.point == KN_TAP_OUTPUT_NORM && last)
+    bool last = tap.layer == m->lm.info.layers - 1;
+    if (tap.point == KN_TAP_OUTPUT_NORM && last)
         snprintf(out, KN_TENSOR_NAME, "result_norm");
     else
-        snprintf(out, KN_TENSOR_NAME, formats[tap.point], layer);
+        snprintf(out, KN_TENSOR_NAME, formats[tap.point],
+                 tap.layer + (tap.point == KN_TAP_OUTPUT_NORM)); // the norm of the layer after it
 }
 
 void kn_observer_aim(kn_observer *o, const kn_llama *m, kn_tap tap) {
     name_tap(m, tap, o->name);
-    o->input = tap.point == KN_TAP_ATTENTION_RAW && tap.layer == 0;
+    o->input = is_raw(tap.point);
     o->width = (size_t)m->lm.info.key_width;
 }
 
-// What a norm, with its weight and bias, is taken of. What goes into the first layer has many names (scaled,
-// normalised, with positions or without): but its norm has one.
+// What a norm, with its weight and bias, is taken of. It is still there: the layer adds to it later.
 static const struct ggml_tensor *input_of_norm(const struct ggml_tensor *t) {
     for (int steps = 0; t && steps < 4; steps++, t = t->src[0])
         if (t->op == GGML_OP_NORM || t->op == GGML_OP_RMS_NORM) return t->src[0];
@@ -44,25 +45,22 @@ static bool is_usual(const kn_observer *o, const struct ggml_tensor *t, size_t r
     size_t bytes = o->width * sizeof(float);
     return t->type == GGML_TYPE_F32 && (size_t)t->ne[0] == o->width && t->nb[1] == bytes &&
            t->nb[2] == bytes * (size_t)t->ne[1] && t->nb[3] == t->nb[2] * (size_t)t->ne[2] &&
-           (rows == o->tokens || rows == o->wanted);
+           (rows == o->tokens || rows == o->outputs);
 }
 
-// Rows of tensors of the last layer are those of the tokens whose results are wanted, in other layers those
-// of all tokens.
+// Rows of tensors of the last layer are those of the tokens whose results come out, in other layers those of
+// all tokens.
 static void take_rows(kn_observer *o, const struct ggml_tensor *t) {
     size_t rows = t ? (size_t)(t->ne[1] * t->ne[2] * t->ne[3]) : 0, bytes = o->width * sizeof(float);
+    const int32_t *places = rows == o->tokens ? o->rows : o->places;
     o->shape[0] = t ? t->ne[0] : 0;
     o->shape[1] = (int64_t)rows;
     o->unusual = !t || !is_usual(o, t, rows);
     if (o->unusual) return;
     o->taken = o->wanted;
-    if (rows == o->wanted) {
-        o->api->ggml_backend_tensor_get(t, o->keys, 0, rows * bytes);
-        return;
-    }
     for (size_t i = 0, n; i < o->wanted; i += n) { // runs of rows
-        for (n = 1; i + n < o->wanted && o->rows[i + n] == o->rows[i] + (int32_t)n;) n++;
-        o->api->ggml_backend_tensor_get(t, o->keys + i * o->width, (size_t)o->rows[i] * bytes, n * bytes);
+        for (n = 1; i + n < o->wanted && places[i + n] == places[i] + (int32_t)n;) n++;
+        o->api->ggml_backend_tensor_get(t, o->keys + i * o->width, (size_t)places[i] * bytes, n * bytes);
     }
 }
 

@@ -5,7 +5,7 @@
 typedef struct scoring {
     const kn_llama *m;
     const float *logits;
-    const int32_t *targets;
+    const int32_t *places, *targets;
     const kn_lm_output *out;
 } scoring;
 
@@ -13,7 +13,7 @@ static void score_row(void *context, size_t row, int worker) {
     const scoring *s = context;
     const kn_lm_output *out = s->out;
     size_t vocabulary = (size_t)s->m->lm.info.vocabulary;
-    const float *x = s->logits + row * vocabulary;
+    const float *x = s->logits + (size_t)s->places[row] * vocabulary;
     float entropy, logsum = kn_logsum(s->m->kernels, x, vocabulary, out->entropies ? &entropy : NULL);
     (void)worker;
     if (out->logprobs) out->logprobs[row] = x[s->targets[row]] - logsum;
@@ -22,8 +22,8 @@ static void score_row(void *context, size_t row, int worker) {
         out->distribution[row * vocabulary + i] = x[i] - logsum;
 }
 
-void kn_llama_score(const kn_llama *m, const float *logits, size_t rows, const int32_t *targets,
-                    const kn_lm_output *out) {
-    scoring s = {m, logits, targets, out};
+void kn_llama_score(const kn_llama *m, const float *logits, const int32_t *places, size_t rows,
+                    const int32_t *targets, const kn_lm_output *out) {
+    scoring s = {m, logits, places, targets, out};
     kn_parallel(rows, score_row, &s);
 }
