@@ -15,9 +15,9 @@ static struct llama_context_params parameters(const kn_llama *m, const kn_llama_
     p.abort_callback_data = (void *)&c->observer;
     p.kv_unified = false; // a sequence attends to its own cells only
     p.no_perf = true;
-    // It rounds otherwise by the number of rows beside each other and by the number of threads.
-    p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     if (m->full) p.type_k = p.type_v = GGML_TYPE_F32;
+    // Of a single row it rounds by the number of threads; in f32 it is not f32.
+    if (m->full || c->lasting) p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     return p;
 }
 
@@ -71,11 +71,13 @@ static knnlm_status init(kn_llama_context *c) {
     return KNNLM_OK;
 }
 
-knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, kn_llama_context **out) {
+knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, bool lasting,
+                                   kn_llama_context **out) {
     size_t vocabulary = (size_t)m->lm.info.vocabulary, heads = kn_most((size_t)m->lm.info.heads, 1);
     kn_llama_context *c = kn_alloc(1, sizeof *c);
     if (!c) return KNNLM_ENOMEM;
-    *c = (kn_llama_context){.m = m, .sequences = sequences, .length = whole_cells(length)};
+    *c =
+        (kn_llama_context){.m = m, .sequences = sequences, .length = whole_cells(length), .lasting = lasting};
     c->rows = kn_least(KN_LLAMA_ROWS, kn_most(KN_LLAMA_LOGITS / vocabulary, 64));
     c->rows = kn_least(c->rows, kn_most(KN_LLAMA_SCORES / heads / c->length, 64));
     c->rows = kn_least(c->rows, c->sequences * c->length) / KN_LLAMA_CELL * KN_LLAMA_CELL;

@@ -76,7 +76,8 @@ typedef struct kn_llama_context {
     size_t count, outputs;
 } kn_llama_context;
 
-knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, kn_llama_context **out);
+knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, bool lasting,
+                                   kn_llama_context **out);
 void kn_llama_context_close(kn_llama_context *c);
 
 // Fills the batch: begin, push, then run. Rows of one sequence stand together, and all sequences have as

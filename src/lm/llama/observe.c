@@ -102,7 +102,7 @@ static void note_tensor(void *context, const char *name, int64_t width) {
 // One token through the model, with every tensor's name noted.
 static knnlm_status take_inventory(kn_llama *m, inventory *v) {
     kn_llama_context *c;
-    KN_TRY(kn_llama_context_open(m, 1, 1, &c));
+    KN_TRY(kn_llama_context_open(m, 1, 1, false, &c));
     kn_llama_begin(c);
     kn_llama_push(c, kn_tokenizer_start(m->lm.tokenizer), 0, 0, true);
     c->observer.seen = note_tensor;

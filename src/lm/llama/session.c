@@ -18,18 +18,12 @@ typedef struct llama_session {
 
 enum { ROOM_AT_FIRST = 1024 };
 
-static knnlm_status open_lasting(kn_llama *m, size_t room, kn_llama_context **out) {
-    KN_TRY(kn_llama_context_open(m, 1, room, out));
-    (*out)->lasting = true;
-    return KNNLM_OK;
-}
-
 knnlm_status kn_llama_session_open(kn_lm *lm, kn_session **out) {
     llama_session *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
     s->session.lm = lm;
     size_t room = kn_least((size_t)lm->info.context, ROOM_AT_FIRST);
-    knnlm_status status = open_lasting((kn_llama *)lm, room, &s->c);
+    knnlm_status status = kn_llama_context_open((kn_llama *)lm, 1, room, true, &s->c);
     if (status == KNNLM_OK)
         *out = &s->session;
     else
@@ -65,7 +59,7 @@ static knnlm_status make_room(llama_session *s, size_t length) {
     if (length <= s->c->length) return KNNLM_OK;
     size_t room = kn_least(kn_most(2 * s->c->length, length), kn_most((size_t)m->lm.info.context, length));
     kn_llama_context *larger;
-    KN_TRY(open_lasting(m, room, &larger));
+    KN_TRY(kn_llama_context_open(m, 1, room, true, &larger));
     kn_llama_context_close(s->c);
     s->c = larger;
     s->held = 0;

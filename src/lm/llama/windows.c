@@ -114,11 +114,21 @@ static knnlm_status run_group(kn_llama_context *c, const placed *group, size_t c
     return KNNLM_OK;
 }
 
-// How many of the windows, longest first, run side by side: filling them up must not cost an eighth.
+// Flash attention has two ways, with other rounding, by the number of a sequence's rows.
+static bool is_tiled(size_t length) {
+    enum { TILE = 64 };
+    return length >= TILE;
+}
+
+// How many of the windows, longest first, run side by side: filling them up must not cost an eighth, nor send
+// them another way than they would go alone.
 static size_t group_size(const kn_llama_context *c, const placed *windows, size_t count) {
-    size_t longest = filled_length(c->m, windows->window);
-    size_t most = kn_least(c->sequences, kn_most(c->rows / longest, 1)), n = 1;
-    while (n < count && n < most && (size_t)windows[n].window->length * 8 > longest * 7) n++;
+    size_t longest = filled_length(c->m, windows->window), n = 1;
+    size_t most = kn_least(c->sequences, kn_most(c->rows / longest, 1));
+    for (; n < count && n < most; n++) {
+        size_t length = filled_length(c->m, windows[n].window);
+        if (length * 8 <= longest * 7 || is_tiled(length) != is_tiled(longest)) break;
+    }
     return n;
 }
 
@@ -142,7 +152,7 @@ static knnlm_status make_room(kn_llama *m, size_t longest) {
     kn_llama_context_close(m->shared);
     m->shared = NULL;
     size_t sequences = kn_least(kn_most(KN_LLAMA_ROWS / longest, 1), SEQUENCES_MOST);
-    return kn_llama_context_open(m, m->sequential ? 1 : sequences, longest, &m->shared);
+    return kn_llama_context_open(m, m->sequential ? 1 : sequences, longest, false, &m->shared);
 }
 
 knnlm_status kn_llama_run_windows(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
