@@ -63,9 +63,8 @@ static knnlm_status init(kn_llama_context *c) {
     kn_llama_forget();
     c->ctx = api->llama_init_from_model(m->model, parameters(m, c));
     if (!c->ctx)
-        return kn_fail(KNNLM_ENOMEM, "%s: llama.cpp has no room for %zu sequences of %zu tokens%s%s",
-                       m->lm.info.path, c->sequences, c->length, *kn_llama_complaint() ? ": " : "",
-                       kn_llama_complaint());
+        return kn_fail(KNNLM_ENOMEM, "%s: llama.cpp has no room for %zu sequences of %zu tokens%s",
+                       m->lm.info.path, c->sequences, c->length, kn_llama_complaint());
     c->batch = api->llama_batch_init((int32_t)c->rows, 0, 1);
     if (!c->batch.token || !c->batch.seq_id) return kn_fail(KNNLM_ENOMEM, "out of memory");
     return KNNLM_OK;
@@ -157,9 +156,8 @@ static void prepare(kn_llama_context *c, kn_tap tap, bool more, const kn_lm_outp
 }
 
 static knnlm_status explain_failure(const kn_llama_context *c, int code) {
-    const char *complaint = kn_llama_complaint();
-    return kn_fail(code == -2 ? KNNLM_ENOMEM : KNNLM_ENOTSUP, "%s: llama.cpp failed on %d tokens (%d)%s%s",
-                   c->m->lm.info.path, c->batch.n_tokens, code, *complaint ? ": " : "", complaint);
+    return kn_fail(code == -2 ? KNNLM_ENOMEM : KNNLM_ENOTSUP, "%s: llama.cpp failed on %d tokens (%d)%s",
+                   c->m->lm.info.path, c->batch.n_tokens, code, kn_llama_complaint());
 }
 
 knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *targets, bool more,

@@ -36,7 +36,7 @@ static const char *without_function(const char *line) {
 static void end_line(void) {
     const char *text = without_function(said.line);
     if (said.log && !muted) said.log(said.line, false);
-    if (said.complaining && !*complaint) snprintf(complaint, LINE, "%s", text);
+    if (said.complaining && !*complaint) snprintf(complaint, LINE, ": %s", text);
     *said.line = 0;
 }
 

@@ -66,8 +66,8 @@ typedef struct kn_llama_library {
 // KNNLM_ENOTSUP: not there, or another release.
 knnlm_status kn_llama_library_open(kn_lm_log *log, const kn_llama_library **out);
 
-// Of what llama.cpp complained in this thread since the last call of _forget: its first line, or "" where it
-// was silent. Until that call nobody hears what it says after _mute.
+// Of what llama.cpp complained in this thread since the last call of _forget: its first line after ": ", or
+// "" where it was silent. Until that call nobody hears what it says after _mute.
 const char *kn_llama_complaint(void);
 void kn_llama_forget(void);
 void kn_llama_mute(void);

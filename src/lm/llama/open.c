@@ -47,8 +47,7 @@ static knnlm_status load(kn_llama *m, const char *path, const kn_progress *progr
     m->model = m->api->llama_model_load_from_file(path, p);
     if (m->model) return KNNLM_OK;
     if (l.stopped) return kn_fail(KNNLM_ESTOPPED, "%s: stopped while loading", path);
-    return kn_fail(KNNLM_ENOTSUP, "%s: llama.cpp cannot load it%s%s", path, *kn_llama_complaint() ? ": " : "",
-                   kn_llama_complaint());
+    return kn_fail(KNNLM_ENOTSUP, "%s: llama.cpp cannot load it%s", path, kn_llama_complaint());
 }
 
 // The text of a value of the file; "" when it has none.
