@@ -256,7 +256,10 @@ static void what_is_no_file_is_an_error(void **state) {
     size_t size;
     FAILS(KNNLM_EIO, "absent: No such file", kn_map_open("absent", &map));
     FAILS(KNNLM_EIO, ".: Is a directory", kn_map_open(".", &map));
-    FAILS(KNNLM_EIO, "/dev/null", kn_map_open("/dev/null", &map));
+    FAILS(KNNLM_EIO, "/dev/null: not a regular file", kn_map_open("/dev/null", &map));
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    FAILS(KNNLM_EIO, "pipe: not a regular file", kn_map_open("pipe", &map)); // and nobody waits for a writer
+    unlink("pipe");
     FAILS(KNNLM_EIO, "absent", kn_file_read("absent", &data, &size));
     FAILS(KNNLM_EIO, ".", kn_file_read(".", &data, &size));
 }

@@ -27,18 +27,14 @@ struct kn_writer {
 
 static knnlm_status open_regular(const char *path, int *fd, size_t *size) {
     struct stat st;
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe without a writer would wait for one
     if (*fd < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s", path);
-    int error = fstat(*fd, &st) != 0  ? errno
-                : S_ISDIR(st.st_mode) ? EISDIR
-                : S_ISREG(st.st_mode) ? 0
-                                      : ESPIPE;
-    if (error) {
-        close(*fd);
-        return kn_fail_errno(KNNLM_EIO, error, "%s", path);
-    }
+    int error = fstat(*fd, &st) != 0 ? errno : S_ISDIR(st.st_mode) ? EISDIR : 0;
     *size = (size_t)st.st_size;
-    return KNNLM_OK;
+    if (!error && S_ISREG(st.st_mode)) return KNNLM_OK;
+    close(*fd);
+    if (!error) return kn_fail(KNNLM_EIO, "%s: not a regular file", path);
+    return kn_fail_errno(KNNLM_EIO, error, "%s", path);
 }
 
 knnlm_status kn_map_open(const char *path, kn_map *out) {
