@@ -24,10 +24,8 @@ import sys
 
 import numpy as np
 
-from make_llama import (
-    BOOL, CONTROL, EPSILON, F32, I32, STRING, U32,
-    bpe_keys, llama_vocabulary, log_softmax, model_keys, random_weight, write_gguf,
-)  # fmt: skip
+from gguf_write import BOOL, F32, I32, STRING, U32, write_gguf
+from make_llama import CONTROL, EPSILON, bpe_keys, llama_vocabulary, log_softmax, model_keys, random_weight
 
 WIDTH, LAYERS, HEADS, KV_HEADS, HEAD, FFN, CONTEXT = 16, 3, 2, 1, 8, 24, 64
 KV, EXPERTS, EXPERTS_USED, WINDOW = KV_HEADS * HEAD, 4, 2, 8
