@@ -2,78 +2,14 @@
 # Every command with models that run through llama.cpp:  sh tests/test_cli_llama.sh PATH_TO_knnlm SOURCE_DIR
 # Both engines agree where both serve; what goes wrong is one line on stderr with exit code 1 (2: wrong usage), and leaves
 # nothing behind. Every check prints a line when it fails; the exit code is 1 when one did, 77 where there is no llama.cpp.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C
-unset KNNLM_LLAMA
-
-knnlm=$1
+name=test_cli_llama knnlm=$1
 source=$(cd "$2" && pwd) || exit 1
-golden=$source/tests/golden
-skip() {
-    echo "test_cli_llama: skipped: $*"
-    exit 77
-}
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-case $knnlm in /*) ;; *) knnlm=$PWD/$knnlm ;; esac
-"$knnlm" --version | grep -q '^llama.cpp: not in this build' && skip "knnlm was built without llama.cpp"
-reason=$("$knnlm" info -t 1 "$golden/llama.model.gguf" 2>&1) || { # the library may have gone since
-    case $reason in *"library is missing"*) skip "$reason" ;; esac
-}
+# shellcheck source=/dev/null
+. "$source/tests/llama_kit.sh"
 command -v python3 >/dev/null || skip "no python3, which makes damaged models"
 
-work=$(mktemp -d)
-child=''
-# shellcheck disable=SC2317 # called by the trap
-clean() {
-    [ -z "$child" ] || kill -9 "$child" 2>/dev/null
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-# shellcheck disable=SC3045 # every sh here has it
-ulimit -c 0
-
-checks=0 failures=0 last=
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: after knnlm $last: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
-
-# run CODE COMMAND ARGUMENT...: knnlm on one thread (ggml's wait by spinning), with its output in `out` and `err`; it must
-# leave with CODE. A -t among the arguments counts instead.
-run() {
-    code=$1 verb=$2
-    shift 2
-    last="$verb $*"
-    checks=$((checks + 1))
-    "$knnlm" "$verb" -t 1 "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "exit code $got, not $code"
-}
-check() { # COMMAND...: must succeed
-    checks=$((checks + 1))
-    "$@" >/dev/null 2>&1 || failed "not so: $*"
-}
-says() {
-    checks=$((checks + 1))
-    grep -q -e "$1" out || failed "does not say '$1'"
-}
-
-# Lines on stderr beside plans and advice, which are not of llama.cpp either.
-noise() {
-    grep -v -e ' of memory$' -e ' for their neighbours$' -e ': only [0-9]* tokens: ' -e ' is not tuned: ' \
-        -e ' was tuned on (part of) this text: ' err
-}
-# does COMMAND ARGUMENT...: it works, and llama.cpp is not heard.
-does() {
-    run 0 "$@"
-    check test -s out
-    checks=$((checks + 1))
-    noise >/dev/null && failed "says more on stderr"
-}
 # complains CODE PATTERN COMMAND ARGUMENT...: one line on stderr beside the plan, nothing on stdout, no store x.store.
 complains() {
     code=$1 pattern=$2
@@ -94,15 +30,6 @@ refused() {
     complains 1 "$1" build -m "$2" -o x.store texts
 }
 
-# number NAME: of the JSON object in `out`.
-number() {
-    sed -n "s/.*\"$1\": \\([-+0-9.e]*\\).*/\\1/p" out
-}
-within() { # PERCENT A B
-    checks=$((checks + 1))
-    awk -v most="$1" -v a="$2" -v b="$3" 'BEGIN { d = 100 * (a - b) / b; exit !(b > 0 && d <= most && -d <= most) }' ||
-        failed "$2 and $3 are more than $1% apart"
-}
 edit() { # IN OUT CHANGE...
     python3 "$source/tests/gguf_edit.py" "$@" || failed "cannot make $2"
 }
@@ -590,5 +517,4 @@ else
     echo "stories15M: not tried (no $stories)"
 fi
 
-echo "$checks checks, $failures failed"
-[ $failures -eq 0 ]
+conclude

@@ -5,79 +5,16 @@
 # and is what it is called, or is refused with the list of those that are there; neither other documents nor threads
 # change a byte. Every check prints a line when it fails; the exit code is 1 when one did, 77 where there is no llama.cpp
 # or no NumPy.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C PYTHONDONTWRITEBYTECODE=1
-unset KNNLM_LLAMA
-
-knnlm=$1
+export PYTHONDONTWRITEBYTECODE=1
+name=test_llama_archs knnlm=$1
 source=$(cd "$2" && pwd) || exit 1
 shift 2
-golden=$source/tests/golden
+# shellcheck source=/dev/null
+. "$source/tests/llama_kit.sh"
 python=/usr/bin/python3
-skip() {
-    echo "test_llama_archs: skipped: $*"
-    exit 77
-}
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-case $knnlm in /*) ;; *) knnlm=$PWD/$knnlm ;; esac
-"$knnlm" --version | grep -q '^llama.cpp: not in this build' && skip "knnlm was built without llama.cpp"
-reason=$("$knnlm" info -t 1 "$golden/llama.model.gguf" 2>&1) || { # the library may have gone since
-    case $reason in *"library is missing"*) skip "$reason" ;; esac
-}
 "$python" -c 'import numpy' 2>/dev/null || skip "no python3 with NumPy, which makes the models"
-
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-# shellcheck disable=SC3045 # every sh here has it
-ulimit -c 0
-
-checks=0 failures=0 last=
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: after knnlm $last: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
-# run CODE COMMAND ARGUMENT...: knnlm on one thread, with its output in `out` and `err`; it must leave with CODE.
-run() {
-    code=$1 verb=$2
-    shift 2
-    last="$verb $*"
-    checks=$((checks + 1))
-    "$knnlm" "$verb" -t 1 "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "exit code $got, not $code"
-}
-check() { # COMMAND...: must succeed
-    checks=$((checks + 1))
-    "$@" >/dev/null 2>&1 || failed "not so: $*"
-}
-says() {
-    checks=$((checks + 1))
-    grep -q -e "$1" out || failed "does not say '$1'"
-}
-# number NAME: of the JSON object in `out`.
-number() {
-    sed -n "s/.*\"$1\": \\([-+0-9.e]*\\).*/\\1/p" out
-}
-# Lines on stderr beside plans and advice.
-noise() {
-    grep -v -e ' of memory$' -e ' for their neighbours$' -e ': only [0-9]* tokens: ' -e ' is not tuned: ' err
-}
-# does COMMAND ARGUMENT...: it works, and llama.cpp is not heard.
-does() {
-    run 0 "$@"
-    check test -s out
-    checks=$((checks + 1))
-    noise >/dev/null && failed "says more on stderr"
-}
-within() { # PERCENT A B
-    checks=$((checks + 1))
-    awk -v most="$1" -v a="$2" -v b="$3" 'BEGIN { d = 100 * (a - b) / b; exit !(b > 1 && d <= most && -d <= most) }' ||
-        failed "$2 and $3 are more than $1% apart"
-}
 
 # ---- models and texts
 
@@ -229,8 +166,4 @@ for arch in gemma3 mellum; do
     check test "$(number ppl)" != "$narrow"
 done
 
-if [ $failures -gt 0 ]; then
-    echo "$failures of $checks checks failed"
-    exit 1
-fi
-echo "$checks checks passed"
+conclude
