@@ -462,6 +462,50 @@ static void sessions_give_the_same(void **state) {
     with_every_golden(check_session);
 }
 
+enum { TOGETHER = 5, STEPS = 6 };
+
+// Five sessions of different lengths, a token each at a time: to the bit what each gives alone.
+static void check_together(const golden *g, kn_lm *lm) {
+    (void)g;
+    size_t v = (size_t)kn_lm_describe(lm)->vocabulary, d = (size_t)kn_lm_describe(lm)->key_width;
+    float *rows = kn_alloc(TOGETHER * v, sizeof *rows), *keys = kn_alloc(TOGETHER * d, sizeof *keys);
+    float *row = kn_alloc(v, sizeof *row), *key = kn_alloc(d, sizeof *key), entropies[TOGETHER], entropy;
+    kn_session *sessions[TOGETHER], *alone[TOGETHER];
+    int32_t next[TOGETHER] = {0}, prompt[TOGETHER] = {3, 1, 4, 1, 5};
+    for (size_t i = 0; i < TOGETHER; i++) {
+        assert_ok(kn_session_open(lm, &sessions[i]));
+        assert_ok(kn_session_open(lm, &alone[i]));
+        assert_ok(kn_session_feed(sessions[i], prompt, i + 1, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+        assert_ok(kn_session_feed(alone[i], prompt, i + 1, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+    }
+    for (int32_t step = 0; step < STEPS; step++) {
+        for (int32_t i = 0; i < TOGETHER; i++) next[i] = (7 * step + 3 * i) % (int32_t)v;
+        kn_lm_output all = {.distribution = rows, .keys = keys, .entropies = entropies};
+        assert_ok(kn_sessions_feed(sessions, TOGETHER, next, KN_TAP_DEFAULT, &all));
+        for (size_t i = 0; i < TOGETHER; i++) {
+            kn_lm_output one = {.distribution = row, .keys = key, .entropies = &entropy};
+            assert_ok(kn_session_feed(alone[i], &next[i], 1, KN_TAP_DEFAULT, &one));
+            assert_memory_equal(row, rows + i * v, v * sizeof *row);
+            assert_memory_equal(key, keys + i * d, d * sizeof *key);
+            assert_memory_equal(&entropy, &entropies[i], sizeof entropy);
+            assert_int_equal(kn_session_length(sessions[i]), kn_session_length(alone[i]));
+        }
+    }
+    for (size_t i = 0; i < TOGETHER; i++) {
+        kn_session_close(sessions[i]);
+        kn_session_close(alone[i]);
+    }
+    free(rows);
+    free(keys);
+    free(row);
+    free(key);
+}
+
+static void sessions_give_the_same_together(void **state) {
+    (void)state;
+    with_every_golden(check_together);
+}
+
 static void session_refuses_to_overflow(void **state) {
     (void)state;
     golden g;
@@ -818,6 +862,7 @@ int main(void) {
         cmocka_unit_test(first_only_selects_rows),
         cmocka_unit_test(unwanted_results_change_nothing),
         cmocka_unit_test(sessions_give_the_same),
+        cmocka_unit_test(sessions_give_the_same_together),
         cmocka_unit_test(session_refuses_to_overflow),
         cmocka_unit_test(sessions_are_apart),
         cmocka_unit_test(bad_windows_are_refused),

@@ -13,6 +13,11 @@ typedef struct kn_engine {
     void (*session_close)(kn_session *s);
     knnlm_status (*session_feed)(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
                                  const kn_lm_output *out);
+    // NULL: they are fed one by one.
+    knnlm_status (*sessions_feed)(kn_session *const *sessions, size_t count, const int32_t *tokens,
+                                  kn_tap tap, const kn_lm_output *out);
+    // Whether a token ends a text. NULL: the start token alone does.
+    bool (*ends)(const kn_lm *lm, int32_t token);
     size_t (*session_length)(const kn_session *s);
     void (*session_cut)(kn_session *s, size_t length);
 } kn_engine;
@@ -26,6 +31,14 @@ struct kn_lm {
 struct kn_session {
     kn_lm *lm;
 };
+
+// To the rows after the next `rows`.
+static inline void kn_lm_output_advance(const kn_lm *lm, kn_lm_output *out, size_t rows) {
+    if (out->logprobs) out->logprobs += rows;
+    if (out->entropies) out->entropies += rows;
+    if (out->distribution) out->distribution += rows * (size_t)lm->info.vocabulary;
+    if (out->keys) out->keys += rows * (size_t)lm->info.key_width;
+}
 
 // Each opens what it can serve: KNNLM_ENOTSUP otherwise.
 knnlm_status kn_native_open(const char *path, const kn_lm_options *options, kn_lm **out);

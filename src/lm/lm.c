@@ -17,6 +17,10 @@ const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm) {
     return lm->tokenizer;
 }
 
+bool kn_lm_ends(const kn_lm *lm, int32_t token) {
+    return token == kn_tokenizer_start(lm->tokenizer) || (lm->engine->ends && lm->engine->ends(lm, token));
+}
+
 // ---------------------------------------------------------------- taps
 
 static const char *const tap_names[] = {"ffn",           "ffn-raw",     "attention",
@@ -109,14 +113,33 @@ void kn_session_cut(kn_session *s, size_t length) {
     s->lm->engine->session_cut(s, length);
 }
 
-knnlm_status kn_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
-                             const kn_lm_output *out) {
+static knnlm_status check_feed(const kn_session *s, const int32_t *tokens, size_t count) {
     size_t total;
-    KN_TRY(resolve_tap(s->lm, &tap));
     if (count == 0) return kn_fail(KNNLM_EINVAL, "no tokens to read");
     if (!kn_add(kn_session_length(s), count, &total) || total > (size_t)s->lm->info.context)
         return kn_fail(KNNLM_EINVAL, "%zu tokens after %zu: the model's context is %d", count,
                        kn_session_length(s), s->lm->info.context);
-    KN_TRY(check_tokens(s->lm, tokens, count));
+    return check_tokens(s->lm, tokens, count);
+}
+
+knnlm_status kn_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
+                             const kn_lm_output *out) {
+    KN_TRY(resolve_tap(s->lm, &tap));
+    KN_TRY(check_feed(s, tokens, count));
     return s->lm->engine->session_feed(s, tokens, count, tap, out);
+}
+
+knnlm_status kn_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens, kn_tap tap,
+                              const kn_lm_output *out) {
+    if (count == 0) return KNNLM_OK;
+    kn_lm *lm = sessions[0]->lm;
+    kn_lm_output rest = *out;
+    KN_TRY(resolve_tap(lm, &tap));
+    for (size_t i = 0; i < count; i++) KN_TRY(check_feed(sessions[i], tokens + i, 1));
+    if (lm->engine->sessions_feed) return lm->engine->sessions_feed(sessions, count, tokens, tap, out);
+    for (size_t i = 0; i < count; i++) {
+        KN_TRY(lm->engine->session_feed(sessions[i], tokens + i, 1, tap, &rest));
+        kn_lm_output_advance(lm, &rest, 1);
+    }
+    return KNNLM_OK;
 }

@@ -43,6 +43,8 @@ knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **
 void kn_lm_close(kn_lm *lm);
 const kn_lm_info *kn_lm_describe(const kn_lm *lm);
 const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm); // owned by the model
+// Whether a token ends a text: the end of a text, or of a turn of a conversation.
+bool kn_lm_ends(const kn_lm *lm, int32_t token);
 // The release of llama.cpp that models would run on; NULL where this was built without it.
 const char *kn_llama_release(void);
 // The folder that holds its library; NULL where there is none.
@@ -110,6 +112,11 @@ void kn_session_close(kn_session *session);
 // logprobs and targets do not apply). KNNLM_EINVAL when the context would overflow: nothing is read then.
 knnlm_status kn_session_feed(kn_session *session, const int32_t *tokens, size_t count, kn_tap tap,
                              const kn_lm_output *out);
+// Reads one more token in each of several sessions of one model, none of them twice: row i of the results is
+// that of session i, the same as from kn_session_feed. KNNLM_EINVAL as there: nothing is read then; after
+// another failure the sessions can only be closed.
+knnlm_status kn_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens, kn_tap tap,
+                              const kn_lm_output *out);
 size_t kn_session_length(const kn_session *session);
 // Forgets all but the first `length` tokens.
 void kn_session_cut(kn_session *session, size_t length);

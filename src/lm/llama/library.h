@@ -53,6 +53,7 @@
     X(llama_vocab_get_attr)                                                                                  \
     X(llama_vocab_get_score)                                                                                 \
     X(llama_vocab_get_text)                                                                                  \
+    X(llama_vocab_is_eog)                                                                                    \
     X(llama_vocab_n_tokens)                                                                                  \
     X(llama_vocab_type)
 

@@ -15,12 +15,18 @@ static void close_llama(kn_lm *lm) {
     free(m);
 }
 
+static bool ends(const kn_lm *lm, int32_t token) {
+    const kn_llama *m = (const kn_llama *)lm;
+    return m->api->llama_vocab_is_eog(m->vocab, token);
+}
+
 static const kn_engine llama_engine = {
     .close = close_llama,
     .run = kn_llama_run_windows,
     .session_open = kn_llama_session_open,
     .session_close = kn_llama_session_close,
     .session_feed = kn_llama_session_feed,
+    .ends = ends,
     .session_length = kn_llama_session_length,
     .session_cut = kn_llama_session_cut,
 };

@@ -63,7 +63,7 @@ static void embed_sequence(void *context, size_t s, int worker) {
         float *x = e->x + row * d;
         if (e->w->config.bands == 1) kn_weights_embedding(e->w, e->b->tokens[row], x);
         e->w->k->scale(x, e->w->config.embedding_scale, d);
-        e->w->k->axpy(x, 1.0f, e->w->positions + (e->b->position + row - e->b->start[s]) * d, d);
+        e->w->k->axpy(x, 1.0f, e->w->positions + (kn_batch_position(e->b, s) + row - e->b->start[s]) * d, d);
     }
 }
 

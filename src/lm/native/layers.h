@@ -6,14 +6,17 @@
 #include "lm/native/attention.h"
 #include "lm/native/weights.h"
 
-// Sequences one after another: sequence s has rows [start[s], start[s+1]); its first row stands at position
-// `position`.
+// Sequences one after another: sequence s has rows [start[s], start[s+1]); its first row stands at
+// position `positions[s]`.
 typedef struct kn_batch {
     const int32_t *tokens;
     const size_t *start; // count + 1
     size_t count, rows;
-    size_t position;
+    const size_t *positions; // count; NULL: all at 0
 } kn_batch;
+static inline size_t kn_batch_position(const kn_batch *b, size_t sequence) {
+    return b->positions ? b->positions[sequence] : 0;
+}
 
 // Scratch shared by the parts: sized once for the largest batch.
 typedef struct kn_scratch {

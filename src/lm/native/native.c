@@ -118,13 +118,6 @@ static void lay(const kn_window *windows, size_t count, laid *l) {
     l->start[count] = l->rows;
 }
 
-static void advance(const kn_native *m, kn_lm_output *out, size_t rows) {
-    if (out->logprobs) out->logprobs += rows;
-    if (out->entropies) out->entropies += rows;
-    if (out->distribution) out->distribution += rows * (size_t)m->w.config.vocabulary;
-    if (out->keys) out->keys += rows * (size_t)m->w.config.width;
-}
-
 // How many of the windows make the next sub-batch.
 static size_t sub_batch(const kn_window *windows, size_t count) {
     size_t n = 0, rows = 0;
@@ -148,7 +141,7 @@ static knnlm_status run_laid(kn_native *m, const kn_window *windows, size_t coun
                      .tap = tap,
                      .out = rest};
         KN_TRY(kn_pass_run(&p));
-        advance(m, &rest, l->scored);
+        kn_lm_output_advance(&m->lm, &rest, l->scored);
         done += n;
     }
     return KNNLM_OK;
@@ -187,6 +180,7 @@ const kn_engine kn_native_engine = {
     .session_open = kn_native_session_open,
     .session_close = kn_native_session_close,
     .session_feed = kn_native_session_feed,
+    .sessions_feed = kn_native_sessions_feed,
     .session_length = kn_native_session_length,
     .session_cut = kn_native_session_cut,
 };

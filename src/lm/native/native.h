@@ -42,7 +42,8 @@ typedef struct kn_pass {
     size_t scored;          // rows
     kn_tap tap;
     kn_lm_output out; // rows of this pass
-    float **caches;   // sessions: keys and values of each layer, (context, 2 width); NULL: windows
+    // Sessions: of each sequence the keys and values of each layer, (context, 2 width). NULL: windows.
+    float *const *const *caches;
 } kn_pass;
 knnlm_status kn_pass_run(kn_pass *p);
 
@@ -51,6 +52,8 @@ knnlm_status kn_native_session_open(kn_lm *lm, kn_session **out);
 void kn_native_session_close(kn_session *s);
 knnlm_status kn_native_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
                                     const kn_lm_output *out);
+knnlm_status kn_native_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens,
+                                     kn_tap tap, const kn_lm_output *out);
 size_t kn_native_session_length(const kn_session *s);
 void kn_native_session_cut(kn_session *s, size_t length);
 

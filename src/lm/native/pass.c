@@ -57,7 +57,7 @@ static void fill_sequences(kn_pass *p, int32_t layer, bool only_scored) {
     kn_workspace *ws = p->ws;
     for (size_t s = 0; s < p->batch.count; s++) {
         size_t start = p->batch.start[s], rows = p->batch.start[s + 1] - start;
-        const float *qkv = ws->qkv + start * 3 * d, *cache = p->caches ? p->caches[layer] : NULL;
+        const float *qkv = ws->qkv + start * 3 * d, *cache = p->caches ? p->caches[s][layer] : NULL;
         ws->s.sequences[s] = (kn_attention){.q = qkv,
                                             .k = cache ? cache : qkv + d,
                                             .v = cache ? cache + d : qkv + 2 * d,
@@ -66,7 +66,7 @@ static void fill_sequences(kn_pass *p, int32_t layer, bool only_scored) {
                                             .ldk = cache ? 2 * d : 3 * d,
                                             .ldo = d,
                                             .queries = rows,
-                                            .keys = p->batch.position + rows,
+                                            .keys = kn_batch_position(&p->batch, s) + rows,
                                             .from = only_scored ? p->first[s] : 0};
     }
 }
@@ -74,9 +74,11 @@ static void fill_sequences(kn_pass *p, int32_t layer, bool only_scored) {
 // Keys and values of the new rows, for those that come later.
 static void fill_cache(const kn_pass *p, int32_t layer) {
     size_t d = (size_t)p->w->config.width;
-    for (size_t r = 0; r < p->batch.rows; r++)
-        memcpy(p->caches[layer] + (p->batch.position + r) * 2 * d, p->ws->qkv + r * 3 * d + d,
-               2 * d * sizeof(float));
+    for (size_t s = 0; s < p->batch.count; s++) {
+        float *cache = p->caches[s][layer] + kn_batch_position(&p->batch, s) * 2 * d;
+        for (size_t r = p->batch.start[s]; r < p->batch.start[s + 1]; r++, cache += 2 * d)
+            memcpy(cache, p->ws->qkv + r * 3 * d + d, 2 * d * sizeof(float));
+    }
 }
 
 // x becomes x + attention; in the last layer only the scored rows do, and they move to ws->scored.

@@ -60,20 +60,62 @@ knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, 
     const kn_native *m = (const kn_native *)session->lm;
     for (size_t done = 0; done < count;) {
         size_t n = count - done < s->ws.rows ? count - done : s->ws.rows, start[2] = {0, n}, first = n - 1;
-        kn_pass p = {
-            .w = &m->w,
-            .ws = &s->ws,
-            .batch = {.tokens = tokens + done, .start = start, .count = 1, .rows = n, .position = s->length},
-            .first = &first,
-            .scored = 1,
-            .tap = tap,
-            .caches = s->caches};
+        kn_pass p = {.w = &m->w,
+                     .ws = &s->ws,
+                     .batch = {.tokens = tokens + done,
+                               .start = start,
+                               .count = 1,
+                               .rows = n,
+                               .positions = &s->length},
+                     .first = &first,
+                     .scored = 1,
+                     .tap = tap,
+                     .caches = (float *const *const *)&s->caches};
         if (done + n == count) {
             p.out = *out;
             p.out.logprobs = NULL; // there is no target
         }
         KN_TRY(kn_pass_run(&p));
         s->length += n;
+        done += n;
+    }
+    return KNNLM_OK;
+}
+
+// One row a session: the weights are read once for all of them.
+static knnlm_status feed_together(native_session *const *sessions, size_t count, const int32_t *tokens,
+                                  kn_tap tap, const kn_lm_output *out) {
+    size_t start[PIECE + 1], first[PIECE] = {0}, positions[PIECE];
+    float *const *caches[PIECE];
+    for (size_t i = 0; i < count; i++) {
+        start[i] = i;
+        positions[i] = sessions[i]->length;
+        caches[i] = sessions[i]->caches;
+    }
+    start[count] = count;
+    kn_pass p = {
+        .w = &((const kn_native *)sessions[0]->session.lm)->w,
+        .ws = &sessions[0]->ws,
+        .batch = {.tokens = tokens, .start = start, .count = count, .rows = count, .positions = positions},
+        .first = first,
+        .scored = count,
+        .tap = tap,
+        .out = *out,
+        .caches = caches};
+    p.out.logprobs = NULL; // there are no targets
+    KN_TRY(kn_pass_run(&p));
+    for (size_t i = 0; i < count; i++) sessions[i]->length++;
+    return KNNLM_OK;
+}
+
+knnlm_status kn_native_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens,
+                                     kn_tap tap, const kn_lm_output *out) {
+    native_session *const *mine = (native_session *const *)sessions;
+    kn_lm_output rest = *out;
+    for (size_t done = 0; done < count;) {
+        size_t n = kn_least(count - done, mine[0]->ws.rows);
+        KN_TRY(feed_together(mine + done, n, tokens + done, tap, &rest));
+        kn_lm_output_advance(sessions[0]->lm, &rest, n);
         done += n;
     }
     return KNNLM_OK;
