@@ -100,14 +100,15 @@ knnlm_status knnlm_mixture_score(knnlm_mixture *m, const int32_t *tokens, size_t
 knnlm_status knnlm_mixture_next(knnlm_mixture *m, const int32_t *tokens, size_t count, double *p, double *lm,
                                 double *knn, knnlm_next *out) {
     int32_t vocabulary = kn_lm_describe(m->lm)->vocabulary;
-    kn_guess g;
-    KN_TRY(kn_guess_next(m->lm, &m->mixture, tokens, count, &g));
+    kn_next next;
+    KN_TRY(kn_next_guess(m->lm, &m->mixture, tokens, count, &next));
+    const kn_guess *g = &next.guess;
     for (int32_t i = 0; i < vocabulary; i++) {
-        if (p) p[i] = kn_guess_probability(&g, i);
-        if (lm) lm[i] = exp((double)g.lm[i]);
-        if (knn) knn[i] = g.knn ? g.knn[i] : 0;
+        if (p) p[i] = kn_guess_probability(g, i);
+        if (lm) lm[i] = exp((double)g->lm[i]);
+        if (knn) knn[i] = g->knn[i];
     }
-    if (out) *out = (knnlm_next){g.lambda, g.entropy, g.nearest};
-    kn_guess_free(&g);
+    if (out) *out = (knnlm_next){g->lambda, g->entropy, g->nearest};
+    kn_next_free(&next);
     return KNNLM_OK;
 }

@@ -4,77 +4,162 @@
 #include <stdlib.h>
 #include <string.h>
 
+knnlm_status kn_guess_init(kn_guess *g, const kn_lm *lm) {
+    *g = (kn_guess){.vocabulary = (size_t)kn_lm_describe(lm)->vocabulary};
+    g->knn = kn_alloc(g->vocabulary, sizeof *g->knn);
+    return g->knn ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+void kn_guess_free(kn_guess *g) {
+    free(g->knn);
+    free(g->values);
+    free(g->shares);
+    *g = (kn_guess){0};
+}
+
+// ---------------------------------------------------------------- mixing
+
+static void forget(kn_guess *g) {
+    for (size_t i = 0; i < g->value_count; i++) g->knn[g->values[i]] = 0;
+    g->value_count = 0;
+}
+
+static knnlm_status spread(kn_guess *g, const kn_mixed_store *s, const kn_neighborhood *n, double part) {
+    KN_TRY(kn_grow(&g->shares, &g->shares_capacity, n->count, sizeof *g->shares));
+    KN_TRY(kn_grow(&g->values, &g->values_capacity, g->value_count + n->count, sizeof *g->values));
+    kn_neighborhood_shares(n, s->temperature, g->shares);
+    for (size_t i = 0; i < n->count; i++) {
+        int32_t value = n->values[i];
+        double share = part * g->shares[i];
+        if (share <= 0) continue; // so far that it counts for nothing
+        if (g->knn[value] == 0) g->values[g->value_count++] = value;
+        g->knn[value] += share;
+    }
+    return KNNLM_OK;
+}
+
+knnlm_status kn_guess_mix(kn_guess *g, const kn_mixture *m, const kn_found *found, size_t query,
+                          const float *lm, double entropy) {
+    forget(g);
+    g->lm = lm;
+    g->entropy = entropy;
+    g->stores = m->count;
+    kn_mixture_mix(m, found, query, -1, 0, entropy, NAN, &g->mixed);
+    g->lambda = kn_mixture_lambda(m, &g->mixed);
+    g->nearest = kn_mixture_nearest(m, found, query);
+    for (size_t s = 0; s < m->count; s++) {
+        kn_neighborhood n = kn_found_at(&found[s], query);
+        KN_TRY(spread(g, &m->stores[s], &n, kn_mixture_part(m, &g->mixed, s)));
+    }
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- asking
+
+double kn_guess_logprob(const kn_guess *g, int32_t token) {
+    double knn = log(g->knn[token]);
+    return kn_mix((double)g->lm[token], &knn, &g->lambda, 1);
+}
+
+double kn_guess_probability(const kn_guess *g, int32_t token) {
+    return g->lambda * g->knn[token] + (1 - g->lambda) * exp((double)g->lm[token]);
+}
+
+typedef struct ranked {
+    double p;
+    int32_t token;
+} ranked;
+
+// Keeps the best in order.
+static void offer(ranked *best, size_t most, size_t *count, ranked one) {
+    size_t at = *count;
+    while (at > 0 && (one.p > best[at - 1].p || (one.p == best[at - 1].p && one.token < best[at - 1].token)))
+        at--;
+    if (at == most) return;
+    memmove(best + at + 1, best + at, (kn_least(*count, most - 1) - at) * sizeof *best);
+    best[at] = one;
+    *count = kn_least(*count + 1, most);
+}
+
+// Of tokens that no neighbour has, the order is the model's: only the best of those are mixed.
+static size_t best_of_model(const kn_guess *g, size_t most, ranked *best) {
+    size_t count = 0;
+    double least = -INFINITY;
+    for (size_t t = 0; t < g->vocabulary; t++) {
+        if (count == most && !((double)g->lm[t] > least)) continue;
+        if (g->knn[t] > 0) continue;
+        offer(best, most, &count, (ranked){(double)g->lm[t], (int32_t)t});
+        if (count == most) least = best[most - 1].p;
+    }
+    return count;
+}
+
+size_t kn_guess_top(const kn_guess *g, size_t most, int32_t *tokens) {
+    ranked own[KN_GUESS_TOP], model[KN_GUESS_TOP];
+    size_t count = 0;
+    most = kn_least(most, KN_GUESS_TOP);
+    if (most == 0) return 0;
+    size_t n = best_of_model(g, most, model);
+    for (size_t i = 0; i < n; i++)
+        offer(own, most, &count, (ranked){kn_guess_logprob(g, model[i].token), model[i].token});
+    for (size_t i = 0; i < g->value_count; i++)
+        offer(own, most, &count, (ranked){kn_guess_logprob(g, g->values[i]), g->values[i]});
+    for (size_t i = 0; i < count; i++) tokens[i] = own[i].token;
+    return count;
+}
+
+// ---------------------------------------------------------------- one context
+
 // The start token and the last tokens that the model's own context holds.
 static knnlm_status ask_model(kn_lm *lm, kn_tap tap, const int32_t *tokens, size_t count, float *state,
-                              kn_guess *g) {
+                              float *entropy, kn_next *out) {
     size_t room = (size_t)kn_lm_describe(lm)->context, n = kn_least(count, room - 1);
     int32_t *inputs = kn_alloc(n + 1, sizeof *inputs);
-    float entropy;
     if (!inputs) return KNNLM_ENOMEM;
     inputs[0] = kn_tokenizer_start(kn_lm_tokenizer(lm));
     if (n) memcpy(inputs + 1, tokens + count - n, n * sizeof *inputs);
-    g->tokens = n;
-    g->cut = n < count;
+    out->tokens = n;
+    out->cut = n < count;
     kn_window window = {inputs, NULL, (int32_t)(n + 1), (int32_t)n};
-    kn_lm_output output = {.distribution = g->lm, .entropies = &entropy, .keys = state};
+    kn_lm_output output = {.distribution = out->lm, .entropies = entropy, .keys = state};
     knnlm_status status = kn_lm_run(lm, &window, 1, tap, &output);
-    g->entropy = (double)entropy;
     free(inputs);
     return status;
 }
 
-static knnlm_status ask_stores(const kn_mixture *m, const float *state, kn_guess *g) {
+static knnlm_status ask_stores(const kn_mixture *m, const float *state, kn_next *out) {
     for (size_t s = 0; s < m->count; s++) {
-        g->stores = s + 1;
-        KN_TRY(kn_found_init(&g->found[s], 1, m->stores[s].k));
-        KN_TRY(kn_mixed_store_search(&m->stores[s], state, 1, NULL, 0, &g->found[s]));
-    }
-    kn_mixture_mix(m, g->found, 0, -1, 0, g->entropy, NAN, &g->mixed);
-    g->lambda = kn_mixture_lambda(m, &g->mixed);
-    g->nearest = kn_mixture_nearest(m, g->found, 0);
-    return KNNLM_OK;
-}
-
-static knnlm_status spread(const kn_mixture *m, kn_guess *g) {
-    for (size_t s = 0; s < m->count; s++) {
-        kn_neighborhood n = kn_found_at(&g->found[s], 0);
-        double *shares = kn_alloc(n.count, sizeof *shares), part = kn_mixture_part(m, &g->mixed, s);
-        if (!shares) return KNNLM_ENOMEM;
-        kn_neighborhood_shares(&n, m->stores[s].temperature, shares);
-        for (size_t i = 0; i < n.count; i++) g->knn[n.values[i]] += part * shares[i];
-        free(shares);
+        KN_TRY(kn_found_init(&out->found[s], 1, m->stores[s].k));
+        out->stores = s + 1;
+        KN_TRY(kn_mixed_store_search(&m->stores[s], state, 1, NULL, 0, &out->found[s]));
     }
     return KNNLM_OK;
 }
 
-static knnlm_status guess(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count, float *state,
-                          kn_guess *g) {
-    KN_TRY(ask_model(lm, m->tap, tokens, count, state, g));
-    KN_TRY(ask_stores(m, state, g));
-    return spread(m, g);
-}
-
-knnlm_status kn_guess_next(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count,
-                           kn_guess *out) {
+static knnlm_status guess(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count, kn_next *out) {
     const kn_lm_info *info = kn_lm_describe(lm);
-    float *state = kn_alloc((size_t)info->key_width, sizeof *state);
-    *out = (kn_guess){.lm = kn_alloc((size_t)info->vocabulary, sizeof *out->lm)};
-    if (m->count) out->knn = kn_alloc((size_t)info->vocabulary, sizeof *out->knn);
-    knnlm_status status =
-        state && out->lm && (out->knn || !m->count) ? guess(lm, m, tokens, count, state, out) : KNNLM_ENOMEM;
+    float *state = kn_alloc((size_t)info->key_width, sizeof *state), entropy = 0;
+    out->lm = kn_alloc((size_t)info->vocabulary, sizeof *out->lm);
+    knnlm_status status = state && out->lm ? KNNLM_OK : KNNLM_ENOMEM;
+    if (status == KNNLM_OK) status = ask_model(lm, m->tap, tokens, count, state, &entropy, out);
+    if (status == KNNLM_OK) status = ask_stores(m, state, out);
+    if (status == KNNLM_OK) status = kn_guess_mix(&out->guess, m, out->found, 0, out->lm, (double)entropy);
     free(state);
-    if (status != KNNLM_OK) kn_guess_free(out);
     return status;
 }
 
-void kn_guess_free(kn_guess *g) {
-    for (size_t s = 0; s < g->stores; s++) kn_found_free(&g->found[s]);
-    free(g->lm);
-    free(g->knn);
-    *g = (kn_guess){0};
+knnlm_status kn_next_guess(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count,
+                           kn_next *out) {
+    *out = (kn_next){0};
+    KN_TRY(kn_guess_init(&out->guess, lm));
+    knnlm_status status = guess(lm, m, tokens, count, out);
+    if (status != KNNLM_OK) kn_next_free(out);
+    return status;
 }
 
-double kn_guess_probability(const kn_guess *g, int32_t token) {
-    double lm = exp((double)g->lm[token]);
-    return g->knn ? g->lambda * g->knn[token] + (1 - g->lambda) * lm : lm;
+void kn_next_free(kn_next *next) {
+    for (size_t s = 0; s < next->stores; s++) kn_found_free(&next->found[s]);
+    kn_guess_free(&next->guess);
+    free(next->lm);
+    *next = (kn_next){0};
 }
