@@ -268,6 +268,45 @@ static void changed_documents_are_replaced(void **state) {
     kn_store_close(s);
 }
 
+static uint64_t commits(desk *d) {
+    kn_store *store = open_store(d);
+    uint64_t generation = kn_store_describe(store)->generation;
+    kn_store_close(store);
+    return generation;
+}
+
+// A document in memory, of many segments: what its file would have given, and before it is whole, nothing.
+static void one_document_is_added_whole_or_not_at_all(void **state) {
+    desk *d = *state;
+    kn_build_options o = kn_build_options_default();
+    kn_build_result r;
+    size_t size;
+    char *text;
+    o.segment = 500;
+    o.keys = KN_KEYS_F32;
+    assert_ok(kn_build(d->lm, d->store, d->names, DOCUMENTS - 1, &o, NULL, &r));
+    uint64_t before = commits(d);
+    assert_ok(kn_file_read(d->paths[3], &text, &size));
+    kn_document document = {d->names[3], d->names[3], 0, text, size};
+    for (int stop = 1; stop <= 8; stop++) {
+        int left = stop;
+        kn_progress progress = {stop_after, &left};
+        assert_int_equal(kn_build_add_one(d->lm, d->store, &document, 500, &progress, &r), KNNLM_ESTOPPED);
+        assert_int_equal(commits(d), before);
+    }
+    assert_ok(kn_build_add_one(d->lm, d->store, &document, 500, NULL, &r));
+    assert_int_equal(r.documents_added, 1);
+    assert_int_equal(r.entries_added, d->tokens[3].count);
+    kn_store *store = open_store(d);
+    assert_int_equal(kn_store_describe(store)->documents, DOCUMENTS);
+    check_document(d, store, DOCUMENTS - 1, DOCUMENTS - 1, CONTEXT / 2);
+    kn_store_close(store);
+    text[0] = (char)0xff;
+    assert_int_equal(kn_build_add_one(d->lm, d->store, &document, 500, NULL, &r), KNNLM_EDATA);
+    assert_int_equal(commits(d), before + 1);
+    free(text);
+}
+
 static void equal_documents_are_two(void **state) {
     desk *d = *state;
     kn_build_options o = kn_build_options_default();
@@ -640,6 +679,7 @@ int main(void) {
         TEST(a_stopped_build_goes_on),
         TEST(known_documents_are_left_alone),
         TEST(changed_documents_are_replaced),
+        TEST(one_document_is_added_whole_or_not_at_all),
         TEST(equal_documents_are_two),
         TEST(an_unfinished_document_that_changed_is_read_anew),
         TEST(keys_are_rounded_as_said),

@@ -196,10 +196,10 @@ static knnlm_status equip(building *b, const char *const *texts, size_t count) {
     return b->plan->project ? attach_projection(b, texts, count) : KNNLM_OK;
 }
 
-static knnlm_status read_all(building *b, const char *const *texts, size_t count) {
+static knnlm_status read_all(building *b, kn_documents *source) {
     kn_progress progress = {report_tokens, b};
     kn_read_totals totals;
-    KN_TRY(kn_read_texts(b->plan->lm, texts, count, &b->plan->read, &progress, choose, take, b, &totals));
+    KN_TRY(kn_read_source(b->plan->lm, source, &b->plan->read, &progress, choose, take, b, &totals));
     while (b->first < b->count) KN_TRY(begin_next(b, 0));
     KN_TRY(kn_known_retire(&b->known, b->w, &b->out->documents_replaced));
     return kn_store_writer_commit(b->w);
@@ -221,10 +221,23 @@ static knnlm_status explain_stop(const building *b, knnlm_status status) {
 
 static knnlm_status run(building *b, const char *const *texts, size_t count) {
     const kn_store *base = kn_store_writer_base(b->w);
+    kn_documents *source = NULL;
     knnlm_status status = kn_known_load(&b->known, base);
     if (status == KNNLM_OK) status = base ? kn_projection_of(base, &b->pca) : equip(b, texts, count);
-    if (status == KNNLM_OK) status = read_all(b, texts, count);
+    if (status == KNNLM_OK) status = kn_documents_open(texts, count, b->plan->read.split, &source);
+    if (status == KNNLM_OK) status = read_all(b, source);
     status = explain_stop(b, status);
+    kn_documents_close(source);
+    building_free(b);
+    return status;
+}
+
+static knnlm_status run_one(building *b, kn_documents *source) {
+    const kn_store *base = kn_store_writer_base(b->w);
+    kn_store_writer_hold(b->w);
+    knnlm_status status = kn_known_load(&b->known, base);
+    if (status == KNNLM_OK) status = kn_projection_of(base, &b->pca);
+    if (status == KNNLM_OK) status = read_all(b, source);
     building_free(b);
     return status;
 }
@@ -286,5 +299,35 @@ knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts,
     if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, progress, out);
     kn_store_close(store);
     kn_plan_free(&plan);
+    return status;
+}
+
+static knnlm_status add_planned(const kn_plan *plan, const char *path, kn_documents *source,
+                                const kn_progress *progress, kn_build_result *out) {
+    building b = {.plan = plan, .progress = progress, .out = out};
+    double start = kn_seconds();
+    KN_TRY(kn_store_write(path, &b.w));
+    knnlm_status status = run_one(&b, source);
+    kn_store_writer_close(b.w);
+    return status == KNNLM_OK ? summarise(path, kn_seconds() - start, out) : status;
+}
+
+knnlm_status kn_build_add_one(kn_lm *lm, const char *path, const kn_document *document, size_t gather,
+                              const kn_progress *progress, kn_build_result *out) {
+    static const kn_build_options plain = {.tap = KN_TAP_DEFAULT};
+    kn_documents *source;
+    kn_store *store;
+    kn_plan plan;
+    *out = (kn_build_result){0};
+    KN_TRY(kn_documents_open_one(document, &source));
+    knnlm_status status = kn_store_open(path, &store);
+    if (status == KNNLM_OK) {
+        status = kn_plan_add(lm, store, &plain, &plan);
+        plan.read.gather = gather;
+        if (status == KNNLM_OK) status = add_planned(&plan, path, source, progress, out);
+        kn_store_close(store);
+        kn_plan_free(&plan);
+    }
+    kn_documents_close(source);
     return status;
 }

@@ -55,6 +55,12 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
 knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                           const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
 
+// Adds one document that is in memory (its path may be anything), or the new content of one of its name: all
+// of it or nothing, whatever happens. The model is given about `gather` tokens at a time, and progress is
+// reported after each, so that others may have it in between.
+knnlm_status kn_build_add_one(kn_lm *lm, const char *path, const kn_document *document, size_t gather,
+                              const kn_progress *progress, kn_build_result *out);
+
 // Brings the index of the store at `path` up to date: what was added goes into its lists; a store without
 // one gets it by the recipe when that is worth while, or `wanted` in any case. *done: something was done.
 // `lm` (or NULL) reads the tokens of a store without keys again, straight into codes: no key is ever written.

@@ -167,25 +167,29 @@ static knnlm_status report(const reached *at, size_t done, size_t tokens) {
     return kn_fail(KNNLM_ESTOPPED, "stopped while reading");
 }
 
+static size_t gather_of(const reader *r) {
+    return r->o->gather ? r->o->gather : GATHER;
+}
+
 // Cuts the document held last into windows, running the model whenever enough have gathered. The windows are
 // the same whatever is skipped: those of which nothing is wanted are left out.
 static knnlm_status cut_windows(reader *r, uint64_t skip, const reached *at) {
-    size_t score = (size_t)r->o->score, context = (size_t)r->o->context, document = r->document_count - 1;
+    size_t document = r->document_count - 1;
     held d = r->documents[document];
     for (size_t done = 0, n; done < d.tokens; done += n) {
-        size_t before = kn_least(done, context);
-        n = kn_least(d.tokens - done, done || !r->o->long_start ? score : score + context);
+        size_t before = kn_least(done, (size_t)r->o->context);
+        n = kn_read_targets(r->o, d.tokens, done);
         if (done + n <= skip) continue;
         KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
         r->windows[r->window_count++] = (pending){document, d.stream + done - before, (int32_t)(before + n),
                                                   (int32_t)before, skip > done ? (int32_t)(skip - done) : 0};
         r->window_tokens += before + n;
-        if (r->window_tokens < GATHER) continue;
+        if (r->window_tokens < gather_of(r)) continue;
         KN_TRY(flush(r));
         KN_TRY(report(at, done + n, d.tokens));
     }
     // A long document ends a batch: its tokens would be held along with those of every document after it.
-    if (r->used >= GATHER) KN_TRY(flush(r));
+    if (r->used >= gather_of(r)) KN_TRY(flush(r));
     if (r->window_count == 0) forget(r);
     return KNNLM_OK;
 }
@@ -228,22 +232,29 @@ static knnlm_status read_documents(reader *r, kn_documents *source, const kn_pro
     }
 }
 
-knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
-                           const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
-                           void *context, kn_read_totals *totals) {
+knnlm_status kn_read_source(kn_lm *lm, kn_documents *source, const kn_read_options *options,
+                            const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
+                            void *context, kn_read_totals *totals) {
     kn_read_options o = *options;
-    kn_documents *source;
     kn_tokens tokens = {.with_offsets = true};
     double started = kn_seconds();
     *totals = (kn_read_totals){0};
     KN_TRY(kn_read_resolve(lm, &o));
-    KN_TRY(kn_documents_open(paths, count, o.split, &source));
     reader r = {.lm = lm, .o = &o, .choose = choose, .sink = sink, .context = context};
     knnlm_status status = read_documents(&r, source, progress, &tokens, totals);
     reader_free(&r);
     kn_tokens_free(&tokens);
-    kn_documents_close(source);
     totals->seconds = kn_seconds() - started;
+    return status;
+}
+
+knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
+                           const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
+                           void *context, kn_read_totals *totals) {
+    kn_documents *source;
+    KN_TRY(kn_documents_open(paths, count, options->split, &source));
+    knnlm_status status = kn_read_source(lm, source, options, progress, choose, sink, context, totals);
+    kn_documents_close(source);
     return status;
 }
 

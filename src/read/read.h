@@ -21,6 +21,7 @@ typedef struct kn_read_options {
     // Fewer windows, and every target still has at least `context` tokens before it where there are any. The
     // paper's evaluation does not do it.
     bool long_start;
+    size_t gather; // tokens that go to the model at a time, about; 0: thousands, as is fastest
 } kn_read_options;
 
 // Consecutive tokens of one document; arrays are valid during the call. Unwanted ones are NULL.
@@ -49,6 +50,13 @@ typedef struct kn_read_totals {
 // Called in order, for every token once. Anything but KNNLM_OK ends the reading with it.
 typedef knnlm_status kn_record_sink(void *context, const kn_records *records);
 
+// Targets of the window that begins with target `done` of a document of `tokens`; before them it has up to
+// `context` tokens. Options were resolved.
+static inline size_t kn_read_targets(const kn_read_options *o, size_t tokens, size_t done) {
+    size_t most = (size_t)o->score + (done == 0 && o->long_start ? (size_t)o->context : 0);
+    return tokens - done < most ? tokens - done : most;
+}
+
 // Fills in defaults and checks them against the model.
 knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *options);
 
@@ -56,6 +64,10 @@ knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *options);
 knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
                            const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
                            void *context, kn_read_totals *totals);
+// The same for the documents of a source, whatever the options' split.
+knnlm_status kn_read_source(kn_lm *lm, kn_documents *source, const kn_read_options *options,
+                            const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
+                            void *context, kn_read_totals *totals);
 // The same for one text in memory.
 knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
                             kn_record_sink *sink, void *context);

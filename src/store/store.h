@@ -200,6 +200,8 @@ knnlm_status kn_store_writer_continue(kn_store_writer *w, uint64_t *present);
 // finite, or does not fit f16.
 knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, const uint64_t *offsets,
                                     const float *keys, size_t count);
+// From now on nothing is to be seen before the commit, however many segments fill up: all of it or none.
+void kn_store_writer_hold(kn_store_writer *w);
 // Removes a document of the base with the next commit.
 knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document);
 // Values that make no sense (weights outside 0 to 1, ...) make the next call fail (KNNLM_EINVAL).

@@ -390,7 +390,12 @@ knnlm_status kn_store_writer_attach(kn_store_writer *w, const char *name) {
     return keep(w, status);
 }
 
+void kn_store_writer_hold(kn_store_writer *w) {
+    w->hold = true;
+}
+
 static knnlm_status commit(kn_store_writer *w, bool complete) {
+    w->hold = false;
     if (w->document_done < w->document_tokens)
         return kn_fail(KNNLM_EINVAL, "%s: a commit after %" PRIu64 " of %" PRIu64 " tokens of a document",
                        w->path, w->document_done, w->document_tokens);

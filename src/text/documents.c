@@ -31,6 +31,7 @@ struct kn_documents {
     char held;
     size_t held_at;
     uint64_t total, done;
+    const kn_document *one; // given in place of files, until it was handed on
 };
 
 static knnlm_status list_files(kn_documents *d, const char *const *paths, size_t count) {
@@ -58,6 +59,18 @@ knnlm_status kn_documents_open(const char *const *paths, size_t count, kn_split 
     else
         *out = d;
     return status;
+}
+
+knnlm_status kn_documents_open_one(const kn_document *document, kn_documents **out) {
+    size_t valid = kn_utf8_valid(document->text, document->size);
+    if (valid < document->size)
+        return kn_fail(KNNLM_EDATA, "%s: not UTF-8 at byte %zu", document->name, valid);
+    kn_documents *d = kn_alloc(1, sizeof *d);
+    if (!d) return KNNLM_ENOMEM;
+    d->one = document;
+    d->total = document->size;
+    *out = d;
+    return KNNLM_OK;
 }
 
 void kn_documents_close(kn_documents *d) {
@@ -215,6 +228,13 @@ knnlm_status kn_documents_next(kn_documents *d, kn_document *out, bool *found) {
     *found = false;
     if (d->holding) d->text.data[d->held_at] = d->held;
     d->holding = false;
+    if (d->one) {
+        *found = true;
+        *out = *d->one;
+        d->done = d->total;
+        d->one = NULL;
+        return KNNLM_OK;
+    }
     while (d->file || d->next_file < d->files.count) {
         size_t end;
         if (!d->file) KN_TRY(open_next(d));

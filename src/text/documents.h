@@ -23,6 +23,8 @@ typedef struct kn_document {
 // an empty file has none.
 typedef struct kn_documents kn_documents;
 knnlm_status kn_documents_open(const char *const *paths, size_t count, kn_split split, kn_documents **out);
+// Gives the one document, which is the caller's and must last as long. KNNLM_EDATA: not UTF-8.
+knnlm_status kn_documents_open_one(const kn_document *document, kn_documents **out);
 // KNNLM_OK with *found false at the end. Not UTF-8: KNNLM_EDATA naming file and byte.
 knnlm_status kn_documents_next(kn_documents *d, kn_document *out, bool *found);
 // Bytes of all the files as they are on disk (0 when one is stdin), and how many were read: for progress.
