@@ -91,13 +91,22 @@ static knnlm_status open_store(kn_mixed_store *s, const kn_lm *lm, const kn_mixt
     return kn_known_load(&s->known, s->store);
 }
 
-static void close_store(kn_mixed_store *s) {
+void kn_mixed_store_close(kn_mixed_store *s) {
     kn_known_free(&s->known);
     kn_tokenizer_free(s->tokenizer);
     kn_pca_free(&s->pca);
     kn_index_close(s->index);
     if (s->store) kn_store_close(s->store);
     free(s->values);
+    *s = (kn_mixed_store){0};
+}
+
+knnlm_status kn_mixed_store_open(const kn_lm *lm, const kn_mixture_options *o, const kn_store_choice *choice,
+                                 kn_mixed_store *out) {
+    *out = (kn_mixed_store){0};
+    knnlm_status status = open_store(out, lm, o, choice);
+    if (status != KNNLM_OK) kn_mixed_store_close(out);
+    return status;
 }
 
 // ---------------------------------------------------------------- all of them
@@ -160,7 +169,7 @@ knnlm_status kn_mixture_open(const kn_lm *lm, const kn_mixture_options *o, kn_mi
 }
 
 void kn_mixture_close(kn_mixture *m) {
-    for (size_t i = 0; i < m->count; i++) close_store(&m->stores[i]);
+    for (size_t i = 0; i < m->count; i++) kn_mixed_store_close(&m->stores[i]);
     *m = (kn_mixture){0};
 }
 

@@ -66,6 +66,10 @@ typedef struct kn_mixture {
 // KNNLM_EINVAL: options that do not fit each other, the model or the stores.
 knnlm_status kn_mixture_open(const kn_lm *lm, const kn_mixture_options *options, kn_mixture *out);
 void kn_mixture_close(kn_mixture *mixture);
+// One of its stores, as kn_mixture_open would open it.
+knnlm_status kn_mixed_store_open(const kn_lm *lm, const kn_mixture_options *options,
+                                 const kn_store_choice *choice, kn_mixed_store *out);
+void kn_mixed_store_close(kn_mixed_store *store);
 // Lists that searches look at; 0: every entry.
 uint32_t kn_mixed_store_probes(const kn_mixed_store *store);
 // Whether anything is mixed in, and whether that needs the model's entropy.
