@@ -100,6 +100,32 @@ static void check_shares(const kn_neighborhood *n, const long double *x, double 
     free(shares);
 }
 
+// Shares are added to that of the first neighbour of the same value.
+static long double entropy_of(const kn_neighborhood *n, const long double *x, long double all) {
+    static long double p[MOST];
+    long double sum = 0;
+    for (size_t i = 0; i < n->count; i++) {
+        size_t first = 0;
+        while (n->values[first] != n->values[i]) first++;
+        p[i] = 0;
+        p[first] += (n->weights ? (long double)n->weights[i] : 1) * expl(fmaxl(-1000, x[i] - all));
+    }
+    for (size_t i = 0; i < n->count; i++) sum -= p[i] > 0 ? p[i] * logl(p[i]) : 0;
+    return sum;
+}
+
+static void check_entropy(const kn_neighborhood *n, const long double *x, double temperature,
+                          long double all) {
+    kn_value_share *scratch = memory(2 * n->count, sizeof *scratch);
+    memset(scratch, 0x55, 2 * n->count * sizeof *scratch); // whatever was there
+    double got = kn_neighborhood_entropy(n, temperature, scratch);
+    long double wanted = n->count ? entropy_of(n, x, all) : 0;
+    if (n->count ? !(got >= 0 && fabsl(got - wanted) <= 1e-12L) : !isnan(got))
+        fail_msg("the entropy of %zu neighbours at temperature %g is %.15g, not %.15Lg", n->count,
+                 temperature, got, wanted);
+    free(scratch);
+}
+
 static void check_neighborhood(const kn_neighborhood *n) {
     static const double temperatures[] = {1e-30, 1e-7, 0.01, 0.3, 1, 7, 1000, 1e12, 1e30};
     static long double x[MOST];
@@ -110,6 +136,7 @@ static void check_neighborhood(const kn_neighborhood *n) {
             check_logprob(n, x, temperatures[t], n->values[i], all);
         check_logprob(n, x, temperatures[t], -1, all);
         check_shares(n, x, temperatures[t], all);
+        check_entropy(n, x, temperatures[t], all);
     }
 }
 
@@ -322,6 +349,24 @@ static void bins_have_their_edges(void **state) {
     check_bins(5, 1);
     check_bins(2, 3);
     check_bins(16, 16);
+}
+
+static double faded(double from, double to, double x) {
+    return kn_fade_weight(&(kn_fade){from, to}, x);
+}
+
+static void weights_fade(void **state) {
+    (void)state;
+    const double below[] = {-INFINITY, -3, 0, 2, NAN}, beyond[] = {6, 6.1, 1e300, INFINITY};
+    for (size_t i = 0; i < COUNT(below); i++) assert_true(faded(2, 6, below[i]) == 1);
+    for (size_t i = 0; i < COUNT(beyond); i++) assert_true(faded(2, 6, beyond[i]) == 0);
+    assert_true(faded(2, 6, 3) == 0.75 && faded(2, 6, 4) == 0.5 && faded(2, 6, 5.5) == 0.125);
+    assert_true(faded(-6, -2, -5) == 0.75 && faded(-6, -2, -6) == 1 && faded(-6, -2, -2) == 0);
+    assert_true(faded(3, 3, 3) == 1 && faded(3, 3, nextafter(3, 4)) == 0);
+    for (size_t i = 0; i < COUNT(beyond); i++) {
+        assert_true(faded(NAN, NAN, beyond[i]) == 1 && faded(2, NAN, beyond[i]) == 1);
+        assert_true(faded(NAN, 6, beyond[i]) == 1);
+    }
 }
 
 // ---------------------------------------------------------------- weights
@@ -1068,6 +1113,7 @@ int main(void) {
         cmocka_unit_test(mixing_at_the_ends),
         cmocka_unit_test(mixing_of_many),
         cmocka_unit_test(bins_have_their_edges),
+        cmocka_unit_test(weights_fade),
         cmocka_unit_test(two_parts_as_golden_sections),
         cmocka_unit_test(three_parts_as_a_grid),
         cmocka_unit_test(weights_at_the_border),

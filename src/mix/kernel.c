@@ -61,3 +61,33 @@ void kn_neighborhood_shares(const kn_neighborhood *n, double temperature, double
     for (size_t i = 0; i < n->count; i++) sum += shares[i] = term(n, scale, i);
     for (size_t i = 0; i < n->count; i++) shares[i] /= sum;
 }
+
+// ---------------------------------------------------------------- its entropy
+
+#define GOLDEN 0x9e3779b9u // spreads the low bits of numbers over the high ones
+
+// Where a value is, or where it may be put: shares of 0 are free.
+static kn_value_share *place_of(kn_value_share *table, size_t size, int32_t value) {
+    size_t at = (size_t)((uint64_t)((uint32_t)value * GOLDEN) * size >> 32);
+    while (table[at].share > 0 && table[at].value != value) at = at + 1 < size ? at + 1 : 0;
+    return &table[at];
+}
+
+double kn_neighborhood_entropy(const kn_neighborhood *n, double temperature, kn_value_share *table) {
+    double scale = -1 / temperature, sum = 0, moment = 0;
+    size_t size = 2 * n->count; // half of it stays free, so that places are found at once
+    if (n->count == 0) return NAN;
+    for (size_t i = 0; i < size; i++) table[i] = (kn_value_share){0};
+    for (size_t i = 0; i < n->count; i++) {
+        kn_value_share *place = place_of(table, size, n->values[i]);
+        place->value = n->values[i];
+        place->share += term(n, scale, i);
+    }
+    for (size_t i = 0; i < size; i++) {
+        double share = table[i].share;
+        if (share <= 0) continue;
+        sum += share;
+        moment += share * log(share);
+    }
+    return fmax(0, log(sum) - moment / sum);
+}

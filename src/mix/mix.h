@@ -30,6 +30,16 @@ double kn_neighborhood_logprob(const kn_neighborhood *n, double temperature, int
 // Each neighbour's share of what p_kNN is made of: shares (count), in sum 1.
 void kn_neighborhood_shares(const kn_neighborhood *n, double temperature, double *shares);
 
+// What the neighbours of one value have together: scratch memory of the entropy.
+typedef struct kn_value_share {
+    double share;
+    int32_t value;
+} kn_value_share;
+
+// The entropy of p_kNN in nats: 0 where all neighbours have one value, at most the log of their number. NAN
+// when there is none. scratch (2 count).
+double kn_neighborhood_entropy(const kn_neighborhood *n, double temperature, kn_value_share *scratch);
+
 // ---------------------------------------------------------------- mixing
 
 // log of (1 - sum of weights) e^lm + sum of weights[i] e^parts[i]. Weights are at least 0 and in sum at most
@@ -48,5 +58,13 @@ typedef struct kn_bins {
 // Of bins: there must be some.
 double kn_bins_lambda(const kn_bins *bins, double nearest, double entropy);
 size_t kn_bins_place(const kn_bins *bins, double nearest, double entropy); // in lambdas
+
+// What a weight is multiplied by as some measure of doubt grows: 1 up to `from`, 0 beyond it from `to` on,
+// and a straight line between them. 1 for a measure of NAN, and of a fade whose ends are NAN.
+typedef struct kn_fade {
+    double from, to;
+} kn_fade;
+
+double kn_fade_weight(const kn_fade *fade, double x);
 
 #endif
