@@ -3,6 +3,7 @@
 #include "store_kit.h"
 
 #include "store/state.h"
+#include "store/tuned.h"
 
 #include <sys/wait.h>
 
@@ -934,6 +935,9 @@ static kn_store_tuned full_tuning(void) {
     t.bins.entropy_edges[0] = 1.0 / 3;
     t.bins.entropy_edges[1] = 5;
     for (int i = 0; i < 3 * KN_BINS_MOST; i++) t.bins.lambdas[i] = i / 47.0;
+    t.seen.known = true;
+    t.seen.distance = (kn_store_range){-17.25, 1.0 / 3};
+    t.seen.entropy = (kn_store_range){0, 2.2};
     t.tokens = 123456;
     t.text_count = KN_TUNED_TEXTS;
     for (size_t i = 0; i < KN_TUNED_TEXTS; i++) t.texts[i] = UINT64_MAX - KN_TUNED_TEXTS + i;
@@ -955,6 +959,10 @@ static kn_store_tuned wrong_tuning(int what) {
     if (what == 9) t.bins.distance_edges[7] = t.bins.distance_edges[6];
     if (what == 10) t.bins.lambdas[47] = -0.1;
     if (what == 11) t.text_count++;
+    if (what == 12) t.seen.distance.high = -17.5; // below the median
+    if (what == 13) t.seen.distance.median = -INFINITY;
+    if (what == 14) t.seen.entropy.median = -0.1;
+    if (what == 15) t.seen.entropy.high = NAN;
     return t;
 }
 
@@ -971,7 +979,7 @@ static void tuned_values_survive(void **state) {
     OK(kn_store_compact("s", false, NULL, &c));
     kn_store *s = opened("s");
     assert_memory_equal(&kn_store_describe(s)->tuned, &tuned, sizeof tuned);
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 16; i++) {
         kn_store_tuned bad = wrong_tuning(i);
         w = writing("s");
         kn_store_writer_tune(w, &bad);
@@ -986,6 +994,44 @@ static void tuned_values_survive(void **state) {
     s = opened("s");
     assert_false(kn_store_describe(s)->tuned.known);
     kn_store_close(s);
+}
+
+// Whether the manifest's member is taken, with `more` in it.
+static bool tuned_parses(const char *more, kn_store_tuned *out) {
+    char text[256];
+    snprintf(text, sizeof text, "{\"lambda\": 0.25, \"temperature\": 1, \"k\": 8%s}", more);
+    json_t *object = json_loads(text, 0, NULL);
+    assert_non_null(object);
+    bool good = kn_tuned_parse(object, out);
+    json_decref(object);
+    return good;
+}
+
+static void tuned_values_know_what_was_seen(void **state) {
+    (void)state;
+    static const char *const wrong[] = {
+        "null",
+        "[1, 2]",
+        "{}",
+        "{\"distance\": [1, 2]}",
+        "{\"entropy\": [1, 2]}",
+        "{\"distance\": [1], \"entropy\": [1, 2]}",
+        "{\"distance\": [1, 2, 3], \"entropy\": [1, 2]}",
+        "{\"distance\": [1, \"2\"], \"entropy\": [1, 2]}",
+        "{\"distance\": 1, \"entropy\": [1, 2]}",
+        "{\"distance\": [2, 1], \"entropy\": [1, 2]}",
+        "{\"distance\": [1, 2], \"entropy\": [2, 1]}",
+        "{\"distance\": [1, 2], \"entropy\": [-1, 2]}",
+    };
+    char more[128];
+    kn_store_tuned t;
+    assert_true(tuned_parses("", &t) && !t.seen.known); // as stores were before
+    assert_true(tuned_parses(", \"seen\": {\"distance\": [-2, 1.5], \"entropy\": [0, 0]}", &t));
+    assert_true(t.seen.known && t.seen.distance.median == -2 && t.seen.distance.high == 1.5);
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        snprintf(more, sizeof more, ", \"seen\": %s", wrong[i]);
+        if (tuned_parses(more, &t)) fail_msg("%s is taken", wrong[i]);
+    }
 }
 
 static void attach(const char *name, const char *content) {
@@ -1130,6 +1176,7 @@ int main(void) {
         TEST(a_new_store_takes_no_ones_place),
         TEST(what_is_not_committed_is_gone),
         TEST(tuned_values_survive),
+        TEST(tuned_values_know_what_was_seen),
         TEST(files_can_be_attached),
         TEST(what_cannot_be_attached_is_refused),
         TEST(another_model_is_refused_by_name),

@@ -64,6 +64,17 @@ typedef struct kn_store_cache {
     double lambda, temperature;
 } kn_store_cache;
 
+// Of the tokens that were tuned on: what half of them, and what 95 in 100, are not above.
+typedef struct kn_store_range {
+    double median, high;
+} kn_store_range;
+
+// What neighbours looked like while tuning, at the settings that were chosen. `known` false: nobody looked.
+typedef struct kn_store_seen {
+    bool known;
+    kn_store_range distance, entropy; // of the nearest; of p_kNN, in nats
+} kn_store_seen;
+
 // Beyond these f32 has no exp(-d / T) any more.
 #define KN_TEMPERATURE_LEAST 1e-30
 #define KN_TEMPERATURE_MOST 1e30
@@ -77,6 +88,7 @@ typedef struct kn_store_tuned {
     bool codes;                 // by distances of the codes, although there are keys
     kn_store_cache cache;
     kn_store_bins bins;
+    kn_store_seen seen;
     int64_t tokens;                 // of the validation text
     uint64_t texts[KN_TUNED_TEXTS]; // the smallest hashes (low halves) of its documents, ascending
     size_t text_count;

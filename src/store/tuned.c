@@ -32,6 +32,14 @@ static bool bins_valid(const kn_store_bins *b) {
     return ascend(b->distance_edges, b->distances - 1) && ascend(b->entropy_edges, b->entropies - 1);
 }
 
+static bool range_valid(const kn_store_range *r) {
+    return isfinite(r->median) && isfinite(r->high) && r->median <= r->high;
+}
+
+static bool seen_valid(const kn_store_seen *s) {
+    return !s->known || (range_valid(&s->distance) && range_valid(&s->entropy) && s->entropy.median >= 0);
+}
+
 bool kn_tuned_valid(const kn_store_tuned *t) {
     if (!t->known) return true;
     if (!is_share(t->lambda) || !is_scale(t->temperature) || t->k < 0 || t->probes < 0) return false;
@@ -39,7 +47,7 @@ bool kn_tuned_valid(const kn_store_tuned *t) {
         (t->cache.size && (!is_share(t->cache.lambda + t->lambda) || !is_share(t->cache.lambda) ||
                            !is_scale(t->cache.temperature))))
         return false;
-    return bins_valid(&t->bins) && t->text_count <= KN_TUNED_TEXTS;
+    return bins_valid(&t->bins) && seen_valid(&t->seen) && t->text_count <= KN_TUNED_TEXTS;
 }
 
 // ---------------------------------------------------------------- printing
@@ -87,13 +95,27 @@ static json_t *print_cache(const kn_store_cache *c) {
                      c->temperature);
 }
 
+static json_t *print_range(const kn_store_range *r) {
+    return print_reals((const double[]){r->median, r->high}, 2);
+}
+
+static json_t *print_seen(const kn_store_seen *s) {
+    json_t *o = json_object();
+    if (o && kn_json_put(o, "distance", print_range(&s->distance)) &&
+        kn_json_put(o, "entropy", print_range(&s->entropy)))
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
 json_t *kn_tuned_print(const kn_store_tuned *t) {
     json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:b, s:I}", "lambda", t->lambda, "temperature",
                           t->temperature, "k", (json_int_t)t->k, "probes", (json_int_t)t->probes, "codes",
                           t->codes, "tokens", (json_int_t)t->tokens);
     if (o && kn_json_put(o, "texts", print_texts(t)) &&
         (!t->cache.size || kn_json_put(o, "cache", print_cache(&t->cache))) &&
-        (!t->bins.distances || kn_json_put(o, "bins", print_bins(&t->bins))))
+        (!t->bins.distances || kn_json_put(o, "bins", print_bins(&t->bins))) &&
+        (!t->seen.known || kn_json_put(o, "seen", print_seen(&t->seen))))
         return o;
     json_decref(o);
     return NULL;
@@ -136,6 +158,20 @@ static bool parse_bins(const json_t *o, kn_store_bins *b) {
     return lambdas == (distances + 1) * (entropies + 1);
 }
 
+static bool parse_range(const json_t *list, kn_store_range *r) {
+    double both[2];
+    size_t count;
+    if (!parse_reals(list, 2, both, &count) || count != 2) return false;
+    *r = (kn_store_range){both[0], both[1]};
+    return true;
+}
+
+static bool parse_seen(const json_t *o, kn_store_seen *s) {
+    s->known = o != NULL;
+    return !o || (parse_range(json_object_get(o, "distance"), &s->distance) &&
+                  parse_range(json_object_get(o, "entropy"), &s->entropy));
+}
+
 static bool parse_texts(const json_t *list, kn_store_tuned *t) {
     t->text_count = json_array_size(list);
     if (t->text_count > KN_TUNED_TEXTS || (list && !json_is_array(list))) return false;
@@ -161,5 +197,6 @@ bool kn_tuned_parse(const json_t *o, kn_store_tuned *t) {
            get_count(o, "probes", &t->probes) && get_count(o, "tokens", &t->tokens) &&
            parse_texts(json_object_get(o, "texts"), t) &&
            parse_cache(json_object_get(o, "cache"), &t->cache) &&
-           parse_bins(json_object_get(o, "bins"), &t->bins) && kn_tuned_valid(t);
+           parse_bins(json_object_get(o, "bins"), &t->bins) &&
+           parse_seen(json_object_get(o, "seen"), &t->seen) && kn_tuned_valid(t);
 }
