@@ -16,6 +16,12 @@ static float probability(double log_p) {
     return fmaxf(FLT_MIN, (float)exp(log_p));
 }
 
+static void keep_values(kn_tuning *t, size_t store, const kn_neighborhood *n) {
+    size_t k = t->kept[store].k;
+    if (t->n % t->seen_step) return;
+    memcpy(t->values[store] + t->n / t->seen_step * k, n->values, kn_least(n->count, k) * sizeof *n->values);
+}
+
 static knnlm_status take(void *context, const kn_scored *b) {
     kn_tuning *t = context;
     if (b->count > t->capacity - t->n) return kn_fail(KNNLM_EDATA, "the text has changed while it was read");
@@ -25,6 +31,7 @@ static knnlm_status take(void *context, const kn_scored *b) {
         for (size_t s = 0; s < t->m->count; s++) {
             kn_neighborhood n = kn_found_at(&b->found[s], i);
             KN_TRY(kn_kept_add(&t->kept[s], &n, b->tokens[i].token));
+            keep_values(t, s, &n);
         }
         for (size_t c = 0; c < t->cache_temperature_count; c++) {
             double p = b->cache[c * b->count + i];
@@ -38,7 +45,8 @@ static knnlm_status take(void *context, const kn_scored *b) {
 static uint64_t bytes_kept(const kn_tuning *t, uint64_t tokens) {
     uint64_t bytes = tokens * sizeof(float) * (2 + t->cache_temperature_count + KN_TUNE_GROUP * KN_KEPT_KS);
     for (size_t s = 0; s < t->m->count; s++)
-        bytes += kn_kept_bytes((size_t)tokens, t->m->stores[s].k) + tokens * sizeof(float);
+        bytes += kn_kept_bytes((size_t)tokens, t->m->stores[s].k) + tokens * sizeof(float) +
+                 kn_least((size_t)tokens, KN_TUNE_SEEN) * t->m->stores[s].k * sizeof(int32_t);
     return bytes;
 }
 
@@ -50,7 +58,10 @@ static knnlm_status make_room(kn_tuning *t) {
     if (t->cache_temperature_count &&
         !(t->cache = kn_alloc(t->capacity * t->cache_temperature_count, sizeof *t->cache)))
         return KNNLM_ENOMEM;
+    t->seen_step = (t->capacity + KN_TUNE_SEEN - 1) / KN_TUNE_SEEN;
     for (size_t s = 0; s < t->m->count; s++) {
+        t->values[s] = kn_alloc(kn_least(t->capacity, KN_TUNE_SEEN) * t->m->stores[s].k, sizeof **t->values);
+        if (!t->values[s]) return KNNLM_ENOMEM;
         KN_TRY(kn_kept_init(&t->kept[s], t->capacity, t->m->stores[s].k));
         t->knn[s] = kn_alloc(t->capacity, sizeof **t->knn);
         if (!t->knn[s]) return KNNLM_ENOMEM;
@@ -61,6 +72,7 @@ static knnlm_status make_room(kn_tuning *t) {
 static void tuning_free(kn_tuning *t) {
     for (size_t s = 0; s < KN_STORES_MOST; s++) {
         kn_kept_free(&t->kept[s]);
+        free(t->values[s]);
         free(t->knn[s]);
     }
     free(t->lm);
@@ -169,6 +181,7 @@ static knnlm_status remember(kn_tuning *t, size_t store, double lambda, bool bin
         tuned->cache =
             (kn_store_cache){(int64_t)t->m->cache.size, t->out->cache_lambda, t->out->cache_temperature};
     memcpy(tuned->texts, t->out->totals.texts, sizeof tuned->texts);
+    KN_TRY(kn_tune_see(t, store, best->temperature, best->k, &tuned->seen));
     KN_TRY(draw_lambdas(t, store, t->out->cache_lambda));
     return bins ? kn_tune_bins(t, store, lambda, t->out->cache_lambda, &tuned->bins) : KNNLM_OK;
 }

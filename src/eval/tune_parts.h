@@ -7,6 +7,7 @@
 enum {
     KN_TUNE_GROUP = 4,         // temperatures at a time
     KN_TUNE_TEMPERATURES = 16, // of the cache
+    KN_TUNE_SEEN = 8192,       // tokens at most whose neighbours' values are kept
 };
 
 typedef struct kn_tuning {
@@ -15,6 +16,8 @@ typedef struct kn_tuning {
     kn_tune_result *out;
     size_t n, capacity; // tokens so far; of the text
     kn_kept kept[KN_STORES_MOST];
+    size_t seen_step;                // values are kept of every so many-th token
+    int32_t *values[KN_STORES_MOST]; // (such tokens, k)
     // Probabilities and what the bins are of, one a token:
     float *lm, *entropies;
     float *cache; // (cache temperatures, capacity); NULL: no cache
@@ -39,5 +42,7 @@ knnlm_status kn_tune_cache(kn_tuning *t);
 // Weights by bins for store `s`, which stand in *bins when they are worth it: out->ppl_adaptive*.
 knnlm_status kn_tune_bins(kn_tuning *t, size_t store, double lambda, double cache_lambda,
                           kn_store_bins *bins);
+// What the neighbours of a store look like at a temperature and k. KNNLM_ENOMEM.
+knnlm_status kn_tune_see(const kn_tuning *t, size_t store, double temperature, size_t k, kn_store_seen *out);
 
 #endif
