@@ -63,6 +63,7 @@ static void choose_settings(kn_mixed_store *s, const kn_mixture_options *o, cons
     s->lambda = !isnan(o->lambda) ? o->lambda : tuned ? t->lambda : 0.25;
     s->lambda /= (double)o->store_count; // what is not said of one store is of all together
     if (!isnan(choice->weight)) s->lambda = choice->weight;
+    s->fallback = o->fallback;
     s->codes = o->codes || (tuned && t->codes && !o->exact);
     if (tuned && t->bins.distances && !said && !o->fixed && o->store_count == 1)
         s->bins = (kn_bins){t->bins.distances, t->bins.entropies, t->bins.distance_edges,
@@ -197,7 +198,8 @@ knnlm_status kn_found_init(kn_found *f, size_t queries, size_t k) {
     f->distances = kn_alloc_aligned(cells, sizeof *f->distances);
     f->values = kn_alloc_aligned(cells, sizeof *f->values);
     f->counts = kn_alloc(queries, sizeof *f->counts);
-    if (f->ids && f->distances && f->values && f->counts) return KNNLM_OK;
+    f->entropies = kn_alloc(queries, sizeof *f->entropies);
+    if (f->ids && f->distances && f->values && f->counts && f->entropies) return KNNLM_OK;
     kn_found_free(f);
     return KNNLM_ENOMEM;
 }
@@ -207,20 +209,34 @@ void kn_found_free(kn_found *f) {
     kn_free_aligned(f->distances);
     kn_free_aligned(f->values);
     free(f->counts);
+    free(f->entropies);
     *f = (kn_found){0};
 }
 
 typedef struct looking_up {
-    const int32_t *values;
+    const kn_mixed_store *s;
     kn_found *found;
+    kn_value_share *scratch; // (threads, 2 k); NULL: entropies are not wanted
 } looking_up;
 
 static void look_up(void *context, size_t query, int worker) {
     const looking_up *l = context;
-    size_t row = query * l->found->k;
-    (void)worker;
-    for (size_t i = 0; i < l->found->counts[query]; i++)
-        l->found->values[row + i] = l->values[l->found->ids[row + i]];
+    kn_found *f = l->found;
+    size_t row = query * f->k;
+    for (size_t i = 0; i < f->counts[query]; i++) f->values[row + i] = l->s->values[f->ids[row + i]];
+    if (!l->scratch) return;
+    kn_neighborhood n = kn_found_at(f, query);
+    f->entropies[query] =
+        kn_neighborhood_entropy(&n, l->s->temperature, l->scratch + (size_t)worker * 2 * f->k);
+}
+
+static knnlm_status look_up_all(const kn_mixed_store *s, size_t n, kn_found *out) {
+    looking_up l = {.s = s, .found = out};
+    if (s->fallback && !(l.scratch = kn_alloc((size_t)kn_threads() * 2 * out->k, sizeof *l.scratch)))
+        return KNNLM_ENOMEM;
+    kn_parallel(n, look_up, &l);
+    free(l.scratch);
+    return KNNLM_OK;
 }
 
 knnlm_status kn_mixed_store_search(const kn_mixed_store *s, const float *states, size_t n,
@@ -233,17 +249,37 @@ knnlm_status kn_mixed_store_search(const kn_mixed_store *s, const float *states,
     if (projected) kn_pca_apply(&s->pca, states, n, projected);
     knnlm_status status = kn_index_search(s->index, projected ? projected : states, n, &o, &neighbors);
     kn_free_aligned(projected);
-    if (status == KNNLM_OK) kn_parallel(n, look_up, &(looking_up){s->values, out});
-    return status;
+    return status == KNNLM_OK ? look_up_all(s, n, out) : status;
 }
 
 // ---------------------------------------------------------------- probabilities
 
-static double lambda_of(const kn_mixture *m, size_t store, const kn_neighborhood *n, double entropy) {
+// Beyond what 95 tokens in 100 of the tuning text had; nothing is left as far beyond that as that is beyond
+// the median.
+static kn_fade beyond(const kn_store_range *r) {
+    return (kn_fade){r->high, r->high + (r->high - r->median)};
+}
+
+// Distances are held against what tuning saw where they are the same ones; entropies where temperature and k
+// are too, else against the most that so many neighbours can have.
+static double trust(const kn_mixed_store *s, const kn_neighborhood *n, double knn_entropy) {
+    const kn_store_tuned *t = tuned_of(s);
+    bool seen = s->tuned && t->seen.known && s->codes == t->codes;
+    bool alike = seen && s->temperature == t->temperature && (int64_t)s->k == t->k;
+    double most = log((double)n->count);
+    kn_fade far = seen ? beyond(&t->seen.distance) : (kn_fade){NAN, NAN};
+    kn_fade uncertain = alike ? beyond(&t->seen.entropy) : (kn_fade){most / 2, most};
+    return kn_fade_weight(&far, (double)n->distances[0]) * kn_fade_weight(&uncertain, knn_entropy);
+}
+
+static double lambda_of(const kn_mixture *m, size_t store, const kn_neighborhood *n, double entropy,
+                        double knn_entropy) {
     const kn_mixed_store *s = &m->stores[store];
     if (n->count == 0) return 0; // nothing is known: what the model says
-    if (!s->bins.distances) return s->lambda;
-    return fmin(kn_bins_lambda(&s->bins, (double)n->distances[0], entropy), 1 - m->cache.lambda);
+    double lambda = s->lambda;
+    if (s->bins.distances)
+        lambda = fmin(kn_bins_lambda(&s->bins, (double)n->distances[0], entropy), 1 - m->cache.lambda);
+    return s->fallback ? lambda * trust(s, n, knn_entropy) : lambda;
 }
 
 void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, int32_t target, double lm,
@@ -252,7 +288,7 @@ void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, in
     for (size_t i = 0; i < m->count; i++) {
         kn_neighborhood n = kn_found_at(&found[i], query);
         parts[i] = out->knn[i] = kn_neighborhood_logprob(&n, m->stores[i].temperature, target);
-        out->lambdas[i] = lambda_of(m, i, &n, entropy);
+        out->lambdas[i] = lambda_of(m, i, &n, entropy, found[i].entropies[query]);
     }
     parts[m->count] = cache;
     out->lambdas[m->count] = isnan(cache) ? 0 : m->cache.lambda;

@@ -29,6 +29,7 @@ typedef struct kn_mixture_options {
     bool codes, exact;          // distances of the codes, or of the keys; neither: not said
     int metric;                 // kn_distance; negative: the store's
     bool fixed;                 // one lambda, although there are bins
+    bool fallback;              // lambda falls where neighbours are unusually far or uncertain
     bool include_self;          // documents that are in a store find themselves
     int64_t cache;              // states; negative: not said; 0: none
     double cache_lambda, cache_temperature;
@@ -46,6 +47,7 @@ typedef struct kn_mixed_store {
     size_t k;
     uint32_t probes;
     bool codes, tuned; // tuned: settings that nobody said are as tuned
+    bool fallback;
     double temperature, lambda;
     kn_bins bins; // no distances: lambda for all
 } kn_mixed_store;
@@ -85,6 +87,8 @@ typedef struct kn_found {
     float *distances; // (queries, k), nearest first
     int32_t *values;  // (queries, k): tokens
     uint32_t *counts; // (queries)
+    // (queries): of p_kNN, in nats; only of a store that falls back (NAN: no neighbours)
+    double *entropies;
 } kn_found;
 
 knnlm_status kn_found_init(kn_found *found, size_t queries, size_t k);
