@@ -113,6 +113,28 @@ def knn(d, values, targets, k, t, slack):
     return low, high
 
 
+def entropies(d, values, k, t, slack):
+    """Of p_kNN over words, in nats, from the distances d (n, N); NaN: no neighbour. And of which rows it is sure: those of
+    which no other neighbour may be the k-th."""
+    order = np.argsort(np.round(d, 9), 1, kind="stable")
+    near = np.take_along_axis(d, order, 1)
+    h, sure = np.full(len(d), np.nan), np.ones(len(d), bool)
+    for i, found in enumerate(np.isfinite(near).sum(1)):
+        n = min(k, found)
+        if n == 0:
+            continue
+        p = np.bincount(values[order[i, :n]], np.exp((near[i, 0] - near[i, :n]) / t))
+        p = p[p > 0] / p.sum()
+        h[i] = -(p * np.log(p)).sum()
+        sure[i] = n == found or near[i, n] - near[i, n - 1] > slack[i]
+    return h, sure
+
+
+def fade(x, start, end):
+    """1 up to the start, 0 from the end on, a line between them; no start: 1."""
+    return np.where((x > start) & (end >= start), np.clip((end - x) / (end - start), 0, 1), 1)
+
+
 def cache(states, tokens, spans, size, t, metric):
     """log p of each token from the last `size` of its document before it; NaN: there are none."""
     p = np.full(len(tokens), np.nan)
@@ -314,12 +336,15 @@ class Rows:
 class Part:
     """A store as it should be mixed in."""
 
-    def __init__(self, exported, weight, k=1024, t=1.0, metric=None, keys=None, probe=None, itself=False, by=None):
+    def __init__(self, exported, weight, k=1024, t=1.0, metric=None, keys=None, probe=None, itself=False, by=None,
+                 falls=None):
         self.e, self.weight, self.k, self.t = exported, weight, k, t
         self.metric, self.keys = metric or exported.metric, exported.keys if keys is None else keys
         self.probe = probe  # (centroids, list of every entry, how many, metric)
         self.itself = itself  # documents find themselves
         self.by = by  # (nearest, entropy) to weight
+        # Falls back by what tuning saw of "distance" and "entropy": [median, 95th percentile]; {}: it saw nothing
+        self.falls = falls
 
     def search(self, rows):
         """Distances (tokens, entries), infinite where an entry is not to be seen; and what is said of them."""
@@ -341,6 +366,15 @@ class Part:
         return d
 
 
+def trust(part, d):
+    """What the weight is multiplied by, from the distances (n, N); and of which tokens that is sure."""
+    h, sure = entropies(d, part.e.values, part.k, part.t, part.slack)
+    most = np.log(np.minimum(part.k, np.isfinite(d).sum(1)))
+    ends = {name: (high, 2 * high - median) for name, (median, high) in part.falls.items()}
+    far = fade(part.nearest, *ends["distance"]) if "distance" in ends else 1
+    return far * fade(h, *ends.get("entropy", (most / 2, most))), sure
+
+
 def by_bins(bins, nearest, entropy):
     """Which bin: edges[b - 1] <= x < edges[b]; and its lambda."""
     place = [np.searchsorted(bins[name], x, "right") for name, x in (("distances", nearest), ("entropies", entropy))]
@@ -356,12 +390,18 @@ def mix(where, r, rows, parts, cached=None):
     tolerance, sure = np.full(n, TOLERANCE), np.ones(n, bool)
     check(len(r["stores"]) == len(parts), where, "has", len(r["stores"]), "stores")
     for part, said in zip(parts, r["stores"]):
-        lo, hi = knn(part.search(rows), part.e.values, rows.tokens, part.k, part.t, part.slack)
+        d = part.search(rows)
+        lo, hi = knn(d, part.e.values, rows.tokens, part.k, part.t, part.slack)
         some = ~np.isnan(lo)
         lo, hi = np.where(some, lo, -INF), np.where(some, hi, -INF)
         weight = np.full(n, part.weight, float)
         if part.by:  # edges are nearest distances themselves: eval's own, which is held against ours, decides
             weight = part.by(rows.nearest, rows.entropy)
+        if part.falls is not None:
+            trusted, sure_of_trust = trust(part, d)
+            weight = weight * trusted
+            sure &= sure_of_trust
+            note("tokens whose weight falls", where, (trusted < 1).mean())
         weight[~some] = 0
         weights = weights + weight
         low, high = np.logaddexp(low, np.log(weight) + lo), np.logaddexp(high, np.log(weight) + hi)
@@ -370,7 +410,9 @@ def mix(where, r, rows, parts, cached=None):
         sure &= part.sure
         vague = ((hi > -INF) & (lo == -INF) | ~part.sure).mean()
         close("found", where, (hi > -INF).mean(), said["found"], 1e-9 + vague)
-        close("lambda of a store", where, weight.mean(), said["lambda"], 1e-9)
+        near = 1e-9 if part.falls is None else 1e-5 + (~sure).mean()
+        close("lambda of a store", where, weight.mean(), said["lambda"], near)
+        check(said["fallback"] == (part.falls is not None), where, "says fallback", said["fallback"])
         check(said["entries"] == len(part.e.values), where, "counts", said["entries"], "entries")
         check(said["metric"] == part.metric, where, "says", said["metric"], "not", part.metric)
         check(said["k"] == min(part.k, part.e.manifest["entries"]), where, "says k", said["k"])
@@ -387,7 +429,10 @@ def mix(where, r, rows, parts, cached=None):
         within("log p_kNN", where, *ours, rows.knn, tolerance, sure & some)
         close("nearest", where, np.where(sure & some, nearest, 0), np.where(sure & some, rows.nearest, 0), slack.max())
         check(np.isnan(rows.nearest[sure & ~some]).all(), where, "has a nearest distance without a neighbour")
-    close("lambda of a token", where, np.where(sure, weights, 0), np.where(sure, rows.lambdas, 0), 1e-8)
+    what, near = "lambda of a token", 1e-8
+    if any(p.falls is not None for p in parts):  # by distances of f32
+        what, near = "lambda of a token that falls back", 1e-5
+    close(what, where, np.where(sure, weights, 0), np.where(sure, rows.lambdas, 0), near)
     if cached:
         size, weight, t, metric = cached
         p = cache(rows.states, rows.tokens, rows.spans, size, t, metric)

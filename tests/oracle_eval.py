@@ -10,7 +10,8 @@ import sys
 import numpy as np
 
 import oracle
-from oracle import INF, Exported, Kept, Lists, Part, Rows, States, best_weight, by_bins, cache, check, close, gap
+from oracle import INF, Exported, Kept, Lists, Part, Rows, States, best_weight, by_bins, cache, check, close
+from oracle import entropies, gap
 from oracle import lists_of_files, manifest, mix, perplexity, read_table, relative, run, totals
 
 try:
@@ -76,6 +77,15 @@ for k, t, l in [(1, 1, 0.25), (8, 1, 0.25), (64, 1, 0.25), (N, 1, 0.25), (N + 1,
     if l == 1 and k == 1:
         check((rows.p == -INF).any(), where, "nothing is impossible")
         check(all(r[x] is None for x in ("ppl", "nll", "ppl_word", "bits_per_byte")), where, "not null")
+
+# ---------------------------------------------------------------- falling back, untuned
+
+for k, t in [(1, 1), (2, 1), (8, 0.001), (8, 10), (64, 1), (64, 10), (N, 3), (5000, 100), (5000, 1e9)]:
+    where = "--fallback, k %s temperature %s:" % (k, t)
+    args = "-s f32.store -k %d --temperature %g --fallback" % (k, t)
+    r, rows = compare(where, args, [Part(f32, 0.25, k, t, falls={})])
+    check(r["fallback"] and (rows.lambdas <= 0.25).all(), where, "says", r["fallback"])
+    check(k != 64 or len(set(rows.lambdas)) > 9, where, "falls nowhere")
 
 # ---------------------------------------------------------------- types of keys, metrics, projections
 
@@ -294,6 +304,16 @@ def check_written(where, store, r):
     return t
 
 
+def check_seen(where, tuned, part, rows):
+    """What tuning saw, at the settings that it chose."""
+    d = part.search(rows)
+    h, _ = entropies(d, part.e.values, tuned["k"], tuned["temperature"], part.slack)
+    some = np.isfinite(part.nearest)
+    for name, x in (("distance", part.nearest), ("entropy", h)):
+        ours = np.quantile(x[some], (0.5, 0.95))
+        close("tune: what was seen of " + name, where, ours, tuned["seen"][name], 1e-4)
+
+
 shutil.copytree("f16.store", "tuned.store")
 t = tune("-s tuned.store -k 200")
 tuned = check_written("tune:", "tuned.store", t)
@@ -302,6 +322,7 @@ check(warned == "knnlm eval: tuned.store was tuned on (part of) this text: repor
 check(as_tuned["stores"][0]["tuned_on_this_text"] and as_tuned["stores"][0]["tuned"], "as tuned: says", as_tuned["stores"])
 kept = Kept(Part(f16, 0), rows, 200)
 check_points("tune:", t, [kept])
+check_seen("tune:", tuned, Part(f16, 0), rows)
 best = min(t["points"], key=lambda p: p["ppl"])
 check(all(abs(best[x] / t[x] - 1) < 1e-9 for x in ("lambda", "temperature", "k", "ppl")), "tune: not the best point", best)
 check({p["k"] for p in t["points"]} == {1, 2, 4, 8, 16, 32, 64, 128, 200}, "tune: tries other k")
@@ -338,6 +359,21 @@ check(not warned, "by bins: warns", warned)
 check(len(set(rows.lambdas)) > 2, "by bins: all lambdas are the same")
 r, _ = compare("--fixed:", "-s tuned.store --fixed", [Part(f16, t["lambda"], 200, t["temperature"])])
 check(not r["stores"][0]["adaptive"], "--fixed adapts")
+beside_cache = lambda x, h: np.minimum(adaptive.by(x, h), 0.9)
+seen, other_entropies = tuned["seen"], {"distance": tuned["seen"]["distance"]}
+for more, part in [
+    ("", Part(f16, None, 200, t["temperature"], by=adaptive.by, falls=seen)),
+    ("--fixed", Part(f16, t["lambda"], 200, t["temperature"], falls=seen)),
+    ("--lambda .3", Part(f16, 0.3, 200, t["temperature"], falls=seen)),
+    ("--cache 40 --cache-lambda .1", Part(f16, None, 200, t["temperature"], by=beside_cache, falls=seen)),
+    ("--fixed --temperature 9", Part(f16, t["lambda"], 200, 9, falls=other_entropies)),
+    ("--fixed -k 50", Part(f16, t["lambda"], 50, t["temperature"], falls=other_entropies)),
+    ("--metric cosine", Part(f16, 0.25, 1024, 1, "cosine", falls={})),
+]:
+    cached = (40, 0.1, 1, "l2") if "cache" in more else None
+    compare("tuned, --fallback %s:" % more, "-s tuned.store --fallback " + more, [part], cached)
+parts = [Part(f16, t["lambda"] / 2, 200, t["temperature"], falls=seen), Part(other, 0.125, 30, 2, falls={})]
+compare("two stores, one tuned, --fallback:", "-s tuned.store -s other.store=.125,2,30 --fallback", parts)
 compare("--lambda:", "-s tuned.store --lambda .3", [Part(f16, 0.3, 200, t["temperature"])])
 compare("another metric than was tuned:", "-s tuned.store --metric cosine", [Part(f16, 0.25, 1024, 1, "cosine")])
 parts = [Part(f16, t["lambda"] / 2, 9, 2), Part(other, 0.125, 9, 2)]
@@ -355,6 +391,7 @@ check(dry["points"] == c["points"], "--dry-run finds something else")
 tuned = check_written("tune --cache:", "tuned.store", c)
 size, weight, cache_t = (c["cache"][x] for x in ("size", "lambda", "temperature"))
 check(tuned["cache"]["size"] == size == 40, "tune --cache: says", c["cache"])
+check_seen("tune --cache:", tuned, Part(f16, 0), rows)
 
 
 def cache_beside(size, t):
@@ -391,6 +428,7 @@ bests = {n: min(p["ppl"] for p in q["points"] if p["store"] == i) for i, n in en
 fewest = min(n for n in ways if bests[n] <= 1.001 * min(bests.values()))
 check(q["probe"] == fewest, "tune --probes: keeps", q["probe"], "of", bests)
 tuned = check_written("tune --probes:", "probed.store", q)
+check_seen("tune --probes:", tuned, found_in(e, "codes", fewest), rows)
 check(tuned["codes"] is True and tuned["probes"] == fewest and "bins" not in tuned, "tune --probes: writes", tuned)
 r, _, _ = evaluate("tuned by codes:", "-s probed.store", ["valid"], valid)
 check(r["distances"] == "codes", "tuned by codes: says", r["distances"])

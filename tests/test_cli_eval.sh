@@ -115,7 +115,8 @@ refused 1 'a.store: has no codes' -s a.store --codes valid.txt
 refused 1 'damaged.store/000001.keys' -s damaged.store valid.txt
 refused 1 'a.store has keys of ffn@1, tap.store of attention@1' -s a.store -s tap.store valid.txt
 complains 1 'nowhere.gguf: No such file' eval -m nowhere.gguf -s a.store valid.txt
-for option in '-k 8' '--lambda .2' '--temperature 2' '--probe 4' --codes --exact --fixed --include-self '--metric ip'; do
+for option in '-k 8' '--lambda .2' '--temperature 2' '--probe 4' --codes --exact --fixed --include-self '--metric ip' \
+    --fallback; do
     # shellcheck disable=SC2086 # an option and its value
     complains 2 'name it with -s' eval -m model.gguf $option valid.txt
 done
@@ -259,6 +260,14 @@ says '^written  *into a.store'
 run 0 verify a.store
 run 0 eval -m model.gguf -s a.store valid.txt
 says 'was tuned on (part of) this text'
+run 0 eval -m model.gguf -s a.store --fallback valid.txt
+says 'lambda [0-9.e-]* in the mean (.*falling back)'
+run 0 eval -m model.gguf -s a.store --fixed --fallback --report page.html valid.txt
+says 'in the mean (falling back)'
+check grep -q 'in the mean (falling back)' page.html
+run 0 info a.store
+says '^seen in tuning  *nearest distance [0-9.e+-]* (95%: [0-9.e+-]*), entropy of neighbours [0-9.e-]* (95%: '
+complains 2 "unknown option --fallback" tune -m model.gguf -s a.store --fallback valid.txt
 
 unchanged texts valid.txt model.gguf keyless.store empty.store
 left=$(find . -name '*.tmp')

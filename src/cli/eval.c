@@ -16,6 +16,7 @@ static struct {
     const char *model, *per_token, *report;
     int split;
     int64_t score, context, report_tokens;
+    bool fallback;
 } said;
 
 // One option a line.
@@ -23,6 +24,7 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model to score with (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(said.mixture),
+    {0, "fallback", CLI_FLAG, &said.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
     {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
@@ -45,13 +47,13 @@ static json_t *json_stores(const kn_eval_result *r) {
     json_t *list = json_array();
     for (size_t i = 0; i < r->store_count; i++) {
         const kn_eval_store *s = &r->stores[i];
-        json_array_append_new(list, json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:f}",
-                                              "path", json_string(s->path), "entries", (json_int_t)s->entries,
-                                              "lambda", s->lambda, "temperature", s->temperature, "k",
-                                              (json_int_t)s->k, "probe", (json_int_t)s->probes, "distances",
-                                              distances_of(s), "metric", kn_distance_names[s->metric],
-                                              "adaptive", s->adaptive, "tuned", s->tuned,
-                                              "tuned_on_this_text", s->tuned_here, "found", s->found));
+        json_array_append_new(
+            list, json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:b, s:f}", "path",
+                            json_string(s->path), "entries", (json_int_t)s->entries, "lambda", s->lambda,
+                            "temperature", s->temperature, "k", (json_int_t)s->k, "probe",
+                            (json_int_t)s->probes, "distances", distances_of(s), "metric",
+                            kn_distance_names[s->metric], "adaptive", s->adaptive, "fallback", s->fallback,
+                            "tuned", s->tuned, "tuned_on_this_text", s->tuned_here, "found", s->found));
     }
     return list;
 }
@@ -61,9 +63,10 @@ static json_t *json_mixture(const kn_eval_result *r) {
     const kn_eval_store *s = &r->stores[0];
     json_t *o = json_object();
     if (r->store_count)
-        json_object_update_new(o, json_pack("{s:f, s:f, s:I, s:I, s:s}", "lambda", s->lambda, "temperature",
-                                            s->temperature, "k", (json_int_t)s->k, "probe",
-                                            (json_int_t)s->probes, "distances", distances_of(s)));
+        json_object_update_new(o, json_pack("{s:f, s:f, s:I, s:I, s:s, s:b}", "lambda", s->lambda,
+                                            "temperature", s->temperature, "k", (json_int_t)s->k, "probe",
+                                            (json_int_t)s->probes, "distances", distances_of(s), "fallback",
+                                            s->fallback));
     if (r->cache)
         json_object_set_new(o, "cache",
                             json_pack("{s:I, s:f, s:f}", "size", (json_int_t)r->cache, "lambda",
@@ -101,9 +104,8 @@ static void print_perplexity(const char *label, const kn_score *s, bool words) {
 static void print_store(const kn_eval_store *s) {
     char entries[32];
     printf("neighbours       %s: %s entries, k %zu, lambda %.4g%s, temperature %.4g, %s distances (%s), ",
-           s->path, cli_count((double)s->entries, entries), s->k, s->lambda,
-           s->adaptive ? " in the mean (by bins)" : "", s->temperature, distances_of(s),
-           kn_distance_names[s->metric]);
+           s->path, cli_count((double)s->entries, entries), s->k, s->lambda, kn_eval_weighed(s),
+           s->temperature, distances_of(s), kn_distance_names[s->metric]);
     if (s->probes)
         printf("%" PRIu32 " lists\n", s->probes);
     else
@@ -180,6 +182,7 @@ static knnlm_status evaluate(const char *const *paths, size_t count, const kn_mi
                          .report_tokens = (uint64_t)said.report_tokens};
     kn_eval_result result;
     kn_lm *lm;
+    o.mix.fallback = said.fallback;
     KN_TRY(check_outputs(paths, count));
     KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = kn_eval_run(lm, paths, count, &o, &cli_progress, &result);
@@ -206,6 +209,8 @@ static int run(int argc, char **argv) {
     if (count == 0) return cli_usage(&cli_eval, "no text to score");
     if (said.report && !said.mixture.stores.count && said.mixture.cache <= 0)
         return cli_usage(&cli_eval, "--report shows what neighbours do: give a store, or a cache");
+    if (said.fallback && !said.mixture.stores.count)
+        return cli_usage(&cli_eval, "--fallback is about the neighbours of a store: name it with -s");
     code = cli_mixture_read(&cli_eval, &said.mixture, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_eval, &said.common);
     cli_catch_interrupts();

@@ -52,14 +52,29 @@ static knnlm_status json_documents(const kn_store *store, json_t **out) {
     return KNNLM_OK;
 }
 
+static json_t *json_range(const kn_store_range *r) {
+    return json_pack("[f, f]", r->median, r->high);
+}
+
+static json_t *json_seen(const kn_store_seen *s) {
+    if (!s->known) return json_null();
+    return json_pack("{s:o, s:o}", "distance", json_range(&s->distance), "entropy", json_range(&s->entropy));
+}
+
 static json_t *json_tuned(const kn_store_tuned *t) {
     if (!t->known) return json_null();
-    return json_pack("{s:f, s:f, s:I, s:I, s:b, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}}", "lambda", t->lambda,
-                     "temperature", t->temperature, "k", (json_int_t)t->k, "probes", (json_int_t)t->probes,
-                     "codes", t->codes, "tokens", (json_int_t)t->tokens, "cache", "size",
-                     (json_int_t)t->cache.size, "lambda", t->cache.lambda, "temperature",
+    return json_pack("{s:f, s:f, s:I, s:I, s:b, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}, s:o}", "lambda",
+                     t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probes",
+                     (json_int_t)t->probes, "codes", t->codes, "tokens", (json_int_t)t->tokens, "cache",
+                     "size", (json_int_t)t->cache.size, "lambda", t->cache.lambda, "temperature",
                      t->cache.temperature, "bins", "distances", (json_int_t)t->bins.distances, "entropies",
-                     (json_int_t)t->bins.entropies);
+                     (json_int_t)t->bins.entropies, "seen", json_seen(&t->seen));
+}
+
+// Where lambda begins to fall back (eval --fallback) is beyond the second of each.
+static void print_seen(const kn_store_seen *s) {
+    printf("seen in tuning   nearest distance %.4g (95%%: %.4g), entropy of neighbours %.4g (95%%: %.4g)\n",
+           s->distance.median, s->distance.high, s->entropy.median, s->entropy.high);
 }
 
 static void print_tuned(const kn_store_tuned *t) {
@@ -72,6 +87,7 @@ static void print_tuned(const kn_store_tuned *t) {
         printf("; cache of %" PRId64 " with %.4g at %.4g", t->cache.size, t->cache.lambda,
                t->cache.temperature);
     printf("; on %" PRId64 " tokens\n", t->tokens);
+    if (t->seen.known) print_seen(&t->seen);
 }
 
 // What the index of the store is; no lists: it has none.

@@ -78,12 +78,18 @@ static kn_eval_store describe_store(const kn_mixed_store *s, const scoring *by, 
                          .probes = kn_mixed_store_probes(s),
                          .codes = s->codes || !index->has_keys,
                          .adaptive = s->bins.distances,
+                         .fallback = s->fallback,
                          .tuned = s->tuned,
                          .tuned_here = s->tuned && totals->tuned_on[number],
                          .metric = s->metric,
                          .found = (double)by->found[number] / tokens};
     snprintf(out.path, sizeof out.path, "%s", info->path);
     return out;
+}
+
+const char *kn_eval_weighed(const kn_eval_store *s) {
+    if (s->adaptive) return s->fallback ? " in the mean (by bins, falling back)" : " in the mean (by bins)";
+    return s->fallback ? " in the mean (falling back)" : "";
 }
 
 static void summarise(const kn_mixture *m, const scoring *s, kn_eval_result *out) {

@@ -19,8 +19,9 @@ typedef struct kn_eval_store {
     uint64_t entries;
     double lambda, temperature; // lambda: the mean over tokens
     size_t k;
-    uint32_t probes;                         // 0: every entry was looked at
-    bool codes, adaptive, tuned, tuned_here; // tuned_here: on one of these texts
+    uint32_t probes; // 0: every entry was looked at
+    bool codes, adaptive, fallback;
+    bool tuned, tuned_here; // tuned_here: on one of these texts
     kn_distance metric;
     double found; // part of the tokens that some neighbour has
 } kn_eval_store;
@@ -46,5 +47,7 @@ typedef struct kn_eval_result {
 
 knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *options,
                          const kn_progress *progress, kn_eval_result *out);
+// What to say after the lambda of a store: why it is a mean.
+const char *kn_eval_weighed(const kn_eval_store *store);
 
 #endif

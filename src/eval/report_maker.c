@@ -250,8 +250,8 @@ static void add_figures(const kn_report_maker *r, const kn_eval_result *x, figur
         const kn_eval_store *s = &x->stores[i];
         add(f, "store", "%s: %" PRIu64 " entries", s->path, s->entries);
         add(f, "how", "k %zu, lambda %.4g%s, temperature %.4g, %s distances (%s)%s", s->k, s->lambda,
-            s->adaptive ? " in the mean (by bins)" : "", s->temperature, s->codes ? "codes'" : "exact",
-            kn_distance_names[s->metric], s->tuned ? "" : "; not tuned");
+            kn_eval_weighed(s), s->temperature, s->codes ? "codes'" : "exact", kn_distance_names[s->metric],
+            s->tuned ? "" : "; not tuned");
         if (s->tuned_here) add(f, "beware", "the store was tuned on (part of) this text");
     }
     if (x->cache)
