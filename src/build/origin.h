@@ -16,6 +16,9 @@ typedef struct kn_origin {
 // KNNLM_EINVAL: no such entry; KNNLM_EDATA; KNNLM_ENOMEM. To be freed only after KNNLM_OK.
 knnlm_status kn_origin_read(const kn_store *store, const kn_tokenizer *tokenizer, uint64_t id, size_t around,
                             kn_origin *out);
+// The same of `count` tokens from entry `id` on: `word` is their text. KNNLM_EINVAL: its document has fewer.
+knnlm_status kn_origin_read_span(const kn_store *store, const kn_tokenizer *tokenizer, uint64_t id,
+                                 size_t count, size_t around, kn_origin *out);
 void kn_origin_free(kn_origin *origin);
 
 #endif

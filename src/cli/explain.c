@@ -120,16 +120,6 @@ static void print_moments(const kn_lm *lm, const kn_moments *m) {
 
 // ---------------------------------------------------------------- JSON
 
-// Text that may begin or end inside a character; escaped where it does.
-static json_t *json_text(const char *text, size_t size) {
-    json_t *plain = json_stringn(or_empty(text), size);
-    if (plain) return plain;
-    char *line = cli_line(text, size, SIZE_MAX, false);
-    json_t *out = json_string(or_empty(line));
-    free(line);
-    return out;
-}
-
 static json_t *json_neighbors(const kn_shown *shown, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
@@ -139,8 +129,8 @@ static json_t *json_neighbors(const kn_shown *shown, size_t count) {
             list,
             json_pack("{s:I, s:I, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I}", "store",
                       (json_int_t)n->store, "entry", (json_int_t)n->id, "token", n->value, "share", n->share,
-                      "distance", n->distance, "before", json_text(o->before, o->before_size), "text",
-                      json_text(o->word, o->word_size), "after", json_text(o->after, o->after_size),
+                      "distance", n->distance, "before", cli_json_text(o->before, o->before_size), "text",
+                      cli_json_text(o->word, o->word_size), "after", cli_json_text(o->after, o->after_size),
                       "document", cli_json_name(o->document.name, o->document.name_size), "position",
                       (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset));
     }
@@ -151,7 +141,7 @@ static json_t *json_token(const kn_lm *lm, int32_t token) {
     char *text;
     size_t size;
     if (kn_tokenizer_decode(kn_lm_tokenizer(lm), &token, 1, &text, &size) != KNNLM_OK) return json_null();
-    json_t *out = json_text(text, size);
+    json_t *out = cli_json_text(text, size);
     free(text);
     return out;
 }
@@ -179,7 +169,7 @@ static json_t *json_moments(const kn_lm *lm, const kn_moment *moments, size_t co
             json_pack("{s:o?, s:I, s:I, s:i, s:o, s:o, s:f, s:o?, s:o?, s:o?, s:f, s:o}", "document",
                       json_string(x->document), "position", (json_int_t)x->position, "offset",
                       (json_int_t)x->offset, "token", x->token, "text", json_token(lm, x->token), "before",
-                      json_text(x->before, x->before_size), "logprob_lm", x->lm, "logprob_knn",
+                      cli_json_text(x->before, x->before_size), "logprob_lm", x->lm, "logprob_knn",
                       json_real(x->knn), "logprob_cache", json_real(x->cache), "logprob", json_real(x->p),
                       "lambda", x->lambda, "neighbors", json_neighbors(x->neighbors, x->neighbor_count)));
     }

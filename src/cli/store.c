@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,5 +100,14 @@ char *cli_line(const char *text, size_t size, size_t most, bool keep_end) {
     while (to > from && ((unsigned char)out[to] & 0xc0) == 0x80) to--;
     memmove(out, out + from, to - from);
     out[to - from] = 0;
+    return out;
+}
+
+json_t *cli_json_text(const char *text, size_t size) {
+    json_t *plain = json_stringn(text ? text : "", size);
+    if (plain) return plain;
+    char *line = cli_line(text, size, SIZE_MAX, false);
+    json_t *out = json_string(line ? line : "");
+    free(line);
     return out;
 }

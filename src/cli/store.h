@@ -45,5 +45,7 @@ const char *cli_time(int64_t seconds, char buffer[32]);
 char *cli_line(const char *text, size_t size, size_t most, bool keep_end);
 // A name that need not be UTF-8, as JSON; null when it is not.
 json_t *cli_json_name(const char *name, size_t size);
+// Text that may begin or end inside a character, escaped where it does; NULL is no text.
+json_t *cli_json_text(const char *text, size_t size);
 
 #endif

@@ -1,0 +1,26 @@
+// What `knnlm generate` prints: text as it comes, with the passages it came from, or one JSON object.
+#ifndef KN_CLI_GENERATE_SHOW_H
+#define KN_CLI_GENERATE_SHOW_H
+
+#include "cli/cli.h"
+#include "generate/generate.h"
+
+// How far a sequence has been printed.
+typedef struct cli_stream {
+    bool sources; // passages are marked
+    bool colors;  // by underlining rather than brackets
+    size_t tokens;
+    size_t open; // the source whose mark is open; 0: none
+    char last;   // byte printed; 0: none
+} cli_stream;
+
+void cli_stream_begin(cli_stream *s, const char *prompt, size_t size, bool sources);
+// What is final since the last call.
+void cli_stream_more(cli_stream *s, const kn_sequence *sequence);
+// The end of the line, then the sources as footnotes.
+void cli_stream_end(cli_stream *s, const kn_sequence *sequence);
+
+json_t *cli_json_generated(const kn_sequence *sequence);
+json_t *cli_json_sources(const kn_sequence *sequence);
+
+#endif

@@ -1,0 +1,220 @@
+#include "generate/sequence.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---------------------------------------------------------------- opening
+
+kn_generate_options kn_generate_options_default(void) {
+    return (kn_generate_options){.sampling = kn_sampling_default(), .tokens = 128, .around = 12};
+}
+
+static knnlm_status take_prompt(kn_sequence *s, const int32_t *prompt, size_t count) {
+    int32_t vocabulary = kn_lm_describe(s->lm)->vocabulary;
+    for (size_t i = 0; i < count; i++)
+        if (prompt[i] < 0 || prompt[i] >= vocabulary)
+            return kn_fail(KNNLM_EINVAL, "token %d at position %zu of the prompt: the vocabulary has %d",
+                           prompt[i], i, vocabulary);
+    KN_TRY(kn_grow(&s->history, &s->history_capacity, count, sizeof *s->history));
+    if (count) memcpy(s->history, prompt, count * sizeof *prompt);
+    s->prompt = s->count = count;
+    return KNNLM_OK;
+}
+
+// What the context holds beside the start token and the tokens to come, of which the last is not read; but
+// half of the context at least is the prompt's.
+static void fit_prompt(kn_sequence *s) {
+    size_t context = (size_t)kn_lm_describe(s->lm)->context, to_come = kn_most(s->options.tokens, 1) - 1;
+    size_t kept = kn_least(s->count, context - 1 - kn_least(to_come, (context - 1) / 2));
+    s->next = s->count - kept;
+    s->cut = kept < s->count;
+}
+
+static knnlm_status init(kn_sequence *s, const kn_generate_options *o, const int32_t *prompt, size_t count) {
+    KN_TRY(kn_sampling_check(&o->sampling));
+    KN_TRY(kn_stops_init(&s->stops, o->stops, o->stop_count));
+    KN_TRY(take_prompt(s, prompt, count));
+    KN_TRY(kn_text_append(&s->text, "", 0));
+    fit_prompt(s);
+    if (o->tokens == 0) s->finish = KN_FINISH_LENGTH;
+    return kn_session_open(s->lm, &s->session);
+}
+
+knnlm_status kn_sequence_open(kn_lm *lm, const kn_generate_options *o, const int32_t *prompt, size_t count,
+                              kn_sequence **out) {
+    kn_sequence *s = kn_alloc(1, sizeof *s);
+    if (!s) return KNNLM_ENOMEM;
+    s->lm = lm;
+    s->options = *o;
+    s->options.stops = NULL;
+    s->options.top = kn_least(o->top, KN_GUESS_TOP);
+    s->random = (kn_random){kn_mix64(o->seed)}; // seeds that follow each other are not alike
+    knnlm_status status = init(s, o, prompt, count);
+    if (status == KNNLM_OK)
+        *out = s;
+    else
+        kn_sequence_close(s);
+    return status;
+}
+
+void kn_sequence_close(kn_sequence *s) {
+    if (!s) return;
+    for (size_t i = 0; s->tokens && i < s->count - s->prompt; i++) {
+        free((void *)s->tokens[i].top);
+        free((void *)s->tokens[i].top_p);
+    }
+    kn_session_close(s->session);
+    kn_sources_free(s);
+    kn_stops_free(&s->stops);
+    kn_text_free(&s->text);
+    free(s->history);
+    free(s->tokens);
+    free(s);
+}
+
+// ---------------------------------------------------------------- asking
+
+kn_finish kn_sequence_finish(const kn_sequence *s) {
+    return s->finish;
+}
+
+const kn_generated *kn_sequence_tokens(const kn_sequence *s, size_t *count) {
+    *count = s->tokens_final;
+    return s->tokens;
+}
+
+const char *kn_sequence_text(const kn_sequence *s, size_t *size) {
+    *size = s->text_final;
+    return s->text.data;
+}
+
+const kn_source *kn_sequence_sources(const kn_sequence *s, size_t *count) {
+    size_t n = s->source_count;
+    while (n > 0 && s->sources[n - 1].first >= s->tokens_final) n--;
+    *count = n;
+    return s->sources;
+}
+
+size_t kn_sequence_generated(const kn_sequence *s) {
+    return s->count - s->prompt;
+}
+
+bool kn_sequence_cut(const kn_sequence *s) {
+    return s->cut;
+}
+
+// ---------------------------------------------------------------- one more token
+
+static knnlm_status note_top(const kn_sequence *s, const kn_guess *g, kn_generated *out) {
+    size_t most = s->options.top;
+    if (most == 0) return KNNLM_OK;
+    int32_t *top = kn_alloc(most, sizeof *top);
+    double *top_p = kn_alloc(most, sizeof *top_p);
+    out->top = top;
+    out->top_p = top_p;
+    if (!top || !top_p) return KNNLM_ENOMEM;
+    out->top_count = kn_guess_top(g, most, top);
+    for (size_t i = 0; i < out->top_count; i++) top_p[i] = kn_guess_logprob(g, top[i]);
+    return KNNLM_OK;
+}
+
+static knnlm_status note_numbers(kn_sequence *s, int32_t token, const kn_guess *g) {
+    size_t n = s->count - s->prompt;
+    KN_TRY(kn_grow(&s->history, &s->history_capacity, s->count + 1, sizeof *s->history));
+    KN_TRY(kn_grow(&s->tokens, &s->token_capacity, n + 1, sizeof *s->tokens));
+    s->tokens[n] = (kn_generated){.token = token,
+                                  .p = kn_guess_logprob(g, token),
+                                  .lm = (double)g->lm[token],
+                                  .knn = g->stores ? log(g->knn[token]) : NAN,
+                                  .lambda = g->lambda,
+                                  .nearest = g->nearest,
+                                  .entropy = g->entropy,
+                                  .offset = s->text.size};
+    s->history[s->count++] = token;
+    return note_top(s, g, &s->tokens[n]);
+}
+
+// Words that are joined by spaces have none before the first of all.
+static int32_t token_before(const kn_sequence *s) {
+    const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
+    if (s->count > 1) return s->history[s->count - 2];
+    return kn_tokenizer_joins_with_spaces(t) ? -1 : kn_tokenizer_start(t);
+}
+
+static knnlm_status append_text(kn_sequence *s, int32_t token) {
+    kn_generated *last = &s->tokens[s->count - s->prompt - 1];
+    char *piece;
+    size_t size;
+    KN_TRY(kn_piece_after(kn_lm_tokenizer(s->lm), token_before(s), token, &piece, &size));
+    knnlm_status status = kn_text_append(&s->text, piece, size);
+    free(piece);
+    last->size = s->text.size - last->offset;
+    return status;
+}
+
+// ---------------------------------------------------------------- what is final
+
+// Tokens whose text is, and that begin before what is held back: one without text may be the first that a
+// stop takes away.
+static void settle(kn_sequence *s) {
+    size_t count = s->count - s->prompt, held = kn_stops_begun(&s->stops, &s->text);
+    s->text_final = s->text.size - held;
+    if (held == 0 && s->text.begun_size == 0) s->tokens_final = count;
+    while (s->tokens_final < count) {
+        const kn_generated *t = &s->tokens[s->tokens_final];
+        if (t->offset >= s->text_final || t->offset + t->size > s->text_final) break;
+        s->tokens_final++;
+    }
+}
+
+static void settle_all(kn_sequence *s) {
+    s->text_final = s->text.size;
+    s->tokens_final = s->count - s->prompt;
+}
+
+// The text ends at byte `at`.
+static void stop_at(kn_sequence *s, size_t at) {
+    s->finish = KN_FINISH_STOP;
+    s->text.begun_size = 0;
+    s->text.size = s->text_final = at;
+    s->text.data[at] = 0;
+    while (s->tokens_final < s->count - s->prompt && s->tokens[s->tokens_final].offset < at)
+        s->tokens_final++;
+    if (s->tokens_final == 0) return;
+    kn_generated *last = &s->tokens[s->tokens_final - 1];
+    last->size = kn_least(last->size, at - last->offset);
+}
+
+static bool last_is_dropped(const kn_sequence *s) {
+    return s->finish == KN_FINISH_STOP && s->tokens_final < s->count - s->prompt;
+}
+
+static knnlm_status end_text(kn_sequence *s, kn_finish finish) {
+    size_t count = s->count - s->prompt;
+    KN_TRY(kn_text_end(&s->text));
+    if (count) s->tokens[count - 1].size = s->text.size - s->tokens[count - 1].offset;
+    s->finish = finish;
+    settle_all(s);
+    return KNNLM_OK;
+}
+
+static knnlm_status look_for_end(kn_sequence *s) {
+    size_t stop = kn_stops_find(&s->stops, &s->text, s->text_final);
+    if (stop == SIZE_MAX && s->count - s->prompt == s->options.tokens) return end_text(s, KN_FINISH_LENGTH);
+    if (stop == SIZE_MAX)
+        settle(s);
+    else
+        stop_at(s, stop);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_sequence_take(kn_sequence *s, int32_t token, const kn_step *step) {
+    if (!s->options.ignore_end && kn_lm_ends(s->lm, token)) return end_text(s, KN_FINISH_STOP);
+    KN_TRY(note_numbers(s, token, step->guess));
+    KN_TRY(append_text(s, token));
+    KN_TRY(look_for_end(s));
+    if (!s->options.sources) return KNNLM_OK;
+    if (last_is_dropped(s)) return kn_sources_trim(s, s->tokens_final);
+    return kn_sources_note(s, step);
+}
