@@ -41,7 +41,7 @@ static const cli_option options[] = {
     {0, "sources", CLI_FLAG, &said.sources, NULL, "mark what the neighbours carried, with footnotes on where it is from", 0, 0, NULL},
     {0, "around", CLI_INTEGER, &said.around, "N", "with --sources: tokens shown on both sides (default: 12)", 0, 1000, NULL},
     {0, "no-echo", CLI_FLAG, &said.no_echo, NULL, "leave the prompt out of what is printed", 0, 0, NULL},
-    {0, "no-fallback", CLI_FLAG, &said.no_fallback, NULL, "keep the weight of neighbours where they are uncertain", 0, 0, NULL},
+    {0, "no-fallback", CLI_FLAG, &said.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(said.mixture),
     CLI_ENGINE_OPTION(said.common),
     CLI_ACCEPT_OPTION(said.common),
@@ -102,7 +102,7 @@ static json_t *json_settings(const kn_generate_options *o, const kn_mixture *m) 
     const kn_sampling *s = &o->sampling;
     json_t *stores = json_array(), *stops = json_array();
     for (size_t i = 0; i < m->count; i++)
-        json_array_append_new(stores, json_pack("{s:o?, s:I, s:f, s:f, s:b}", "path",
+        json_array_append_new(stores, json_pack("{s:o?, s:I, s:f, s:f, s:b, s:b}", "path",
                                                 json_string(kn_store_describe(m->stores[i].store)->path), "k",
                                                 (json_int_t)m->stores[i].k, "lambda", m->stores[i].lambda,
                                                 "temperature", m->stores[i].temperature, "adaptive",
@@ -260,6 +260,7 @@ static int run(int argc, char **argv) {
     if (code == CLI_DONE) code = cli_start(&cli_generate, &said.common);
     if (code == CLI_DONE) {
         kn_generate_options o = options_said();
+        mix.fallback = !said.no_fallback;
         cli_catch_interrupts();
         if (open_and_generate(&mix, &o) != KNNLM_OK) code = cli_fail(&cli_generate);
     }

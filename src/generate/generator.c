@@ -203,9 +203,11 @@ static knnlm_status read_pieces(kn_generator *g, kn_sequence *const *sequences, 
 
 // ---------------------------------------------------------------- the stores are searched
 
+// What is found is the same; and its entropy, which depends on the temperature, where that is wanted.
 static bool same_search(const kn_mixed_store *a, const kn_mixed_store *b) {
+    bool same_entropy = a->fallback == b->fallback && (!a->fallback || a->temperature == b->temperature);
     return a->store == b->store && a->index == b->index && a->k == b->k && a->probes == b->probes &&
-           a->codes == b->codes;
+           a->codes == b->codes && same_entropy;
 }
 
 static knnlm_status add_search(kn_generator *g, const kn_mixed_store *store, size_t *out) {
@@ -272,7 +274,12 @@ static knnlm_status search_all(kn_generator *g, const kn_mixture *const *mixture
 static kn_found found_of(const kn_generator *g, answer a) {
     const kn_found *f = &g->searches[a.search].found;
     size_t first = a.query * f->k;
-    return (kn_found){f->k, f->ids + first, f->distances + first, f->values + first, f->counts + a.query};
+    return (kn_found){f->k,
+                      f->ids + first,
+                      f->distances + first,
+                      f->values + first,
+                      f->counts + a.query,
+                      f->entropies + a.query};
 }
 
 static knnlm_status draw(kn_generator *g, size_t row, kn_sequence *s, const kn_mixture *m) {
