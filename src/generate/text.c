@@ -63,6 +63,7 @@ static knnlm_status put_characters(kn_text *t, const char *bytes, size_t size) {
 
 knnlm_status kn_text_append(kn_text *t, const char *bytes, size_t size) {
     size_t begun = t->begun_size;
+    KN_TRY(put(t, "", 0)); // a text of nothing is one too
     if (!begun) return put_characters(t, bytes, size);
     char *joined = kn_alloc(begun + size, 1);
     if (!joined) return KNNLM_ENOMEM;
@@ -91,8 +92,11 @@ knnlm_status kn_stops_init(kn_stops *s, const char *const *items, size_t count) 
     *s = (kn_stops){.items = count ? kn_alloc(count, sizeof *s->items) : NULL};
     if (count && !s->items) return KNNLM_ENOMEM;
     for (; s->count < count; s->count++) {
-        if (!*items[s->count]) return kn_fail(KNNLM_EINVAL, "a stop string is empty");
-        s->items[s->count] = kn_strdup(items[s->count]);
+        const char *item = items[s->count];
+        if (!*item) return kn_fail(KNNLM_EINVAL, "a stop string is empty");
+        if (kn_utf8_valid(item, strlen(item)) < strlen(item))
+            return kn_fail(KNNLM_EINVAL, "a stop string is not UTF-8");
+        s->items[s->count] = kn_strdup(item);
         if (!s->items[s->count]) return KNNLM_ENOMEM;
     }
     return KNNLM_OK;

@@ -25,7 +25,7 @@ typedef struct kn_stops {
     size_t count;
 } kn_stops;
 
-// Copies. KNNLM_EINVAL: an empty one; KNNLM_ENOMEM. To be freed whatever it returns.
+// Copies. KNNLM_EINVAL: one that is empty or not UTF-8; KNNLM_ENOMEM. To be freed whatever it returns.
 knnlm_status kn_stops_init(kn_stops *stops, const char *const *items, size_t count);
 void kn_stops_free(kn_stops *stops);
 // Where the first of them begins, at `from` or later; SIZE_MAX: there is none.

@@ -1,0 +1,730 @@
+// Sequences: the words are those that model and store would say one context after another, alone or many at a
+// time; where they end; and which passages carried them.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/utf8.h"
+#include "expect.h"
+#include "generate/generate.h"
+#include "generate/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define SMALL KN_SOURCE_DIR "/models/small.gguf"
+#define BYTES KN_SOURCE_DIR "/tests/golden/shared.model.gguf" // a byte-level BPE of 267 tokens, context 48
+#define WORDS KN_SOURCE_DIR "/tests/golden/gpt2.model.gguf"   // words, context 72
+#define SHORT KN_SOURCE_DIR "/tests/golden/cpu.model.gguf"    // words, context 40
+
+static const char told[] =
+    "The nearest neighbours of a context are the contexts that were followed by similar words. A store "
+    "remembers every context, and the word that followed it: Zürich, São Paulo, 東京 and Kraków.\n",
+                  other[] = "A store of another text remembers the nearest town, and who lived there before "
+                            "the river was bridged.\n";
+
+typedef struct desk {
+    char folder[64];
+    kn_lm *small;
+    kn_mixture both; // of told and other
+} desk;
+
+// ---------------------------------------------------------------- models, stores, mixtures
+
+static kn_lm *open_model(const char *path) {
+    kn_lm *lm;
+    OK(kn_lm_open(path, &(kn_lm_options){.precision = KN_PRECISION_F32}, &lm));
+    return lm;
+}
+
+static void write_text(const desk *d, const char *name, const char *text) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", d->folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void build(const desk *d, const char *model, const char *store, const char *const *names,
+                  size_t count) {
+    char paths[4][128], to[128];
+    const char *texts[4];
+    knnlm_model *m;
+    knnlm_build_options o = knnlm_build_options_default();
+    o.keys = KNNLM_KEYS_F32;
+    for (size_t i = 0; i < count; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%s", d->folder, names[i]);
+        texts[i] = paths[i];
+    }
+    snprintf(to, sizeof to, "%s/%s", d->folder, store);
+    OK(knnlm_model_open(model, &(knnlm_model_options){.precision = KNNLM_PRECISION_F32}, &m));
+    OK(knnlm_build(m, to, texts, count, &o, NULL));
+    knnlm_model_close(m);
+}
+
+static kn_mixture open_store(const desk *d, const kn_lm *lm, const char *store, double lambda,
+                             double temperature) {
+    char path[128];
+    kn_mixture m;
+    snprintf(path, sizeof path, "%s/%s", d->folder, store);
+    kn_store_choice choice = {.path = path, .weight = NAN, .temperature = NAN};
+    kn_mixture_options o = {.stores = &choice,
+                            .store_count = 1,
+                            .lambda = lambda,
+                            .temperature = temperature,
+                            .metric = -1,
+                            .cache_lambda = NAN,
+                            .cache_temperature = NAN};
+    OK(kn_mixture_open(lm, &o, &m));
+    return m;
+}
+
+static kn_mixture no_store(const kn_lm *lm) {
+    kn_mixture m;
+    kn_mixture_options o = {
+        .lambda = NAN, .temperature = NAN, .metric = -1, .cache_lambda = NAN, .cache_temperature = NAN};
+    OK(kn_mixture_open(lm, &o, &m));
+    return m;
+}
+
+static int desk_open(void **state) {
+    desk *d = calloc(1, sizeof *d);
+    strcpy(d->folder, "/tmp/knnlm-test-XXXXXX");
+    assert_non_null(mkdtemp(d->folder));
+    write_text(d, "told", told);
+    write_text(d, "other", other);
+    build(d, SMALL, "both.store", (const char *[]){"told", "other"}, 2);
+    d->small = open_model(SMALL);
+    d->both = open_store(d, d->small, "both.store", 0.6, 20);
+    *state = d;
+    return 0;
+}
+
+static int desk_close(void **state) {
+    desk *d = *state;
+    char command[128];
+    kn_mixture_close(&d->both);
+    kn_lm_close(d->small);
+    snprintf(command, sizeof command, "rm -rf %s", d->folder);
+    int code = system(command);
+    free(d);
+    return code;
+}
+
+// ---------------------------------------------------------------- sequences
+
+static kn_generate_options greedy(size_t tokens) {
+    kn_generate_options o = kn_generate_options_default();
+    o.sampling.temperature = 0;
+    o.tokens = tokens;
+    return o;
+}
+
+static kn_tokens encode(const kn_lm *lm, const char *text) {
+    kn_tokens tokens = {0};
+    OK(kn_tokenizer_encode(kn_lm_tokenizer(lm), text, strlen(text), &tokens));
+    return tokens;
+}
+
+static kn_sequence *begin(kn_lm *lm, const kn_generate_options *o, const char *prompt) {
+    kn_tokens tokens = encode(lm, prompt);
+    kn_sequence *s;
+    OK(kn_sequence_open(lm, o, tokens.ids, tokens.count, &s));
+    kn_tokens_free(&tokens);
+    return s;
+}
+
+static void finish(kn_lm *lm, const kn_mixture *m, kn_sequence *s) {
+    kn_generator *g;
+    OK(kn_generator_open(lm, 1, &g));
+    while (kn_sequence_finish(s) == KN_FINISH_NOT) OK(kn_generator_step(g, &s, &m, 1));
+    kn_generator_close(g);
+}
+
+static kn_sequence *generate(kn_lm *lm, const kn_mixture *m, const kn_generate_options *o,
+                             const char *prompt) {
+    kn_sequence *s = begin(lm, o, prompt);
+    finish(lm, m, s);
+    return s;
+}
+
+static void assert_text(const kn_sequence *s, const char *expected) {
+    size_t size;
+    const char *text = kn_sequence_text(s, &size);
+    if (size != strlen(expected) || strcmp(text, expected) != 0)
+        fail_msg("the text is \"%s\", not \"%s\"", text, expected);
+}
+
+// What tokens say of the text is the text.
+static void check_tiling(const kn_sequence *s) {
+    size_t count, size, at = 0;
+    const kn_generated *tokens = kn_sequence_tokens(s, &count);
+    const char *text = kn_sequence_text(s, &size);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(tokens[i].offset, at);
+        at += tokens[i].size;
+    }
+    if (kn_sequence_finish(s) != KN_FINISH_NOT) assert_int_equal(at, size);
+    assert_true(at <= size);
+    assert_int_equal(kn_utf8_valid(text, size), size);
+}
+
+// ---------------------------------------------------------------- words
+
+static void near(double a, double b) {
+    if (!(fabs(a - b) < 1e-3 * (1 + fabs(b))) && !(isinf(a) && a == b)) fail_msg("%.9g is not %.9g", a, b);
+}
+
+// Each context guessed anew, by the model's windows rather than its sessions.
+static void greedy_words_are_the_best_guesses(void **state) {
+    desk *d = *state;
+    kn_generate_options o = greedy(12);
+    kn_tokens context = encode(d->small, "A store remembers");
+    o.top = 3;
+    kn_sequence *s = generate(d->small, &d->both, &o, "A store remembers");
+    size_t count;
+    const kn_generated *tokens = kn_sequence_tokens(s, &count);
+    assert_int_equal(count, 12);
+    for (size_t i = 0; i < count; i++) {
+        kn_next next;
+        int32_t top[3];
+        OK(kn_next_guess(d->small, &d->both, context.ids, context.count, &next));
+        const kn_generated *t = &tokens[i];
+        assert_int_equal(kn_guess_top(&next.guess, 3, top), 3);
+        assert_int_equal(t->token, top[0]);
+        assert_int_equal(t->top_count, 3);
+        assert_int_equal(t->top[0], t->token);
+        assert_true(t->top_p[0] == t->p && t->top_p[1] <= t->p && t->top_p[2] <= t->top_p[1]);
+        near(t->p, kn_guess_logprob(&next.guess, t->token));
+        near(t->lm, (double)next.guess.lm[t->token]);
+        near(t->knn, log(next.guess.knn[t->token]));
+        near(t->entropy, next.guess.entropy);
+        near(t->nearest + 1, next.guess.nearest + 1);
+        near(t->lambda, next.guess.lambda);
+        OK(kn_tokens_push(&context, t->token, 0));
+        kn_next_free(&next);
+    }
+    check_tiling(s);
+    kn_sequence_close(s);
+    kn_tokens_free(&context);
+}
+
+static void the_model_alone_has_no_neighbours(void **state) {
+    desk *d = *state;
+    kn_mixture m = no_store(d->small);
+    kn_generate_options o = greedy(3);
+    o.sources = true;
+    kn_sequence *s = generate(d->small, &m, &o, "");
+    size_t count;
+    const kn_generated *tokens = kn_sequence_tokens(s, &count);
+    assert_int_equal(count, 3);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(isnan(tokens[i].knn) && isnan(tokens[i].nearest) && tokens[i].lambda == 0);
+        assert_true(tokens[i].p == tokens[i].lm && tokens[i].source == 0);
+    }
+    kn_sequence_sources(s, &count);
+    assert_int_equal(count, 0);
+    kn_sequence_close(s);
+    kn_mixture_close(&m);
+}
+
+// ---------------------------------------------------------------- many at a time
+
+enum { MANY = 6 };
+
+static void open_many(desk *d, kn_mixture *mixtures, kn_sequence **sequences, kn_generate_options *options) {
+    static const char *const prompts[MANY] = {"", "The", "A store", NULL, "The nearest town", "The"};
+    char *longer = calloc(1, 16 * sizeof told); // more than two pieces
+    for (int i = 0; i < 14; i++) strcat(longer, told);
+    for (size_t i = 0; i < MANY; i++) {
+        mixtures[i] = d->both;
+        options[i] = kn_generate_options_default();
+        options[i].tokens = 10 + 3 * i;
+        options[i].seed = 5 + i % 5; // the last is as the first
+        options[i].sources = i % 2;
+        sequences[i] = begin(d->small, &options[i], prompts[i] ? prompts[i] : longer);
+    }
+    mixtures[1].count = 0;
+    mixtures[2].stores[0].k = 7;
+    mixtures[4].stores[0].lambda = 0.9;
+    mixtures[4].stores[0].temperature = 3;
+    mixtures[5].stores[0].fallback = true;
+    options[0].sampling.repeat_penalty = 1.2;
+    free(longer);
+}
+
+// Each begins a step after the one before; those that are finished leave.
+static void step_together(kn_lm *lm, kn_sequence **sequences, const kn_mixture *mixtures) {
+    kn_generator *g;
+    OK(kn_generator_open(lm, MANY, &g));
+    for (size_t begun = 1;; begun += begun < MANY) {
+        kn_sequence *running[MANY];
+        const kn_mixture *by[MANY];
+        size_t n = 0;
+        for (size_t i = 0; i < begun; i++) {
+            if (kn_sequence_finish(sequences[i]) != KN_FINISH_NOT) continue;
+            running[n] = sequences[i];
+            by[n++] = &mixtures[i];
+        }
+        if (!n) break;
+        OK(kn_generator_step(g, running, by, n));
+    }
+    kn_generator_times spent = kn_generator_spent(g);
+    assert_true(spent.model > 0 && spent.search > 0 && spent.rest > 0);
+    kn_generator_close(g);
+}
+
+static void check_same(const kn_sequence *a, const kn_sequence *b) {
+    size_t count, other_count, size;
+    const kn_generated *x = kn_sequence_tokens(a, &count), *y = kn_sequence_tokens(b, &other_count);
+    assert_int_equal(count, other_count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(x[i].token, y[i].token);
+        assert_int_equal(x[i].source, y[i].source);
+        assert_true(x[i].p == y[i].p && x[i].lambda == y[i].lambda && x[i].lm == y[i].lm);
+    }
+    assert_text(a, kn_sequence_text(b, &size));
+}
+
+static void together_as_alone(void **state) {
+    desk *d = *state;
+    kn_mixture mixtures[MANY];
+    kn_sequence *together[MANY], *alone[MANY];
+    kn_generate_options options[MANY];
+    open_many(d, mixtures, together, options);
+    step_together(d->small, together, mixtures);
+    open_many(d, mixtures, alone, options);
+    for (size_t i = 0; i < MANY; i++) {
+        finish(d->small, &mixtures[i], alone[i]);
+        check_same(together[i], alone[i]);
+        check_tiling(alone[i]);
+        kn_sequence_close(alone[i]);
+        kn_sequence_close(together[i]);
+    }
+}
+
+// ---------------------------------------------------------------- contexts that are full
+
+// The same rule, with a list of tokens in place of sessions.
+static void check_overflow(kn_lm *lm, const kn_mixture *m, size_t prompt_size, size_t tokens_wanted) {
+    int32_t context = kn_lm_describe(lm)->context, prompt[400], window[400];
+    size_t kept, count, room = kn_least(tokens_wanted - 1, (size_t)(context - 1) / 2);
+    kn_generate_options o = greedy(tokens_wanted);
+    kn_sequence *s;
+    o.ignore_end = true;
+    for (size_t i = 0; i < prompt_size; i++) prompt[i] = (int32_t)(kn_mix64(i) % 30);
+    OK(kn_sequence_open(lm, &o, prompt, prompt_size, &s));
+    finish(lm, m, s);
+    kept = kn_least(prompt_size, (size_t)context - 1 - room);
+    assert_int_equal(kn_sequence_cut(s),
+                     kept < prompt_size || 1 + kept + tokens_wanted - 1 > (size_t)context);
+    memcpy(window, prompt + prompt_size - kept, kept * sizeof *window);
+    const kn_generated *tokens = kn_sequence_tokens(s, &count);
+    assert_int_equal(count, tokens_wanted);
+    for (size_t i = 0; i < count; i++) {
+        kn_next next;
+        int32_t best;
+        OK(kn_next_guess(lm, m, window, kept, &next));
+        assert_int_equal(kn_guess_top(&next.guess, 1, &best), 1);
+        assert_int_equal(tokens[i].token, best);
+        kn_next_free(&next);
+        window[kept++] = best;
+        if (1 + kept > (size_t)context) {
+            size_t half = (size_t)context / 2;
+            memmove(window, window + kept - half, half * sizeof *window);
+            kept = half;
+        }
+    }
+    kn_sequence_close(s);
+}
+
+static void full_contexts_go_on(void **state) {
+    (void)state;
+    kn_lm *lm = open_model(SHORT);
+    kn_mixture m = no_store(lm);
+    check_overflow(lm, &m, 0, 130);
+    check_overflow(lm, &m, 39, 1);
+    check_overflow(lm, &m, 39, 2);
+    check_overflow(lm, &m, 300, 10);
+    check_overflow(lm, &m, 300, 100);
+    kn_mixture_close(&m);
+    kn_lm_close(lm);
+}
+
+// ---------------------------------------------------------------- stops
+
+// Where the text ends by the first token that completes one of the stops.
+static size_t expected_end(const char *text, const kn_generated *tokens, size_t count,
+                           const char *const *stops, size_t stop_count) {
+    for (size_t i = 0; i < count; i++) {
+        size_t end = tokens[i].offset + tokens[i].size, first = SIZE_MAX;
+        for (size_t j = 0; j < stop_count; j++) {
+            const char *at = memmem(text, end, stops[j], strlen(stops[j]));
+            if (at) first = kn_least(first, (size_t)(at - text));
+        }
+        if (first != SIZE_MAX) return first;
+    }
+    return SIZE_MAX;
+}
+
+// Step by step what is final only grows, and never has more than the end will have.
+static void check_stop(kn_lm *lm, const kn_mixture *m, kn_generate_options o, const kn_sequence *whole) {
+    size_t count, size, seen = 0, seen_tokens = 0, now;
+    const kn_generated *tokens = kn_sequence_tokens(whole, &count);
+    const char *text = kn_sequence_text(whole, &size);
+    size_t end = expected_end(text, tokens, count, o.stops, o.stop_count);
+    kn_sequence *s = begin(lm, &o, "a");
+    kn_generator *g;
+    OK(kn_generator_open(lm, 1, &g));
+    while (kn_sequence_finish(s) == KN_FINISH_NOT) {
+        OK(kn_generator_step(g, &s, &m, 1));
+        const char *part = kn_sequence_text(s, &now);
+        assert_true(now >= seen && now <= kn_least(end, size) && memcmp(part, text, now) == 0);
+        seen = now;
+        kn_sequence_tokens(s, &now);
+        assert_true(now >= seen_tokens);
+        seen_tokens = now;
+        check_tiling(s);
+    }
+    assert_int_equal(kn_sequence_finish(s), end == SIZE_MAX ? KN_FINISH_LENGTH : KN_FINISH_STOP);
+    assert_int_equal(seen, kn_least(end, size));
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(i < seen_tokens, tokens[i].offset < kn_least(end, size));
+    kn_generator_close(g);
+    kn_sequence_close(s);
+}
+
+// Whole characters from about there; at least one, and no NUL.
+static void copy_characters(const char *text, size_t about, char *out) {
+    size_t from = 0, to;
+    while (((unsigned char)text[from] & 0xC0) == 0x80) from++;
+    to = from + 1;
+    while (to < from + about || ((unsigned char)text[to] & 0xC0) == 0x80) to++;
+    while (((unsigned char)text[to] & 0xC0) == 0x80) to++;
+    memcpy(out, text + from, to - from);
+    if (!*out) strcpy(out, "x");
+}
+
+// Bytes that mean nothing: characters are broken, and made of several tokens.
+static void texts_end_before_stops(void **state) {
+    kn_lm *lm = open_model(BYTES);
+    kn_mixture m = no_store(lm);
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        kn_random random = {seed};
+        kn_generate_options o = kn_generate_options_default();
+        o.sampling = (kn_sampling){.temperature = 1, .top_p = 1, .repeat_penalty = 1};
+        o.seed = seed;
+        o.tokens = 40;
+        o.ignore_end = true;
+        kn_sequence *whole = generate(lm, &m, &o, "a");
+        size_t size;
+        const char *text = kn_sequence_text(whole, &size);
+        check_tiling(whole);
+        for (int i = 0; i < 6; i++) {
+            char stops[2][24] = {{0}};
+            const char *list[] = {stops[0], stops[1]};
+            for (int j = 0; j < 2; j++) {
+                size_t from = kn_random_below(&random, size - 12), length = kn_random_below(&random, 9);
+                copy_characters(text + from, length, stops[j]);
+                if (i % 3 == 2) strcat(stops[j], "~"); // mostly one that does not come
+            }
+            o.stops = list;
+            o.stop_count = 1 + (size_t)i % 2;
+            check_stop(lm, &m, o, whole);
+        }
+        kn_sequence_close(whole);
+    }
+    kn_mixture_close(&m);
+    kn_lm_close(lm);
+}
+
+static void assert_characters(const char *bytes, size_t size, const char *expected) {
+    kn_text whole = {0}, pieces = {0};
+    OK(kn_text_append(&whole, bytes, size));
+    OK(kn_text_end(&whole));
+    assert_string_equal(whole.data, expected);
+    for (size_t i = 0; i < size; i++) {
+        OK(kn_text_append(&pieces, bytes + i, 1));
+        assert_true(memcmp(pieces.data ? pieces.data : "", expected, pieces.size) == 0);
+    }
+    OK(kn_text_end(&pieces));
+    assert_string_equal(pieces.data, expected);
+    kn_text_free(&whole);
+    kn_text_free(&pieces);
+}
+
+#define NONE "\xEF\xBF\xBD"
+static void broken_characters_are_replaced(void **state) {
+    (void)state;
+#define GIVES(bytes, expected) assert_characters(bytes, sizeof bytes - 1, expected)
+    GIVES("plain", "plain");
+    GIVES("Zürich 東京 \xF0\x9F\x98\x80", "Zürich 東京 \xF0\x9F\x98\x80");
+    GIVES("a\x80z", "a" NONE "z");
+    GIVES("a\xE6\x9D", "a" NONE);
+    GIVES("a\xE6\x9Dz", "a" NONE "z");
+    GIVES("\xE0\x80\x80", NONE NONE NONE);          // overlong
+    GIVES("\xED\xA0\x80", NONE NONE NONE);          // a surrogate
+    GIVES("\xF4\x90\x80\x80", NONE NONE NONE NONE); // beyond the last
+    GIVES("\xF0\x9F\x98\xE6\x9D\xB1", NONE "東");
+    GIVES("\xC0\xAF\xFF\xC3", NONE NONE NONE NONE);
+#undef GIVES
+}
+
+// ---------------------------------------------------------------- remembered text
+
+static void a_remembered_text_is_one_source(void **state) {
+    desk *d = *state;
+    kn_mixture m = open_store(d, d->small, "both.store", 1, 0.01);
+    kn_tokens all = encode(d->small, told);
+    kn_generate_options o = greedy(all.count - 2);
+    size_t count, size;
+    kn_sequence *s;
+    o.sources = true;
+    OK(kn_sequence_open(d->small, &o, all.ids, 2, &s));
+    finish(d->small, &m, s);
+    char *begun;
+    OK(kn_tokenizer_decode(kn_lm_tokenizer(d->small), all.ids, 2, &begun, &size));
+    assert_text(s, told + size);
+    const kn_source *sources = kn_sequence_sources(s, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(sources[0].first, 0);
+    assert_int_equal(sources[0].tokens, all.count - 2);
+    assert_int_equal(sources[0].position, 2);
+    assert_int_equal(sources[0].offset, size);
+    assert_string_equal(sources[0].text, told + size);
+    assert_string_equal(sources[0].before, begun);
+    assert_string_equal(sources[0].after, "");
+    assert_non_null(strstr(sources[0].document, "told"));
+    assert_true(sources[0].share > 0.99 && sources[0].share <= 1);
+    free(begun);
+    kn_sequence_close(s);
+    kn_tokens_free(&all);
+    kn_mixture_close(&m);
+}
+
+// A stop of several tokens takes back what had been counted to a source.
+static void sources_end_before_stops(void **state) {
+    desk *d = *state;
+    kn_mixture m = open_store(d, d->small, "both.store", 1, 0.01);
+    kn_generate_options o = greedy(100);
+    const char *stop = " were followed by similar";
+    size_t count, tokens;
+    o.sources = true;
+    o.around = 3;
+    o.stops = &stop;
+    o.stop_count = 1;
+    kn_sequence *s = generate(d->small, &m, &o, "The nearest");
+    const kn_source *sources = kn_sequence_sources(s, &count);
+    kn_sequence_tokens(s, &tokens);
+    assert_int_equal(kn_sequence_finish(s), KN_FINISH_STOP);
+    assert_text(s, " neighbours of a context are the contexts that");
+    assert_true(kn_sequence_generated(s) > tokens);
+    assert_int_equal(count, 1);
+    assert_int_equal(sources[0].tokens, tokens);
+    assert_string_equal(sources[0].text, " neighbours of a context are the contexts that");
+    assert_true(strncmp(sources[0].after, stop, 10) == 0);
+    kn_sequence_close(s);
+    kn_mixture_close(&m);
+}
+
+// ---------------------------------------------------------------- sources by the plainest way
+
+typedef struct passage {
+    uint32_t document;
+    uint64_t last, least;
+    size_t first, tokens;
+    double share;
+} passage;
+
+typedef struct found_at {
+    uint32_t document;
+    uint64_t position;
+    double share;
+} found_at;
+
+// Neighbours that have the token; how many.
+static size_t list_places(const kn_mixture *m, const kn_next *next, int32_t token, found_at *out) {
+    const kn_found *f = &next->found[0];
+    double sum = 0, p = exp(kn_guess_logprob(&next->guess, token)), t = m->stores[0].temperature;
+    size_t n = 0;
+    for (size_t i = 0; i < f->counts[0]; i++) sum += exp((double)(f->distances[0] - f->distances[i]) / t);
+    for (size_t i = 0; i < f->counts[0]; i++) {
+        kn_store_entry e;
+        if (f->values[i] != token) continue;
+        OK(kn_store_entry_at(m->stores[0].store, f->ids[i], &e));
+        double share = next->guess.lambda * exp((double)(f->distances[0] - f->distances[i]) / t) / sum / p;
+        out[n++] = (found_at){e.document, e.position, share};
+    }
+    return n;
+}
+
+// The passage that token number `at` belongs to, or -1; `open` is that of the token before, or -1.
+static int belongs(passage *passages, size_t *count, int open, const found_at *places, size_t n, size_t at) {
+    const found_at *best = NULL;
+    for (size_t i = 0; open >= 0 && i < n; i++) {
+        const passage *x = &passages[open];
+        int64_t away = (int64_t)places[i].position - (int64_t)x->last;
+        if (places[i].document != x->document || llabs(away) > 64) continue;
+        int64_t rest = best ? llabs((int64_t)best->position - (int64_t)x->last - 1) : INT64_MAX;
+        if (llabs(away - 1) < rest) best = &places[i];
+    }
+    if (!best) {
+        for (size_t i = 0; i < n; i++)
+            if (!best || places[i].share > best->share) best = &places[i];
+        passages[*count] = (passage){.document = best->document, .least = best->position, .first = at};
+        open = (int)(*count)++;
+    }
+    passage *x = &passages[open];
+    double share = 0;
+    for (size_t i = 0; i < n; i++)
+        if (places[i].document == best->document) share += places[i].share;
+    x->share = (x->share * (double)x->tokens + share) / (double)(x->tokens + 1);
+    x->tokens++;
+    x->last = best->position;
+    if (best->position < x->least) x->least = best->position;
+    return open;
+}
+
+static size_t check_sources(desk *d, uint64_t seed) {
+    kn_tokens context = encode(d->small, "The");
+    kn_generate_options o = kn_generate_options_default();
+    passage passages[40];
+    found_at places[1024];
+    size_t count, source_count, expected = 0;
+    int open = -1;
+    o.tokens = 30;
+    o.seed = seed;
+    o.sources = true;
+    kn_sequence *s = generate(d->small, &d->both, &o, "The");
+    const kn_generated *tokens = kn_sequence_tokens(s, &count);
+    const kn_source *sources = kn_sequence_sources(s, &source_count);
+    for (size_t i = 0; i < count; i++) {
+        kn_next next;
+        int32_t token = tokens[i].token;
+        OK(kn_next_guess(d->small, &d->both, context.ids, context.count, &next));
+        const kn_guess *g = &next.guess;
+        bool carried = g->lambda * g->knn[token] > (1 - g->lambda) * exp((double)g->lm[token]);
+        size_t n = list_places(&d->both, &next, token, places);
+        open = carried ? belongs(passages, &expected, open, places, n, i) : -1;
+        assert_int_equal(tokens[i].source, open + 1);
+        OK(kn_tokens_push(&context, token, 0));
+        kn_next_free(&next);
+    }
+    assert_int_equal(source_count, expected);
+    for (size_t i = 0; i < expected; i++) {
+        assert_int_equal(sources[i].first, passages[i].first);
+        assert_int_equal(sources[i].tokens, passages[i].tokens);
+        assert_int_equal(sources[i].position, passages[i].least);
+        near(sources[i].share, passages[i].share);
+    }
+    kn_sequence_close(s);
+    kn_tokens_free(&context);
+    return expected;
+}
+
+static void sources_are_those_of_the_rule(void **state) {
+    size_t seen = 0;
+    for (uint64_t seed = 0; seed < 5; seed++) seen += check_sources(*state, seed);
+    assert_true(seen > 10);
+}
+
+// ---------------------------------------------------------------- words and line ends
+
+// A model of words ends its text at the end of a line; the space between words belongs to the second.
+static void words_are_joined_and_lines_end(void **state) {
+    desk *d = *state;
+    kn_generate_options o = greedy(7);
+    write_text(d, "words", "w3 w5 w7 w9\nw11 w5 w13 w2\n");
+    build(d, WORDS, "words.store", (const char *[]){"words"}, 1);
+    kn_lm *lm = open_model(WORDS);
+    kn_mixture m = open_store(d, lm, "words.store", 1, 1e-6);
+    kn_sequence *s = generate(lm, &m, &o, "w3 w5");
+    assert_text(s, " w7 w9");
+    assert_int_equal(kn_sequence_finish(s), KN_FINISH_STOP);
+    check_tiling(s);
+    kn_sequence_close(s);
+    s = generate(lm, &m, &o, "");
+    assert_text(s, "w3 w5 w7 w9");
+    kn_sequence_close(s);
+    o.ignore_end = true;
+    s = generate(lm, &m, &o, "w3 w5");
+    assert_text(s, " w7 w9\nw11 w5 w13 w2");
+    assert_int_equal(kn_sequence_finish(s), KN_FINISH_LENGTH);
+    check_tiling(s);
+    kn_sequence_close(s);
+    kn_mixture_close(&m);
+    kn_lm_close(lm);
+}
+
+// ---------------------------------------------------------------- bad input
+
+static void what_cannot_be_begun(void **state) {
+    desk *d = *state;
+    kn_sequence *s;
+    const char *empty = "", *broken = "a\xC3";
+    kn_generate_options o = greedy(3);
+    FAILS(KNNLM_EINVAL, "token -1 at position 1", kn_sequence_open(d->small, &o, (int32_t[]){5, -1}, 2, &s));
+    FAILS(KNNLM_EINVAL, "token 16000", kn_sequence_open(d->small, &o, (int32_t[]){16000}, 1, &s));
+    o.sampling.top_p = 2;
+    FAILS(KNNLM_EINVAL, "top_p", kn_sequence_open(d->small, &o, NULL, 0, &s));
+    o = greedy(3);
+    o.stops = &empty;
+    o.stop_count = 1;
+    FAILS(KNNLM_EINVAL, "empty", kn_sequence_open(d->small, &o, NULL, 0, &s));
+    o.stops = &broken;
+    FAILS(KNNLM_EINVAL, "UTF-8", kn_sequence_open(d->small, &o, NULL, 0, &s));
+    o = greedy(0);
+    OK(kn_sequence_open(d->small, &o, NULL, 0, &s));
+    assert_int_equal(kn_sequence_finish(s), KN_FINISH_LENGTH);
+    assert_text(s, "");
+    kn_sequence_close(s);
+}
+
+static void what_cannot_be_stepped(void **state) {
+    desk *d = *state;
+    kn_mixture elsewhere = d->both;
+    kn_generate_options none = greedy(0), some = greedy(3);
+    kn_sequence *s[3] = {begin(d->small, &some, "a"), begin(d->small, &some, "b"),
+                         begin(d->small, &none, "c")};
+    const kn_mixture *m[3] = {&d->both, &d->both, &d->both};
+    kn_generator *g;
+    OK(kn_generator_open(d->small, 2, &g));
+    FAILS(KNNLM_EINVAL, "at most 2", kn_generator_step(g, s, m, 3));
+    FAILS(KNNLM_EINVAL, "finished", kn_generator_step(g, s + 1, m, 2));
+    FAILS(KNNLM_EINVAL, "twice", kn_generator_step(g, (kn_sequence *[]){s[0], s[0]}, m, 2));
+    elsewhere.tap.point = KN_TAP_OUTPUT;
+    m[1] = &elsewhere;
+    FAILS(KNNLM_EINVAL, "one tap", kn_generator_step(g, s, m, 2));
+    m[1] = &d->both;
+    OK(kn_generator_step(g, s, m, 0));
+    OK(kn_generator_step(g, s, m, 2));
+    kn_generator_close(g);
+    for (int i = 0; i < 3; i++) kn_sequence_close(s[i]);
+    kn_sequence_close(NULL);
+    kn_generator_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(greedy_words_are_the_best_guesses),
+        cmocka_unit_test(the_model_alone_has_no_neighbours),
+        cmocka_unit_test(together_as_alone),
+        cmocka_unit_test(full_contexts_go_on),
+        cmocka_unit_test(texts_end_before_stops),
+        cmocka_unit_test(broken_characters_are_replaced),
+        cmocka_unit_test(a_remembered_text_is_one_source),
+        cmocka_unit_test(sources_end_before_stops),
+        cmocka_unit_test(sources_are_those_of_the_rule),
+        cmocka_unit_test(words_are_joined_and_lines_end),
+        cmocka_unit_test(what_cannot_be_begun),
+        cmocka_unit_test(what_cannot_be_stepped),
+    };
+    return cmocka_run_group_tests(tests, desk_open, desk_close);
+}
