@@ -98,15 +98,17 @@ static const char *finish_name(const kn_sequence *s) {
     return names[kn_sequence_finish(s)];
 }
 
+static json_t *json_store(const kn_mixed_store *s) {
+    return json_pack("{s:o?, s:I, s:f, s:f, s:b, s:b}", "path",
+                     json_string(kn_store_describe(s->store)->path), "k", (json_int_t)s->k, "lambda",
+                     s->lambda, "temperature", s->temperature, "adaptive", s->bins.distances > 0, "fallback",
+                     s->fallback);
+}
+
 static json_t *json_settings(const kn_generate_options *o, const kn_mixture *m) {
     const kn_sampling *s = &o->sampling;
     json_t *stores = json_array(), *stops = json_array();
-    for (size_t i = 0; i < m->count; i++)
-        json_array_append_new(stores, json_pack("{s:o?, s:I, s:f, s:f, s:b, s:b}", "path",
-                                                json_string(kn_store_describe(m->stores[i].store)->path), "k",
-                                                (json_int_t)m->stores[i].k, "lambda", m->stores[i].lambda,
-                                                "temperature", m->stores[i].temperature, "adaptive",
-                                                m->stores[i].bins.distances > 0));
+    for (size_t i = 0; i < m->count; i++) json_array_append_new(stores, json_store(&m->stores[i]));
     for (size_t i = 0; i < o->stop_count; i++)
         json_array_append_new(stops, cli_json_text(o->stops[i], strlen(o->stops[i])));
     return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed,
