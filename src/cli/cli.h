@@ -109,6 +109,6 @@ const char *cli_duration(double seconds, char buffer[32]);
 const char *cli_count(double n, char buffer[32]);
 
 extern const cli_command cli_train, cli_build, cli_add, cli_remove, cli_compact, cli_verify, cli_index,
-    cli_import, cli_export, cli_tune, cli_eval, cli_explain, cli_generate, cli_info;
+    cli_import, cli_export, cli_tune, cli_eval, cli_explain, cli_generate, cli_serve, cli_info;
 
 #endif

@@ -162,6 +162,8 @@ static bool search_alike(const kn_mixture *a, const kn_mixture *b) {
         const kn_mixed_store *x = &a->stores[i], *y = &b->stores[i];
         if (x->store != y->store || x->k != y->k || x->probes != y->probes || x->codes != y->codes)
             return false;
+        // Entropies of the neighbours come with a search that falls back, and are of its temperature.
+        if (x->fallback != y->fallback || (x->fallback && x->temperature != y->temperature)) return false;
     }
     return true;
 }

@@ -1,0 +1,146 @@
+#include "serve/serve.h"
+#include "cli/mixture.h"
+#include "cli/model.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    cli_common common;
+    cli_mixture mixture;
+    const char *model, *host, *api_key, *cors;
+    int64_t port, queue, parallel, max_tokens, connections;
+    uint64_t max_body;
+    double timeout;
+    bool read_only;
+} said;
+
+// One option a line.
+// clang-format off
+static const cli_option options[] = {
+    {'m', "model", CLI_STRING, &said.model, "FILE", "the model (required)", 0, 0, NULL},
+    CLI_MIXTURE_OPTIONS(said.mixture),
+    {0, "host", CLI_STRING, &said.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere)", 0, 0, NULL},
+    {0, "port", CLI_INTEGER, &said.port, "N", "default: 8080; 0: any that is free", 0, 65535, NULL},
+    {0, "api-key", CLI_STRING, &said.api_key, "KEY", "ask clients for this key (default: $KNNLM_API_KEY, else none)", 0, 0, NULL},
+    {0, "read-only", CLI_FLAG, &said.read_only, NULL, "no document is added to or removed from a store", 0, 0, NULL},
+    {0, "cors", CLI_STRING, &said.cors, "ORIGIN", "let pages of this origin ask, such as https://example.org; *: all (default: only our own)", 0, 0, NULL},
+    {0, "parallel", CLI_INTEGER, &said.parallel, "N", "texts generated at a time (default: 8)", 1, 256, NULL},
+    {0, "queue", CLI_INTEGER, &said.queue, "N", "requests that may wait; more are told to come again (default: 256)", 1, 1 << 20, NULL},
+    {0, "max-tokens", CLI_INTEGER, &said.max_tokens, "N", "of a text, or of a prompt and its answer (default: 16384)", 1, 1 << 24, NULL},
+    {0, "max-body", CLI_BYTES, &said.max_body, "SIZE", "of a request (default: 16M)", 0, 0, NULL},
+    {0, "timeout", CLI_NUMBER, &said.timeout, "S", "seconds that a request may take (default: 300)", 0.1, 1e6, NULL},
+    {0, "connections", CLI_INTEGER, &said.connections, "N", "at a time (default: 512)", 1, 10000, NULL},
+    CLI_ENGINE_OPTION(said.common),
+    CLI_ACCEPT_OPTION(said.common),
+    CLI_COMMON_OPTIONS(said.common),
+};
+// clang-format on
+
+enum { PATIENCE = 5 }; // seconds for those who are being answered at the end
+
+// Signals are waited for rather than caught: all threads are started with them blocked.
+static void block_signals(sigset_t *set) {
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static void tell_ready(const kn_server *server, const kn_lm *lm, size_t stores) {
+    printf("%s serves %s with %zu store%s\n", kn_server_url(server), kn_lm_describe(lm)->path, stores,
+           stores == 1 ? "" : "s");
+    fflush(stdout);
+}
+
+static knnlm_status serve_model(kn_server *server, kn_lm *lm, const kn_mixture_options *mix,
+                                const sigset_t *set) {
+    int which;
+    KN_TRY(kn_server_load(server, lm, mix));
+    tell_ready(server, lm, mix->store_count);
+    sigwait(set, &which);
+    if (said.common.verbose) fprintf(stderr, "knnlm serve: ending: requests that run are finished\n");
+    return KNNLM_OK;
+}
+
+// The address is taken first: who cannot have it need not wait for the model.
+static knnlm_status serve(const kn_serve_options *o, const kn_mixture_options *mix) {
+    sigset_t set;
+    kn_server *server;
+    kn_lm *lm = NULL;
+    block_signals(&set);
+    KN_TRY(kn_server_open(o, &server));
+    if (said.common.verbose)
+        fprintf(stderr, "knnlm serve: %s answers 503 until the model is open\n", kn_server_url(server));
+    knnlm_status status = cli_open_model(said.model, &said.common, &lm);
+    if (status == KNNLM_OK) status = serve_model(server, lm, mix, &set);
+    kn_server_close(server, PATIENCE);
+    kn_lm_close(lm);
+    return status;
+}
+
+static kn_serve_options serve_options(void) {
+    const char *key = said.api_key ? said.api_key : getenv("KNNLM_API_KEY");
+    return (kn_serve_options){.host = said.host,
+                              .port = (uint16_t)said.port,
+                              .api_key = key && *key ? key : NULL,
+                              .cors = said.cors,
+                              .read_only = said.read_only,
+                              .queue = (size_t)said.queue,
+                              .parallel = (size_t)said.parallel,
+                              .max_tokens = (size_t)said.max_tokens,
+                              .max_body = (size_t)said.max_body,
+                              .connections = (size_t)said.connections,
+                              .timeout = said.timeout};
+}
+
+static void defaults(void) {
+    kn_serve_options o = kn_serve_options_default();
+    cli_mixture_init(&said.mixture);
+    said.host = o.host;
+    said.port = o.port;
+    said.queue = (int64_t)o.queue;
+    said.parallel = (int64_t)o.parallel;
+    said.max_tokens = (int64_t)o.max_tokens;
+    said.max_body = o.max_body;
+    said.connections = (int64_t)o.connections;
+    said.timeout = o.timeout;
+}
+
+static int check_usage(size_t count) {
+    if (!said.model) return cli_usage(&cli_serve, "no -m FILE");
+    if (count) return cli_usage(&cli_serve, "stores are given with -s");
+    if (said.mixture.cache > 0) return cli_usage(&cli_serve, "--cache: requests have no document to cache");
+    return CLI_DONE;
+}
+
+static int run(int argc, char **argv) {
+    kn_mixture_options mix;
+    char **rest;
+    size_t count;
+    defaults();
+    int code = cli_parse(&cli_serve, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
+    if (code >= 0) return code;
+    code = check_usage(count);
+    if (code == CLI_DONE) code = cli_mixture_read(&cli_serve, &said.mixture, &mix);
+    if (code == CLI_DONE) code = cli_start(&cli_serve, &said.common);
+    kn_serve_options o = serve_options();
+    if (code == CLI_DONE && serve(&o, &mix) != KNNLM_OK) code = cli_fail(&cli_serve);
+    cli_mixture_free(&said.mixture);
+    return code;
+}
+
+const cli_command cli_serve = {
+    .name = "serve",
+    .summary = "answer over HTTP: OpenAI's completions, scores, explanations, and a page to look at",
+    .usage = "-m MODEL [-s STORE]... [options]",
+    .examples = "  knnlm serve -m my.gguf -s notes.store\n"
+                "  knnlm serve -m my.gguf -s notes.store -s wiki.store --port 9000 --read-only\n"
+                "  KNNLM_API_KEY=secret knnlm serve -m my.gguf -s notes.store --host 0.0.0.0\n"
+                "  curl localhost:8080/v1/completions -d '{\"prompt\": \"Once upon\", \"max_tokens\": 20}'\n",
+    .run = run,
+};

@@ -1,0 +1,180 @@
+// /v1/completions: a request becomes texts to be scored (echo with logprobs) and sequences to be generated;
+// what comes of them becomes choices, at the end or piece by piece.
+#include "serve/completion.h"
+
+#include "serve/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+// ---------------------------------------------------------------- tasks
+
+static bool scores(const kn_completion *a) {
+    return a->r.echo && a->r.logprobs >= 0;
+}
+
+static bool plain_sampling(const kn_sampling *s) {
+    return s->temperature == 0 && s->repeat_penalty == 1 && s->presence_penalty == 0 &&
+           s->frequency_penalty == 0;
+}
+
+// Harnesses score a prompt and ask for one token more, which they throw away: where it is the most probable
+// one, it falls off when the prompt is scored, and the prompt is read once.
+static bool next_falls_off(const kn_completion *a) {
+    return scores(a) && a->r.max_tokens == 1 && a->r.choices == 1 && plain_sampling(&a->r.sampling) &&
+           a->r.stop_count == 0 && !a->r.knn.explain;
+}
+
+static bool make_score(kn_completion *a, size_t prompt, kn_task *t, kn_complaint *c) {
+    const kn_read_prompt *p = &a->prompts[prompt];
+    size_t top = (size_t)a->r.logprobs, cells = p->count * top + 1;
+    *t = (kn_task){.kind = KN_TASK_SCORE, .tokens = p->tokens, .count = p->count};
+    t->asked = (kn_asked){.top = top,
+                          .verdicts = kn_alloc(p->count + 1, sizeof(kn_verdict)),
+                          .ranked = kn_alloc(cells, sizeof(int32_t)),
+                          .ranked_p = kn_alloc(cells, sizeof(double)),
+                          .own_p = kn_alloc(p->count + 1, sizeof(double))};
+    t->next_wanted = next_falls_off(a);
+    if (!t->asked.verdicts || !t->asked.ranked || !t->asked.ranked_p || !t->asked.own_p)
+        return kn_complain(c, 500, NULL, NULL, "out of memory");
+    return kn_shelf_select(a->server->shelf, &a->r.knn, false, &t->selection, c) &&
+           kn_shelf_select(a->server->shelf, &a->r.knn, true, &t->next_selection, c);
+}
+
+static bool make_sequence(kn_completion *a, size_t prompt, size_t choice, kn_task *t, kn_complaint *c) {
+    const kn_read_prompt *p = &a->prompts[prompt];
+    *t = (kn_task){.kind = KN_TASK_GENERATE, .tokens = p->tokens, .count = p->count};
+    t->options = (kn_generate_options){.sampling = a->r.sampling,
+                                       .seed = a->r.seed + choice,
+                                       .tokens = a->r.max_tokens,
+                                       .stops = a->r.stops,
+                                       .stop_count = a->r.stop_count,
+                                       .top = a->r.logprobs > 0 ? (size_t)a->r.logprobs : 0,
+                                       .sources = a->r.knn.explain,
+                                       .around = 24};
+    t->tokens_wanted = a->r.logprobs >= 0 || a->r.knn.explain;
+    t->pieces = json_array();
+    if (!t->pieces) return kn_complain(c, 500, NULL, NULL, "out of memory");
+    return kn_shelf_select(a->server->shelf, &a->r.knn, true, &t->selection, c);
+}
+
+static bool make_tasks(kn_completion *a, kn_complaint *c) {
+    bool generates = a->r.max_tokens > 0 && !next_falls_off(a);
+    size_t prompts = a->r.prompt_count, n = a->r.choices;
+    a->choices = kn_alloc(prompts * n, sizeof *a->choices);
+    a->tasks = kn_alloc(prompts * (n + 1), sizeof *a->tasks);
+    if (!a->choices || !a->tasks) return kn_complain(c, 500, NULL, NULL, "out of memory");
+    for (size_t p = 0; p < prompts && scores(a); p++)
+        if (!make_score(a, p, &a->tasks[a->task_count++], c)) return false;
+    a->score_count = a->task_count;
+    for (size_t i = 0; i < prompts * n; i++) {
+        kn_choice *choice = &a->choices[a->choice_count++];
+        *choice = (kn_choice){.number = i, .prompt = i / n};
+        if (!generates) continue;
+        choice->task = &a->tasks[a->task_count++];
+        if (!make_sequence(a, i / n, i % n, choice->task, c)) return false;
+    }
+    return true;
+}
+
+static bool read_prompts(kn_completion *a, kn_complaint *c) {
+    a->prompts = kn_alloc(a->r.prompt_count, sizeof *a->prompts);
+    if (!a->prompts) return kn_complain(c, 500, NULL, NULL, "out of memory");
+    for (size_t i = 0; i < a->r.prompt_count; i++) {
+        if (!kn_prompt_read(a->server, &a->r.prompts[i], a->r.echo, "prompt", &a->prompts[i], c))
+            return false;
+        size_t all = a->prompts[i].count + a->r.max_tokens;
+        if (all > a->server->o.max_tokens)
+            return kn_complain(c, 400, "context_length_exceeded", "max_tokens",
+                               "a prompt of %zu tokens and 'max_tokens' of %zu: together at most %zu here",
+                               a->prompts[i].count, a->r.max_tokens, a->server->o.max_tokens);
+    }
+    return true;
+}
+
+static void name(kn_completion *a) {
+    uint64_t bits[2] = {0, 0};
+    if (getrandom(bits, sizeof bits, 0) < 0) bits[0] = (uint64_t)(uintptr_t)a;
+    snprintf(a->id, sizeof a->id, "cmpl-%016llx", (unsigned long long)bits[0]);
+    if (!a->r.seed_said) a->r.seed = bits[1];
+    a->created = (int64_t)time(NULL);
+}
+
+static kn_completion *open_completion(kn_exchange *x, json_t *root, kn_complaint *c) {
+    kn_completion *a = kn_alloc(1, sizeof *a);
+    if (!a) {
+        json_decref(root);
+        kn_complain(c, 500, NULL, NULL, "out of memory");
+        return NULL;
+    }
+    *a = (kn_completion){.x = x, .server = x->server, .root = root};
+    kn_job_init(&a->job);
+    bool parsed = kn_completion_parse(root, &a->r, c);
+    if (parsed) name(a);
+    if (parsed && read_prompts(a, c) && make_tasks(a, c)) return a;
+    kn_completion_close(a);
+    return NULL;
+}
+
+void kn_completion_close(void *completion) {
+    kn_completion *a = completion;
+    if (a->submitted) kn_job_end(a->server->engine, &a->job);
+    for (size_t i = 0; i < a->task_count; i++) {
+        free(a->tasks[i].asked.verdicts);
+        free(a->tasks[i].asked.ranked);
+        free(a->tasks[i].asked.ranked_p);
+        free(a->tasks[i].asked.own_p);
+        json_decref(a->tasks[i].pieces);
+    }
+    for (size_t i = 0; a->prompts && i < a->r.prompt_count; i++) kn_read_prompt_free(&a->prompts[i]);
+    for (size_t i = 0; i < a->choice_count; i++) json_decref(a->choices[i].next);
+    kn_job_destroy(&a->job);
+    kn_completion_free(&a->r);
+    json_decref(a->root);
+    free(a->prompts);
+    free(a->choices);
+    free(a->tasks);
+    free(a->out);
+    free(a);
+}
+
+// ---------------------------------------------------------------- the answer in one
+
+static json_t *whole_choice(kn_completion *a, kn_choice *choice, bool *fine) {
+    kn_slice slice;
+    json_t *piece;
+    *fine = kn_slice_open(a, &slice);
+    if (*fine && a->r.echo) *fine = kn_slice_prompt(a, choice, &slice);
+    while (*fine && (piece = kn_choice_take(a, choice))) {
+        *fine = kn_slice_piece(a, choice, piece, &slice);
+        json_decref(piece);
+    }
+    if (*fine && !choice->finish) choice->finish = "length"; // nothing was to be generated
+    return kn_slice_close(a, choice, &slice);
+}
+
+static json_t *whole(kn_completion *a) {
+    json_t *choices = json_array();
+    bool fine = true;
+    for (size_t i = 0; i < a->choice_count && fine; i++)
+        json_array_append_new(choices, whole_choice(a, &a->choices[i], &fine));
+    json_t *answer = fine ? kn_completion_frame(a, choices, true) : NULL;
+    if (!fine) json_decref(choices);
+    return answer;
+}
+
+enum MHD_Result kn_answer_completions(kn_exchange *x) {
+    kn_complaint c = {0};
+    enum MHD_Result result;
+    json_t *root = kn_exchange_json(x, &result);
+    if (!root) return result;
+    kn_completion *a = open_completion(x, root, &c);
+    if (!a) return kn_reply_complaint(x, &c);
+    if (a->r.stream) return kn_completion_stream(a);
+    bool done = a->task_count == 0 || kn_exchange_run(x, &a->job, a->tasks, a->task_count, &c);
+    result = done ? kn_reply(x, 200, whole(a)) : kn_reply_complaint(x, &c);
+    kn_completion_close(a);
+    return result;
+}

@@ -1,0 +1,47 @@
+#include "serve/complaint.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+bool kn_complain(kn_complaint *c, unsigned status, const char *code, const char *param, const char *format,
+                 ...) {
+    va_list arguments;
+    *c = (kn_complaint){.status = status, .code = code};
+    snprintf(c->param, sizeof c->param, "%s", param ? param : "");
+    va_start(arguments, format);
+    vsnprintf(c->message, sizeof c->message, format, arguments);
+    va_end(arguments);
+    if (status == 429 || status == 503) c->retry_after = 1;
+    return false;
+}
+
+bool kn_complain_status(kn_complaint *c, knnlm_status status, const char *message) {
+    bool request = status == KNNLM_EINVAL || status == KNNLM_EDATA;
+    return kn_complain(c, request ? 400 : status == KNNLM_ENOTSUP ? 400 : 500, NULL, NULL, "%s", message);
+}
+
+static const char *type_of(unsigned status) {
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 429:
+        return "rate_limit_error";
+    case 504:
+        return "timeout_error";
+    default:
+        return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+json_t *kn_complaint_json(const kn_complaint *c) {
+    // A message may quote what the client sent, cut in the middle of a character.
+    json_t *message = json_string(c->message);
+    if (!message) message = json_string("the request is wrong, and so are the characters in it");
+    json_t *param = *c->param ? json_string(c->param) : json_null();
+    if (!param) param = json_null();
+    return json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message", message, "type", type_of(c->status),
+                     "param", param, "code", c->code);
+}

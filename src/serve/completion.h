@@ -1,0 +1,61 @@
+// A request for completions on its way to an answer. Not a door: only this room includes it.
+#ifndef KN_SERVE_COMPLETION_H
+#define KN_SERVE_COMPLETION_H
+
+#include "serve/http.h"
+
+typedef struct kn_choice {
+    size_t number, prompt;
+    kn_task *task; // NULL: nothing is generated
+    json_t *next;  // the token that fell off scoring, as a piece, once
+    bool next_made, echoed;
+    size_t taken;           // pieces
+    size_t bytes, chars;    // of the text so far, prompt included where it is echoed
+    size_t own_bytes, base; // of what was generated; chars of the echoed prompt
+    const char *finish;     // NULL: not yet
+} kn_choice;
+
+typedef struct kn_completion {
+    kn_exchange *x; // gone once the answer is
+    kn_server *server;
+    json_t *root;
+    kn_completion_request r;
+    kn_read_prompt *prompts;
+    kn_job job;
+    kn_task *tasks; // scores of prompts first
+    size_t task_count, score_count;
+    kn_choice *choices;
+    size_t choice_count;
+    char id[32];
+    int64_t created;
+    bool submitted; // by a stream: to be ended with it
+    // of a stream: events that wait to be sent
+    char *out;
+    size_t out_size, out_capacity, out_sent;
+    bool usage_sent, ended;
+} kn_completion;
+
+void kn_completion_close(void *completion);
+// Takes the completion.
+enum MHD_Result kn_completion_stream(kn_completion *a);
+
+// What becomes one member of "choices".
+typedef struct kn_slice {
+    char *text;
+    size_t size, capacity;
+    json_t *tokens, *logprobs, *tops, *offsets; // of "logprobs"; NULL: not wanted
+    json_t *knn_tokens, *sources;               // of "knn"; NULL: not wanted
+} kn_slice;
+
+bool kn_slice_open(const kn_completion *a, kn_slice *out);
+bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice);
+bool kn_slice_piece(const kn_completion *a, kn_choice *choice, json_t *piece, kn_slice *slice);
+// The choice as JSON; releases the slice.
+json_t *kn_slice_close(const kn_completion *a, const kn_choice *choice, kn_slice *slice);
+// The next piece of a choice, the caller's; NULL: none yet. Takes the job's lock.
+json_t *kn_choice_take(kn_completion *a, kn_choice *choice);
+// Around choices, which it takes.
+json_t *kn_completion_frame(const kn_completion *a, json_t *choices, bool usage);
+json_t *kn_completion_usage(const kn_completion *a);
+
+#endif

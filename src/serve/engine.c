@@ -1,0 +1,479 @@
+#include "serve/engine.h"
+
+#include "eval/explain.h"
+#include "serve/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// Tokens of texts that are scored together: enough to fill the model's batches, few enough for sequences not
+// to wait long.
+enum { SCORED_TOGETHER = 4096, EXPLAINED_TOGETHER = 8 };
+
+struct kn_server_engine {
+    kn_lm *lm;
+    kn_turn *turn;
+    kn_shelf *shelf;
+    kn_metrics *metrics;
+    kn_engine_options o;
+    kn_generator *generator;
+    pthread_t thread;
+    bool started;
+    pthread_mutex_t lock; // of what follows
+    pthread_cond_t work;
+    kn_task *first, *last; // waiting, in the order of coming
+    size_t waiting_jobs, running;
+    bool ending;
+    // the thread's own
+    kn_task **sequences; // (parallel): those that take steps
+    size_t sequence_count;
+};
+
+// ---------------------------------------------------------------- jobs
+
+void kn_job_init(kn_job *job) {
+    *job = (kn_job){0};
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&job->lock, NULL);
+    pthread_cond_init(&job->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+void kn_job_destroy(kn_job *job) {
+    pthread_mutex_destroy(&job->lock);
+    pthread_cond_destroy(&job->changed);
+}
+
+void kn_job_wait(kn_job *job, unsigned long seen) {
+    struct timespec until;
+    if (job->changes != seen) return;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += 100000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&job->changed, &job->lock, &until);
+}
+
+bool kn_job_submit(kn_server_engine *e, kn_job *job, kn_task *tasks, size_t count, kn_complaint *c) {
+    pthread_mutex_lock(&e->lock);
+    bool full = e->waiting_jobs >= e->o.queue, ending = e->ending;
+    if (!full && !ending) {
+        job->open = count;
+        e->waiting_jobs++;
+        for (size_t i = 0; i < count; i++) {
+            tasks[i].job = job;
+            tasks[i].next = NULL;
+            if (e->last)
+                e->last->next = &tasks[i];
+            else
+                e->first = &tasks[i];
+            e->last = &tasks[i];
+        }
+        pthread_cond_signal(&e->work);
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (ending) return kn_complain(c, 503, "shutting_down", NULL, "the server is shutting down");
+    return !full || kn_complain(c, 429, "queue_full", NULL, "too many requests are waiting: try again");
+}
+
+void kn_job_end(kn_server_engine *e, kn_job *job) {
+    pthread_mutex_lock(&job->lock);
+    job->unwanted = true;
+    pthread_mutex_unlock(&job->lock);
+    pthread_mutex_lock(&e->lock);
+    pthread_cond_signal(&e->work);
+    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_lock(&job->lock);
+    while (job->open) kn_job_wait(job, job->changes);
+    pthread_mutex_unlock(&job->lock);
+}
+
+static bool unwanted(kn_task *t) {
+    pthread_mutex_lock(&t->job->lock);
+    bool is = t->job->unwanted || t->job->status != KNNLM_OK;
+    pthread_mutex_unlock(&t->job->lock);
+    return is;
+}
+
+// The task is not touched after this: its memory may be gone.
+static void finish(kn_server_engine *e, kn_task *t, knnlm_status status) {
+    kn_job *job = t->job;
+    if (t->sequence) kn_sequence_close(t->sequence);
+    t->sequence = NULL;
+    pthread_mutex_lock(&e->lock);
+    e->running -= t->begun;
+    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_lock(&job->lock);
+    if (status != KNNLM_OK && job->status == KNNLM_OK) {
+        job->status = status;
+        snprintf(job->message, sizeof job->message, "%s", knnlm_message());
+    }
+    t->over = true;
+    job->open--;
+    job->changes++;
+    pthread_cond_broadcast(&job->changed);
+    pthread_mutex_unlock(&job->lock);
+}
+
+// ---------------------------------------------------------------- the queue
+
+// A job waits as long as one of its tasks does.
+static void begin(kn_server_engine *e, kn_task *t) {
+    pthread_mutex_lock(&t->job->lock);
+    t->begun = true;
+    pthread_mutex_unlock(&t->job->lock);
+    e->running++;
+}
+
+static bool last_of_job(const kn_server_engine *e, const kn_task *t) {
+    for (const kn_task *other = e->first; other; other = other->next)
+        if (other->job == t->job) return false;
+    return true;
+}
+
+// Takes the first waiting task of a kind (whose text is not longer than `room`) out of the queue; NULL: none.
+static kn_task *take(kn_server_engine *e, kn_task_kind kind, size_t room) {
+    kn_task *before = NULL;
+    for (kn_task *t = e->first; t; before = t, t = t->next) {
+        if (t->kind != kind) continue;
+        if (t->count > room) return NULL; // those behind it do not overtake
+        if (before)
+            before->next = t->next;
+        else
+            e->first = t->next;
+        if (e->last == t) e->last = before;
+        if (last_of_job(e, t)) e->waiting_jobs--;
+        begin(e, t);
+        return t;
+    }
+    return NULL;
+}
+
+static bool has_work(const kn_server_engine *e) {
+    return e->first || e->sequence_count;
+}
+
+// ---------------------------------------------------------------- scoring
+
+typedef struct scoring {
+    kn_server_engine *e;
+    kn_task **tasks;
+    size_t count;
+} scoring;
+
+static bool still_wanted(void *context) {
+    const scoring *s = context;
+    for (size_t i = 0; i < s->count; i++)
+        if (!unwanted(s->tasks[i])) return true;
+    return false;
+}
+
+static void view(kn_server_engine *e, kn_task *t) {
+    kn_shelf_view(e->shelf, &t->selection, &t->mixture, t->numbers);
+    if (t->kind == KN_TASK_SCORE && t->next_wanted) {
+        size_t numbers[KN_STORES_MOST];
+        kn_shelf_view(e->shelf, &t->next_selection, &t->next_mixture, numbers);
+    }
+}
+
+static void score(kn_server_engine *e, kn_task **tasks, size_t count) {
+    kn_asked *asked = kn_alloc(count, sizeof *asked);
+    knnlm_status status = asked ? KNNLM_OK : KNNLM_ENOMEM;
+    scoring s = {e, tasks, count};
+    for (size_t i = 0; i < count && asked; i++) {
+        view(e, tasks[i]);
+        asked[i] = tasks[i]->asked;
+        asked[i].tokens = tasks[i]->tokens;
+        asked[i].count = tasks[i]->count;
+        asked[i].mixture = &tasks[i]->mixture;
+        asked[i].next_mixture = tasks[i]->next_wanted ? &tasks[i]->next_mixture : NULL;
+        atomic_fetch_add(&e->metrics->scored, tasks[i]->count);
+    }
+    atomic_fetch_add(&e->metrics->batches, 1);
+    atomic_fetch_add(&e->metrics->batched, count);
+    if (asked) status = kn_score_together(e->lm, asked, count, still_wanted, &s);
+    for (size_t i = 0; i < count; i++) {
+        if (status == KNNLM_OK) tasks[i]->asked = asked[i];
+        finish(e, tasks[i], status);
+    }
+    free(asked);
+}
+
+static size_t take_texts(kn_server_engine *e, kn_task **tasks, size_t most) {
+    size_t count = 0, tokens = 0;
+    pthread_mutex_lock(&e->lock);
+    while (count < most && (count == 0 || tokens < SCORED_TOGETHER)) {
+        kn_task *t = take(e, KN_TASK_SCORE, count ? SCORED_TOGETHER - tokens : SIZE_MAX);
+        if (!t) break;
+        tokens += t->count + 1;
+        tasks[count++] = t;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return count;
+}
+
+static void score_some(kn_server_engine *e) {
+    kn_task *tasks[SCORED_TOGETHER / 8];
+    size_t taken = take_texts(e, tasks, sizeof tasks / sizeof *tasks), count = 0;
+    for (size_t i = 0; i < taken; i++) {
+        if (unwanted(tasks[i]))
+            finish(e, tasks[i], KNNLM_OK);
+        else
+            tasks[count++] = tasks[i];
+    }
+    if (count) score(e, tasks, count);
+}
+
+// ---------------------------------------------------------------- explaining
+
+static json_t *words_json(kn_server_engine *e, const kn_explanation *x) {
+    json_t *words = json_array();
+    for (size_t i = 0; i < x->word_count; i++) {
+        const kn_word *w = &x->words[i];
+        json_array_append_new(words, json_pack("{s:i, s:o, s:f, s:f, s:o, s:b}", "token", w->token, "text",
+                                               kn_json_token(kn_lm_tokenizer(e->lm), w->token), "p", w->p,
+                                               "p_lm", w->lm, "p_knn", kn_json_real(w->knn), "target",
+                                               w->token == x->target));
+    }
+    return words;
+}
+
+static json_t *neighbors_json(kn_server_engine *e, const kn_task *t, const kn_explanation *x) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < x->neighbor_count; i++) {
+        const kn_shown *n = &x->neighbors[i];
+        const kn_origin *o = &n->origin;
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:I, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:I, s:I}", "store",
+                      kn_shelf_name(e->shelf, t->numbers[n->store]), "entry", (json_int_t)n->id, "token",
+                      n->value, "text", kn_json_text(o->word, o->word_size), "before",
+                      kn_json_text(o->before, o->before_size), "after", kn_json_text(o->after, o->after_size),
+                      "share", n->share, "distance", kn_json_real(n->distance), "document",
+                      kn_json_text(o->document.name, o->document.name_size), "position",
+                      (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset));
+    }
+    return list;
+}
+
+static void explain(kn_server_engine *e, kn_task *t) {
+    kn_explanation x;
+    view(e, t);
+    knnlm_status status = kn_explain_tokens(e->lm, &t->mixture, t->tokens, t->count, t->target, t->words,
+                                            t->neighbors, t->around, &x);
+    if (status == KNNLM_OK) {
+        t->answer = json_pack("{s:I, s:b, s:f, s:o, s:f, s:o, s:o}", "tokens", (json_int_t)x.tokens, "cut",
+                              x.cut, "lambda", x.lambda, "nearest", kn_json_real(x.nearest), "entropy",
+                              x.entropy, "words", words_json(e, &x), "neighbors", neighbors_json(e, t, &x));
+        kn_explanation_free(&x);
+    }
+    finish(e, t, status);
+}
+
+static void explain_some(kn_server_engine *e) {
+    for (size_t i = 0; i < EXPLAINED_TOGETHER; i++) {
+        pthread_mutex_lock(&e->lock);
+        kn_task *t = take(e, KN_TASK_EXPLAIN, SIZE_MAX);
+        pthread_mutex_unlock(&e->lock);
+        if (!t) return;
+        if (unwanted(t))
+            finish(e, t, KNNLM_OK);
+        else
+            explain(e, t);
+    }
+}
+
+// ---------------------------------------------------------------- generating
+
+static void admit_some(kn_server_engine *e) {
+    while (e->sequence_count < e->o.parallel) {
+        pthread_mutex_lock(&e->lock);
+        kn_task *t = take(e, KN_TASK_GENERATE, SIZE_MAX);
+        pthread_mutex_unlock(&e->lock);
+        if (!t) return;
+        knnlm_status status = unwanted(t)
+                                  ? KNNLM_ESTOPPED
+                                  : kn_sequence_open(e->lm, &t->options, t->tokens, t->count, &t->sequence);
+        if (status == KNNLM_OK) {
+            atomic_fetch_add(&e->metrics->prompt_tokens, t->count);
+            e->sequences[e->sequence_count++] = t;
+        } else {
+            finish(e, t, status);
+        }
+    }
+}
+
+static json_t *token_json(const kn_server_engine *e, const kn_task *t, const kn_generated *g) {
+    json_t *top = json_array();
+    (void)t;
+    for (size_t i = 0; i < g->top_count; i++)
+        json_array_append_new(top, json_pack("[i, f]", g->top[i], kn_json_log(g->top_p[i])));
+    return json_pack("{s:i, s:o, s:f, s:f, s:o, s:o, s:f, s:o, s:o, s:o, s:I}", "token", g->token, "text",
+                     kn_json_token(kn_lm_tokenizer(e->lm), g->token), "logprob", kn_json_log(g->p), "p",
+                     exp(g->p), "p_lm", kn_json_exp(g->lm), "p_knn", kn_json_exp(g->knn), "lambda", g->lambda,
+                     "nearest", kn_json_real(g->nearest), "source",
+                     g->source ? json_integer((json_int_t)g->source) : json_null(), "top", top, "offset",
+                     (json_int_t)g->offset);
+}
+
+static json_t *source_json(const kn_server_engine *e, const kn_task *t, const kn_source *s, size_t number) {
+    // A store may have gone from the view since: its number then belongs to another.
+    const char *store = s->store < t->mixture.count ? kn_shelf_name(e->shelf, t->numbers[s->store]) : "";
+    return json_pack(
+        "{s:I, s:s, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I}", "number", (json_int_t)number, "store",
+        store, "entry", (json_int_t)s->entry, "document", kn_json_text(s->document, s->document_size),
+        "position", (json_int_t)s->position, "offset", (json_int_t)s->offset, "before",
+        kn_json_text(s->before, s->before_size), "text", kn_json_text(s->text, s->text_size), "after",
+        kn_json_text(s->after, s->after_size), "share", s->share, "tokens", (json_int_t)s->tokens);
+}
+
+static json_t *news_tokens(const kn_server_engine *e, kn_task *t) {
+    size_t count;
+    const kn_generated *tokens = kn_sequence_tokens(t->sequence, &count);
+    json_t *list = json_array();
+    for (; t->sent_tokens < count; t->sent_tokens++)
+        json_array_append_new(list, token_json(e, t, &tokens[t->sent_tokens]));
+    return list;
+}
+
+// New ones; at the end all of them, as they ended.
+static json_t *news_sources(const kn_server_engine *e, kn_task *t, bool all) {
+    size_t count;
+    const kn_source *sources = kn_sequence_sources(t->sequence, &count);
+    json_t *list = json_array();
+    for (size_t i = all ? 0 : t->sent_sources; i < count; i++)
+        json_array_append_new(list, source_json(e, t, &sources[i], i + 1));
+    t->sent_sources = count;
+    return list;
+}
+
+static void tell_news(kn_server_engine *e, kn_task *t) {
+    size_t size;
+    const char *text = kn_sequence_text(t->sequence, &size);
+    kn_finish finish = kn_sequence_finish(t->sequence);
+    size_t tokens;
+    kn_sequence_tokens(t->sequence, &tokens);
+    if (size == t->sent_text && tokens == t->sent_tokens && finish == KN_FINISH_NOT) return;
+    json_t *piece =
+        json_pack("{s:o, s:s?}", "text", kn_json_text(text + t->sent_text, size - t->sent_text), "finish",
+                  finish == KN_FINISH_NOT    ? NULL
+                  : finish == KN_FINISH_STOP ? "stop"
+                                             : "length");
+    t->sent_text = size;
+    if (t->tokens_wanted) json_object_set_new(piece, "tokens", news_tokens(e, t));
+    t->sent_tokens = tokens;
+    if (t->options.sources)
+        json_object_set_new(piece, "sources", news_sources(e, t, finish != KN_FINISH_NOT));
+    pthread_mutex_lock(&t->job->lock);
+    json_array_append_new(t->pieces, piece);
+    t->generated = kn_sequence_generated(t->sequence);
+    t->job->changes++;
+    pthread_cond_broadcast(&t->job->changed);
+    pthread_mutex_unlock(&t->job->lock);
+}
+
+static void drop(kn_server_engine *e, size_t i, knnlm_status status) {
+    kn_task *t = e->sequences[i];
+    e->sequences[i] = e->sequences[--e->sequence_count];
+    finish(e, t, status);
+}
+
+static knnlm_status step_all(kn_server_engine *e) {
+    const kn_mixture *mixtures[e->sequence_count];
+    kn_sequence *sequences[e->sequence_count];
+    for (size_t i = 0; i < e->sequence_count; i++) {
+        view(e, e->sequences[i]);
+        mixtures[i] = &e->sequences[i]->mixture;
+        sequences[i] = e->sequences[i]->sequence;
+    }
+    atomic_fetch_add(&e->metrics->steps, 1);
+    atomic_fetch_add(&e->metrics->stepped, e->sequence_count);
+    return kn_generator_step(e->generator, sequences, mixtures, e->sequence_count);
+}
+
+static void generate_some(kn_server_engine *e) {
+    admit_some(e);
+    for (size_t i = e->sequence_count; i-- > 0;)
+        if (unwanted(e->sequences[i])) drop(e, i, KNNLM_OK);
+    if (e->sequence_count == 0) return;
+    knnlm_status status = step_all(e);
+    for (size_t i = e->sequence_count; i-- > 0;) {
+        kn_task *t = e->sequences[i];
+        size_t before = t->generated;
+        if (status == KNNLM_OK) tell_news(e, t);
+        atomic_fetch_add(&e->metrics->generated, t->generated - before);
+        if (status != KNNLM_OK || kn_sequence_finish(t->sequence) != KN_FINISH_NOT) drop(e, i, status);
+    }
+}
+
+// ---------------------------------------------------------------- the thread
+
+static void *work(void *context) {
+    kn_server_engine *e = context;
+    for (;;) {
+        pthread_mutex_lock(&e->lock);
+        while (!has_work(e) && !e->ending) pthread_cond_wait(&e->work, &e->lock);
+        bool over = e->ending && !has_work(e);
+        pthread_mutex_unlock(&e->lock);
+        if (over) return NULL;
+        kn_turn_take(e->turn);
+        score_some(e);
+        explain_some(e);
+        generate_some(e);
+        kn_turn_give(e->turn);
+    }
+}
+
+knnlm_status kn_server_engine_open(kn_lm *lm, kn_turn *turn, kn_shelf *shelf, kn_metrics *metrics,
+                                   const kn_engine_options *o, kn_server_engine **out) {
+    kn_server_engine *e = kn_alloc(1, sizeof *e);
+    if (!e) return KNNLM_ENOMEM;
+    *e = (kn_server_engine){.lm = lm, .turn = turn, .shelf = shelf, .metrics = metrics, .o = *o};
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->work, NULL);
+    e->sequences = kn_alloc(o->parallel, sizeof *e->sequences);
+    knnlm_status status = e->sequences ? kn_generator_open(lm, o->parallel, &e->generator) : KNNLM_ENOMEM;
+    if (status == KNNLM_OK) {
+        int code = pthread_create(&e->thread, NULL, work, e);
+        e->started = code == 0;
+        if (code) status = kn_fail(KNNLM_ENOMEM, "cannot start a thread: %s", strerror(code));
+    }
+    if (status == KNNLM_OK)
+        *out = e;
+    else
+        kn_server_engine_close(e);
+    return status;
+}
+
+void kn_server_engine_close(kn_server_engine *e) {
+    if (!e) return;
+    pthread_mutex_lock(&e->lock);
+    e->ending = true;
+    pthread_cond_signal(&e->work);
+    pthread_mutex_unlock(&e->lock);
+    if (e->started) pthread_join(e->thread, NULL);
+    kn_generator_close(e->generator);
+    pthread_mutex_destroy(&e->lock);
+    pthread_cond_destroy(&e->work);
+    free(e->sequences);
+    free(e);
+}
+
+size_t kn_server_engine_waiting(kn_server_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    size_t n = e->waiting_jobs;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+size_t kn_server_engine_running(kn_server_engine *e) {
+    pthread_mutex_lock(&e->lock);
+    size_t n = e->running;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}

@@ -1,0 +1,562 @@
+#include "serve/http.h"
+
+#include "serve/watch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+// ---------------------------------------------------------------- routes
+
+enum { OPEN = 1, LOADING = 2 }; // needs no key; is answered before there is a model
+
+struct kn_route {
+    const char *method, *path; // "*": any one segment, "**": all that are left
+    kn_answer *answer;
+    const char *name; // in the metrics
+    int flags;
+};
+
+static const struct kn_route routes[] = {
+    {"POST", "/v1/completions", kn_answer_completions, "completions", 0},
+    {"POST", "/v1/score", kn_answer_score, "score", 0},
+    {"POST", "/v1/explain", kn_answer_explain, "explain", 0},
+    {"GET", "/v1/stores", kn_answer_stores, "stores", 0},
+    {"GET", "/v1/stores/*", kn_answer_store, "stores", 0},
+    {"GET", "/v1/stores/*/documents", kn_answer_documents, "documents", 0},
+    {"POST", "/v1/stores/*/documents", kn_answer_add_document, "documents", 0},
+    {"DELETE", "/v1/stores/*/documents/**", kn_answer_remove_document, "documents", 0},
+    {"GET", "/v1/stores/*/entries/*", kn_answer_entry, "entries", 0},
+    {"GET", "/v1/models", kn_answer_models, "models", 0},
+    {"GET", "/v1/models/**", kn_answer_model, "models", 0},
+    {"POST", "/tokenize", kn_answer_tokenize, "tokenize", 0},
+    {"POST", "/detokenize", kn_answer_detokenize, "detokenize", 0},
+    {"GET", "/tokenizer_info", kn_answer_tokenizer_info, "tokenizer_info", 0},
+    {"GET", "/health", kn_answer_health, "health", OPEN | LOADING},
+    {"GET", "/metrics", kn_answer_metrics, "metrics", LOADING},
+};
+enum { ROUTES = sizeof routes / sizeof *routes };
+static const struct kn_route page_route = {"GET", "/", kn_answer_page, "page", OPEN | LOADING};
+
+const char *const kn_endpoints[] = {"completions", "score",   "explain",  "stores",     "documents",
+                                    "entries",     "models",  "tokenize", "detokenize", "tokenizer_info",
+                                    "health",      "metrics", "page",     "none"};
+size_t kn_endpoint_count(void) {
+    return sizeof kn_endpoints / sizeof *kn_endpoints;
+}
+
+static size_t endpoint_of(const struct kn_route *r) {
+    size_t i = 0;
+    while (r && i + 1 < kn_endpoint_count() && strcmp(kn_endpoints[i], r->name) != 0) i++;
+    return r ? i : kn_endpoint_count() - 1;
+}
+
+// Whether the path, segment by segment, is the route's; those that stars stand for go to the exchange.
+static bool matches(const struct kn_route *r, const char *path, kn_exchange *x) {
+    const char *want = r->path;
+    x->segment_count = 0;
+    x->rest = NULL;
+    while (*want == '/' && *path == '/') {
+        size_t n = strcspn(++want, "/"), have = strcspn(++path, "/");
+        if (n == 2 && strncmp(want, "**", 2) == 0) {
+            x->rest = (char *)path;
+            return *path != 0;
+        }
+        if (n == 1 && *want == '*') {
+            if (have == 0 || x->segment_count == KN_SEGMENTS_MOST) return false;
+            x->segments[x->segment_count++] = path;
+        } else if (n != have || strncmp(want, path, n) != 0) {
+            return false;
+        }
+        want += n;
+        path += have;
+    }
+    return *want == 0 && *path == 0;
+}
+
+static int digit(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+// Percent-decoding in place; false: broken, or a NUL.
+static bool decode(char *text, size_t size, bool plus) {
+    size_t used = 0;
+    for (size_t i = 0; i < size; i++) {
+        char byte = plus && text[i] == '+' ? ' ' : text[i];
+        if (byte == '%') {
+            int high = i + 2 < size ? digit(text[i + 1]) : -1, low = high >= 0 ? digit(text[i + 2]) : -1;
+            if (high < 0 || low < 0) return false;
+            byte = (char)(high * 16 + low);
+            i += 2;
+        }
+        if (byte == 0) return false;
+        text[used++] = byte;
+    }
+    text[used] = 0;
+    return true;
+}
+
+static bool decode_segments(kn_exchange *x) {
+    for (size_t i = 0; i < x->segment_count; i++) {
+        char *segment = (char *)x->segments[i];
+        size_t n = strcspn(segment, "/");
+        segment[n] = 0;
+        if (!decode(segment, n, false)) return false;
+    }
+    return !x->rest || decode(x->rest, strlen(x->rest), false);
+}
+
+static bool allows(const struct kn_route *r, const char *method) {
+    return strcmp(r->method, method) == 0 || (strcmp(r->method, "GET") == 0 && strcmp(method, "HEAD") == 0);
+}
+
+// The route; NULL: none, with the methods that the path has in *allowed.
+static const struct kn_route *find_route(kn_exchange *x, const char *method, char *allowed, size_t size) {
+    *allowed = 0;
+    for (size_t i = 0; i < ROUTES; i++) {
+        if (!matches(&routes[i], x->path, x)) continue;
+        if (allows(&routes[i], method)) return &routes[i];
+        size_t used = strlen(allowed);
+        snprintf(allowed + used, size - used, "%s%s", used ? ", " : "", routes[i].method);
+        if (strcmp(routes[i].method, "GET") == 0) {
+            used = strlen(allowed);
+            snprintf(allowed + used, size - used, ", HEAD");
+        }
+    }
+    if (!*allowed && kn_page_find(x->path)) {
+        if (allows(&page_route, method)) return &page_route;
+        snprintf(allowed, size, "GET, HEAD");
+    }
+    return NULL;
+}
+
+// ---------------------------------------------------------------- replies
+
+static const char *header(const kn_exchange *x, const char *name) {
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+static void add_cors(const kn_exchange *x, struct MHD_Response *response) {
+    const char *origin = header(x, "Origin");
+    if (!x->server->cors || !origin) return;
+    MHD_add_response_header(response, "Access-Control-Allow-Origin", x->server->cors);
+    MHD_add_response_header(response, "Vary", "Origin");
+    MHD_add_response_header(response, "Access-Control-Expose-Headers", "Retry-After");
+}
+
+enum MHD_Result kn_reply_response(kn_exchange *x, unsigned status, const char *type,
+                                  struct MHD_Response *response) {
+    if (!response) return MHD_NO;
+    if (type) MHD_add_response_header(response, "Content-Type", type);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    add_cors(x, response);
+    x->status = status;
+    enum MHD_Result result = MHD_queue_response(x->connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+enum MHD_Result kn_reply_bytes(kn_exchange *x, unsigned status, const char *type, const void *data,
+                               size_t size, bool lasting) {
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        size, (void *)data, lasting ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_COPY);
+    return kn_reply_response(x, status, type, response);
+}
+
+static enum MHD_Result reply_text(kn_exchange *x, unsigned status, char *text, const kn_complaint *c,
+                                  const char *allowed) {
+    char seconds[16];
+    struct MHD_Response *response =
+        text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
+    if (!response) {
+        free(text);
+        return MHD_NO;
+    }
+    if (c && c->retry_after) {
+        snprintf(seconds, sizeof seconds, "%d", c->retry_after);
+        MHD_add_response_header(response, "Retry-After", seconds);
+    }
+    if (status == 401) MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+    if (allowed) MHD_add_response_header(response, "Allow", allowed);
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    return kn_reply_response(x, status, "application/json", response);
+}
+
+static char *print(json_t *take) {
+    char *text = take ? json_dumps(take, JSON_COMPACT) : NULL;
+    json_decref(take);
+    return text;
+}
+
+enum MHD_Result kn_reply(kn_exchange *x, unsigned status, json_t *take) {
+    char *text = print(take);
+    if (text) return reply_text(x, status, text, NULL, NULL);
+    kn_complaint c;
+    kn_complain(&c, 500, NULL, NULL, "out of memory");
+    return kn_reply_complaint(x, &c);
+}
+
+enum MHD_Result kn_reply_complaint(kn_exchange *x, const kn_complaint *c) {
+    return reply_text(x, c->status, print(kn_complaint_json(c)), c, NULL);
+}
+
+static enum MHD_Result refuse(kn_exchange *x, unsigned status, const char *code, const char *message) {
+    kn_complaint c;
+    kn_complain(&c, status, code, NULL, "%s", message);
+    return kn_reply_complaint(x, &c);
+}
+
+// ---------------------------------------------------------------- who may ask
+
+// The time taken tells nothing about how much of the key was right.
+static bool same_key(const char *key, const char *given) {
+    size_t n = strlen(key), m = strlen(given);
+    unsigned char different = n != m;
+    for (size_t i = 0; i < n; i++) different |= (unsigned char)(key[i] ^ (m ? given[i % m] : 0));
+    return different == 0;
+}
+
+static bool has_key(const kn_exchange *x) {
+    static const char scheme[] = "Bearer ";
+    const char *given = header(x, "Authorization");
+    if (!x->server->api_key) return true;
+    if (!given || strncasecmp(given, scheme, sizeof scheme - 1) != 0) return false;
+    return same_key(x->server->api_key, given + sizeof scheme - 1);
+}
+
+// Browsers say which page asks. Other pages than our own are not let in, so that no page on the web can read
+// or change the stores of who looks at it.
+static bool from_elsewhere(const kn_exchange *x) {
+    const char *origin = header(x, "Origin"), *host = header(x, "Host");
+    if (!origin || (x->server->cors && strcmp(x->server->cors, "*") == 0)) return false;
+    if (x->server->cors && strcmp(x->server->cors, origin) == 0) return false;
+    const char *after = strstr(origin, "://");
+    return !after || !host || strcmp(after + 3, host) != 0;
+}
+
+// A name that leads here by a trick of the name service would make a foreign page our own.
+static bool host_is_strange(const kn_exchange *x) {
+    const char *host = header(x, "Host"), *bound = x->server->host;
+    bool local =
+        strcmp(bound, "localhost") == 0 || strncmp(bound, "127.", 4) == 0 || strcmp(bound, "::1") == 0;
+    if (!host || !local || x->server->cors) return false;
+    return strncmp(host, "localhost", 9) != 0 && strncmp(host, "127.", 4) != 0 &&
+           strncmp(host, "[::1]", 5) != 0;
+}
+
+static enum MHD_Result answer_preflight(kn_exchange *x) {
+    struct MHD_Response *response = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    if (response) {
+        MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+        MHD_add_response_header(response, "Access-Control-Allow-Headers", "Authorization, Content-Type");
+        MHD_add_response_header(response, "Access-Control-Max-Age", "600");
+    }
+    return kn_reply_response(x, 204, NULL, response);
+}
+
+// ---------------------------------------------------------------- a request
+
+static bool body_is_announced_too_large(const kn_exchange *x) {
+    const char *length = header(x, "Content-Length");
+    return length && strtoull(length, NULL, 10) > x->server->o.max_body;
+}
+
+static enum MHD_Result refuse_body(kn_exchange *x) {
+    kn_complaint c;
+    kn_complain(&c, 413, "body_too_large", NULL, "the body has more than %zu bytes", x->server->o.max_body);
+    return kn_reply_complaint(x, &c);
+}
+
+// What can be refused before the body has come is. Sets x->status when it was.
+static enum MHD_Result check_early(kn_exchange *x, const char *url, const char *method) {
+    kn_server *s = x->server;
+    char allowed[64];
+    x->path = kn_strdup(url);
+    if (!x->path) return MHD_NO;
+    if (from_elsewhere(x) || host_is_strange(x))
+        return refuse(x, 403, "origin", "pages of other origins are not let in (--cors)");
+    if (s->cors && strcmp(method, "OPTIONS") == 0 && header(x, "Access-Control-Request-Method"))
+        return answer_preflight(x);
+    x->route = find_route(x, method, allowed, sizeof allowed);
+    x->endpoint = endpoint_of(x->route);
+    if (!(x->route && x->route->flags & OPEN) && !has_key(x))
+        return refuse(x, 401, "invalid_api_key", "the API key is missing or wrong");
+    if (!x->route && *allowed) {
+        kn_complaint c;
+        kn_complain(&c, 405, "method_not_allowed", NULL, "this path takes %s", allowed);
+        return reply_text(x, 405, print(kn_complaint_json(&c)), &c, allowed);
+    }
+    if (!x->route) return refuse(x, 404, "not_found", "there is nothing at this path");
+    if (!decode_segments(x)) return refuse(x, 400, NULL, "the path is not properly percent-encoded");
+    if (s->ending) return refuse(x, 503, "shutting_down", "the server is shutting down");
+    if (!s->ready && !(x->route->flags & LOADING))
+        return refuse(x, 503, "loading", "the model is being opened");
+    return body_is_announced_too_large(x) ? refuse_body(x) : MHD_YES;
+}
+
+static enum MHD_Result take_body(kn_exchange *x, const char *data, size_t *size) {
+    // Once more than enough has come it is only let by, for a while: HTTP wants a request read before it is
+    // answered.
+    x->too_large |= x->size + *size > x->server->o.max_body;
+    if (x->too_large) {
+        x->size += *size;
+        *size = 0;
+        return x->size > 4 * x->server->o.max_body ? MHD_NO : MHD_YES;
+    }
+    if (kn_grow(&x->body, &x->capacity, x->size + *size + 1, 1) != KNNLM_OK) return MHD_NO;
+    memcpy(x->body + x->size, data, *size);
+    x->size += *size;
+    *size = 0;
+    return kn_watch_is_late(x->begun) ? MHD_NO : MHD_YES;
+}
+
+static kn_exchange *exchange_open(kn_server *s, struct MHD_Connection *connection) {
+    kn_exchange *x = kn_alloc(1, sizeof *x);
+    if (!x) return NULL;
+    *x = (kn_exchange){.server = s, .connection = connection, .begun = kn_seconds()};
+    x->endpoint = kn_endpoint_count() - 1;
+    atomic_fetch_add(&s->answering, 1);
+    kn_watch_asked(s->watch, connection);
+    return x;
+}
+
+static enum MHD_Result handle(void *context, struct MHD_Connection *connection, const char *url,
+                              const char *method, const char *version, const char *data, size_t *size,
+                              void **state) {
+    kn_exchange *x = *state;
+    (void)version;
+    if (!x) {
+        x = *state = exchange_open(context, connection);
+        return x ? check_early(x, url, method) : MHD_NO;
+    }
+    if (x->status) { // answered already: what still comes is let by
+        *size = 0;
+        return MHD_YES;
+    }
+    if (*size) return take_body(x, data, size);
+    if (x->too_large) return refuse_body(x);
+    return x->route->answer(x);
+}
+
+static void completed(void *context, struct MHD_Connection *connection, void **state,
+                      enum MHD_RequestTerminationCode code) {
+    kn_server *s = context;
+    kn_exchange *x = *state;
+    (void)code;
+    (void)connection;
+    if (!x) return;
+    if (x->status) kn_metrics_request(&s->metrics, x->endpoint, x->status, kn_seconds() - x->begun);
+    free(x->path);
+    free(x->body);
+    free(x);
+    *state = NULL;
+    atomic_fetch_sub(&s->answering, 1);
+}
+
+// ---------------------------------------------------------------- what answers need
+
+bool kn_exchange_gone(const kn_exchange *x) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct pollfd p = {.fd = info ? info->connect_fd : -1, .events = POLLRDHUP};
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+bool kn_exchange_late(const kn_exchange *x) {
+    return x->server->hurry || kn_seconds() - x->begun > x->server->o.timeout;
+}
+
+json_t *kn_exchange_json(kn_exchange *x, enum MHD_Result *result) {
+    kn_complaint c;
+    json_t *root = kn_request_load(x->body ? x->body : "", x->size, &c);
+    if (!root) *result = kn_reply_complaint(x, &c);
+    return root;
+}
+
+char *kn_exchange_text(kn_exchange *x, const char *name) {
+    const char *value = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name);
+    char *copy = kn_strdup(value ? value : "");
+    if (copy && !decode(copy, strlen(copy), true)) *copy = 0;
+    return copy;
+}
+
+bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t most, uint64_t otherwise, uint64_t *out,
+                        kn_complaint *c) {
+    const char *value = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name);
+    char *end;
+    *out = otherwise;
+    if (!value) return true;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    if (*value >= '0' && *value <= '9' && !*end && !errno && number <= most) {
+        *out = number;
+        return true;
+    }
+    return kn_complain(c, 400, NULL, name, "'%s' must be an integer from 0 to %llu", name,
+                       (unsigned long long)most);
+}
+
+bool kn_exchange_run(kn_exchange *x, kn_job *job, kn_task *tasks, size_t count, kn_complaint *c) {
+    bool gone = false, late = false;
+    if (!kn_job_submit(x->server->engine, job, tasks, count, c)) return false;
+    pthread_mutex_lock(&job->lock);
+    while (job->open && !gone && !late) {
+        kn_job_wait(job, job->changes);
+        gone = kn_exchange_gone(x);
+        late = kn_exchange_late(x);
+    }
+    bool over = job->open == 0;
+    pthread_mutex_unlock(&job->lock);
+    if (!over) kn_job_end(x->server->engine, job);
+    if (!over && gone) atomic_fetch_add(&x->server->metrics.gone, 1);
+    if (!over)
+        return kn_complain(c, 504, "timeout", NULL, "the request took longer than %g seconds",
+                           x->server->o.timeout);
+    return job->status == KNNLM_OK || kn_complain_status(c, job->status, job->message);
+}
+
+// ---------------------------------------------------------------- the server
+
+kn_serve_options kn_serve_options_default(void) {
+    return (kn_serve_options){.host = "127.0.0.1",
+                              .port = 8080,
+                              .queue = 256,
+                              .parallel = 8,
+                              .max_tokens = 16384,
+                              .max_body = 16 << 20,
+                              .connections = 512,
+                              .timeout = 300};
+}
+
+// Paths and queries are decoded by us: names may have slashes of their own.
+static size_t leave_escapes(void *context, struct MHD_Connection *connection, char *text) {
+    (void)context;
+    (void)connection;
+    return strlen(text);
+}
+
+static void connected(void *context, struct MHD_Connection *connection, void **state,
+                      enum MHD_ConnectionNotificationCode code) {
+    kn_server *s = context;
+    (void)state;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        atomic_fetch_add(&s->metrics.connections, 1);
+        kn_watch_enter(s->watch, connection);
+    } else {
+        atomic_fetch_sub(&s->metrics.connections, 1);
+        kn_watch_leave(s->watch, connection);
+    }
+}
+
+static knnlm_status resolve(kn_server *s, struct sockaddr_storage *address) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
+    char port[8];
+    snprintf(port, sizeof port, "%u", s->o.port);
+    int code = getaddrinfo(s->host, port, &hints, &found);
+    if (code) return kn_fail(KNNLM_EINVAL, "--host %s: %s", s->host, gai_strerror(code));
+    memcpy(address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return KNNLM_OK;
+}
+
+static void name_address(kn_server *s, bool six) {
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
+    snprintf(s->url, sizeof s->url, six ? "http://[%s]:%u/" : "http://%s:%u/", s->host,
+             info ? info->port : s->o.port);
+}
+
+static knnlm_status listen_on(kn_server *s) {
+    struct sockaddr_storage address = {0};
+    KN_TRY(resolve(s, &address));
+    bool six = address.ss_family == AF_INET6;
+    s->daemon = MHD_start_daemon(
+        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
+            (six ? MHD_USE_IPv6 : 0),
+        s->o.port, NULL, NULL, handle, s, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED,
+        completed, s, MHD_OPTION_NOTIFY_CONNECTION, connected, s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes,
+        NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o.connections, MHD_OPTION_CONNECTION_TIMEOUT, 120u,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_THREAD_STACK_SIZE,
+        (size_t)(512 << 10), MHD_OPTION_END);
+    if (!s->daemon)
+        return kn_fail(KNNLM_EIO, "%s:%u cannot be listened on: %s (--port chooses another)", s->host,
+                       s->o.port, strerror(errno));
+    name_address(s, six);
+    return KNNLM_OK;
+}
+
+static knnlm_status copy_options(kn_server *s) {
+    s->host = kn_strdup(s->o.host);
+    s->api_key = s->o.api_key ? kn_strdup(s->o.api_key) : NULL;
+    s->cors = s->o.cors ? kn_strdup(s->o.cors) : NULL;
+    bool had = s->host && (s->api_key || !s->o.api_key) && (s->cors || !s->o.cors);
+    return had ? kn_watch_open(&s->watch) : KNNLM_ENOMEM;
+}
+
+knnlm_status kn_server_open(const kn_serve_options *options, kn_server **out) {
+    kn_server *s = kn_alloc(1, sizeof *s);
+    if (!s) return KNNLM_ENOMEM;
+    s->o = *options;
+    s->created = (int64_t)time(NULL);
+    kn_turn_init(&s->turn);
+    knnlm_status status = copy_options(s);
+    if (status == KNNLM_OK) status = listen_on(s);
+    if (status == KNNLM_OK)
+        *out = s;
+    else
+        kn_server_close(s, 0);
+    return status;
+}
+
+const char *kn_server_url(const kn_server *s) {
+    return s->url;
+}
+
+static char *model_name(const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t n = strlen(name);
+    return kn_strndup(name, n > 5 && strcmp(name + n - 5, ".gguf") == 0 ? n - 5 : n);
+}
+
+knnlm_status kn_server_load(kn_server *s, kn_lm *lm, const kn_mixture_options *mix) {
+    kn_engine_options o = {s->o.parallel, s->o.queue};
+    s->lm = lm;
+    s->model = model_name(kn_lm_describe(lm)->path);
+    if (!s->model) return KNNLM_ENOMEM;
+    KN_TRY(kn_shelf_open(lm, &s->turn, mix, !s->o.read_only, &s->shelf));
+    KN_TRY(kn_server_engine_open(lm, &s->turn, s->shelf, &s->metrics, &o, &s->engine));
+    s->ready = true;
+    return KNNLM_OK;
+}
+
+static void wait_for_answers(kn_server *s, double patience) {
+    double until = kn_seconds() + patience;
+    while (s->answering && kn_seconds() < until) nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+void kn_server_close(kn_server *s, double patience) {
+    if (!s) return;
+    s->ending = true;
+    MHD_socket listening = s->daemon ? MHD_quiesce_daemon(s->daemon) : MHD_INVALID_SOCKET;
+    if (listening != MHD_INVALID_SOCKET) close(listening);
+    wait_for_answers(s, patience);
+    s->hurry = true; // whoever still waits is late now
+    wait_for_answers(s, 2);
+    if (s->daemon) MHD_stop_daemon(s->daemon);
+    kn_server_engine_close(s->engine);
+    kn_shelf_close(s->shelf);
+    kn_watch_close(s->watch);
+    kn_turn_destroy(&s->turn);
+    free(s->model);
+    free(s->host);
+    free(s->api_key);
+    free(s->cors);
+    free(s);
+}

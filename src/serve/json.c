@@ -1,0 +1,84 @@
+#include "serve/json.h"
+
+#include "base/memory.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *mended(const char *text, size_t size) {
+    char *out = kn_alloc(3 * size + 1, 1);
+    size_t used = 0;
+    if (!out) return NULL;
+    for (size_t at = 0; at < size;) {
+        size_t whole = kn_utf8_valid(text + at, size - at);
+        memcpy(out + used, text + at, whole);
+        used += whole;
+        at += whole;
+        if (at == size) break;
+        used += kn_utf8_encode(0xfffd, out + used);
+        for (at++; at < size && ((unsigned char)text[at] & 0xc0) == 0x80;) at++;
+    }
+    json_t *json = json_stringn_nocheck(out, used);
+    free(out);
+    return json;
+}
+
+json_t *kn_json_text(const char *text, size_t size) {
+    if (!text) return json_string("");
+    return kn_utf8_valid(text, size) == size ? json_stringn_nocheck(text, size) : mended(text, size);
+}
+
+static json_t *as_bytes(const char *text, size_t size) {
+    static const char prefix[] = "bytes:";
+    char *out = kn_alloc(sizeof prefix + 4 * size, 1);
+    if (!out) return NULL;
+    size_t used = sizeof prefix - 1;
+    memcpy(out, prefix, used);
+    for (size_t i = 0; i < size; i++)
+        used += (size_t)snprintf(out + used, 5, "\\x%02x", (unsigned char)text[i]);
+    json_t *json = json_stringn_nocheck(out, used);
+    free(out);
+    return json;
+}
+
+json_t *kn_json_token(const kn_tokenizer *t, int32_t token) {
+    char *text;
+    size_t size;
+    if (kn_tokenizer_decode(t, &token, 1, &text, &size) != KNNLM_OK) return json_null();
+    // Special tokens stand for no text: their name tells them apart.
+    const char *piece = size == 0 ? kn_tokenizer_piece(t, token) : NULL;
+    json_t *json = piece                               ? json_string(piece)
+                   : kn_utf8_valid(text, size) == size ? json_stringn_nocheck(text, size)
+                                                       : as_bytes(text, size);
+    free(text);
+    return json ? json : json_null();
+}
+
+json_t *kn_json_after(const kn_tokenizer *t, const int32_t pair[2]) {
+    char *both = NULL, *first = NULL;
+    size_t both_size, first_size;
+    json_t *json = NULL;
+    if (kn_tokenizer_decode(t, pair, 2, &both, &both_size) == KNNLM_OK &&
+        kn_tokenizer_decode(t, pair, 1, &first, &first_size) == KNNLM_OK) {
+        size_t skip = kn_least(first_size, both_size);
+        json = kn_json_text(both + skip, both_size - skip);
+    }
+    free(both);
+    free(first);
+    return json ? json : json_string("");
+}
+
+json_t *kn_json_exp(double log) {
+    return isnan(log) ? json_null() : json_real(exp(log));
+}
+
+json_t *kn_json_real(double number) {
+    return isfinite(number) ? json_real(number) : json_null();
+}
+
+double kn_json_log(double log) {
+    return log < -9999 || isnan(log) ? -9999 : log;
+}

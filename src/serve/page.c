@@ -1,0 +1,12 @@
+#include "serve/http.h"
+
+#include <string.h>
+
+const kn_page_file *kn_page_find(const char *path) {
+    extern const kn_page_file kn_page_files[]; // made of the files in web/
+    extern const size_t kn_page_file_count;
+    if (strcmp(path, "/") == 0) path = "/index.html";
+    for (size_t i = 0; i < kn_page_file_count; i++)
+        if (strcmp(kn_page_files[i].path, path) == 0) return &kn_page_files[i];
+    return NULL;
+}

@@ -1,0 +1,108 @@
+#include "serve/http.h"
+
+#include "base/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void kn_read_prompt_free(kn_read_prompt *p) {
+    free(p->tokens);
+    free(p->text);
+    free(p->offsets);
+    *p = (kn_read_prompt){0};
+}
+
+static bool take_ids(const kn_server *s, const kn_prompt *p, const char *param, kn_read_prompt *out,
+                     kn_complaint *c) {
+    const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
+    int32_t vocabulary = kn_lm_describe(s->lm)->vocabulary;
+    for (size_t i = 0; i < p->count; i++)
+        if (p->tokens[i] >= vocabulary)
+            return kn_complain(c, 400, NULL, param, "'%s': token %d is not in the vocabulary of %d", param,
+                               p->tokens[i], vocabulary);
+    out->own_start = p->count && p->tokens[0] == kn_tokenizer_start(t);
+    out->count = p->count - out->own_start;
+    out->tokens = kn_alloc(out->count + 1, sizeof *out->tokens);
+    if (!out->tokens) return kn_complain(c, 500, NULL, NULL, "out of memory");
+    memcpy(out->tokens, p->tokens + out->own_start, out->count * sizeof *out->tokens);
+    return true;
+}
+
+// jansson has seen to it that the text is UTF-8.
+static bool take_text(const kn_server *s, const kn_prompt *p, kn_read_prompt *out, kn_complaint *c) {
+    kn_tokens tokens = {0};
+    knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(s->lm), p->text, p->size, &tokens);
+    out->tokens = tokens.ids;
+    out->count = tokens.count;
+    free(tokens.offsets);
+    return status == KNNLM_OK || kn_complain_status(c, status, knnlm_message());
+}
+
+// What a token adds to the text after the one before it.
+static knnlm_status added(const kn_tokenizer *t, const int32_t pair[2], size_t *size) {
+    char *text;
+    size_t both, first;
+    KN_TRY(kn_tokenizer_decode(t, pair, 2, &text, &both));
+    free(text);
+    KN_TRY(kn_tokenizer_decode(t, pair, 1, &text, &first));
+    free(text);
+    *size = both - kn_least(first, both);
+    return KNNLM_OK;
+}
+
+static knnlm_status find_offsets(const kn_tokenizer *t, kn_read_prompt *p) {
+    size_t at = 0, size;
+    p->offsets = kn_alloc(p->count + 1, sizeof *p->offsets);
+    if (!p->offsets) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < p->count; i++) {
+        int32_t pair[2] = {i ? p->tokens[i - 1] : kn_tokenizer_start(t), p->tokens[i]};
+        KN_TRY(added(t, pair, &size));
+        p->offsets[i] = at;
+        at += size;
+    }
+    return KNNLM_OK;
+}
+
+// The text after the start token, without what that stands for.
+static knnlm_status decode(const kn_tokenizer *t, kn_read_prompt *p) {
+    int32_t start = kn_tokenizer_start(t), *all = kn_alloc(p->count + 1, sizeof *all);
+    char *whole = NULL, *first = NULL;
+    size_t whole_size, first_size;
+    if (!all) return KNNLM_ENOMEM;
+    all[0] = start;
+    memcpy(all + 1, p->tokens, p->count * sizeof *all);
+    knnlm_status status = kn_tokenizer_decode(t, all, 1, &first, &first_size);
+    if (status == KNNLM_OK) status = kn_tokenizer_decode(t, all, p->count + 1, &whole, &whole_size);
+    if (status == KNNLM_OK) {
+        size_t skip = kn_least(first_size, whole_size);
+        // Tokenizers that join with spaces put one after the start token too.
+        if (kn_tokenizer_joins_with_spaces(t) && skip < whole_size && whole[skip] == ' ') skip++;
+        p->text = kn_strndup(whole + skip, whole_size - skip);
+        p->size = whole_size - skip;
+        if (!p->text) status = KNNLM_ENOMEM;
+    }
+    free(all);
+    free(whole);
+    free(first);
+    return status;
+}
+
+bool kn_prompt_read(const kn_server *s, const kn_prompt *p, bool text, const char *param, kn_read_prompt *out,
+                    kn_complaint *c) {
+    const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
+    *out = (kn_read_prompt){0};
+    if (p->text ? !take_text(s, p, out, c) : !take_ids(s, p, param, out, c)) return false;
+    if (out->count > s->o.max_tokens)
+        return kn_complain(c, 400, "context_length_exceeded", param, "'%s' has %zu tokens: at most %zu here",
+                           param, out->count, s->o.max_tokens);
+    if (!text) return true;
+    knnlm_status status = find_offsets(t, out);
+    if (status == KNNLM_OK && p->text) {
+        out->text = kn_strndup(p->text, p->size);
+        out->size = p->size;
+        if (!out->text) status = KNNLM_ENOMEM;
+    } else if (status == KNNLM_OK) {
+        status = decode(t, out);
+    }
+    return status == KNNLM_OK || kn_complain_status(c, KNNLM_ENOMEM, knnlm_message());
+}

@@ -1,0 +1,78 @@
+// Requests as clients write them: JSON to what is asked for. Everything is checked but what needs the model
+// or the stores. Not a door: only this room includes it.
+#ifndef KN_SERVE_REQUEST_H
+#define KN_SERVE_REQUEST_H
+
+#include "generate/generate.h"
+#include "serve/complaint.h"
+
+enum {
+    KN_PROMPTS_MOST = 1024,
+    KN_CHOICES_MOST = 16,
+    KN_STOPS_MOST = 16,
+    KN_LOGPROBS_MOST = 20,
+    KN_TEMPERATURES_MOST = 64,
+    KN_EXPLAINED_MOST = 100, // words, neighbours
+    KN_AROUND_MOST = 1000,
+};
+
+// The text of a body as JSON; NULL: broken (complaint made).
+json_t *kn_request_load(const char *body, size_t size, kn_complaint *c);
+
+// The knn member.
+typedef struct kn_knn_request {
+    double lambda, temperature; // NAN: not said
+    int64_t k;                  // 0: not said
+    const json_t *stores;       // names, an array of strings; NULL: all
+    bool fallback, explain;
+    double temperatures[KN_TEMPERATURES_MOST];
+    size_t temperature_count;
+} kn_knn_request;
+
+// A text, or tokens. Owned by the JSON, but for tokens.
+typedef struct kn_prompt {
+    const char *text; // NULL: tokens
+    size_t size;
+    int32_t *tokens;
+    size_t count;
+} kn_prompt;
+
+typedef struct kn_completion_request {
+    kn_prompt *prompts;
+    size_t prompt_count;
+    kn_sampling sampling;
+    const char *stops[KN_STOPS_MOST];
+    size_t stop_count, max_tokens, choices;
+    uint64_t seed;
+    bool seed_said, stream, include_usage, echo;
+    int logprobs; // negative: none
+    kn_knn_request knn;
+} kn_completion_request;
+
+// Strings belong to `root`, which must last as long. To be freed whatever it returns.
+bool kn_completion_parse(const json_t *root, kn_completion_request *out, kn_complaint *c);
+void kn_completion_free(kn_completion_request *r);
+
+typedef struct kn_score_request {
+    kn_prompt text;
+    kn_knn_request knn;
+} kn_score_request;
+bool kn_score_parse(const json_t *root, kn_score_request *out, kn_complaint *c);
+
+typedef struct kn_explain_request {
+    kn_prompt context;
+    const char *target; // NULL: none, or a token
+    int64_t target_token;
+    size_t words, neighbors, around;
+    kn_knn_request knn;
+} kn_explain_request;
+bool kn_explain_parse(const json_t *root, kn_explain_request *out, kn_complaint *c);
+
+// A text of /tokenize, the ids of /detokenize.
+bool kn_tokenize_parse(const json_t *root, kn_prompt *out, bool *special, kn_complaint *c);
+bool kn_detokenize_parse(const json_t *root, kn_prompt *out, kn_complaint *c);
+// A document to be added.
+bool kn_document_parse(const json_t *root, const char **name, kn_prompt *text, kn_complaint *c);
+void kn_prompt_free(kn_prompt *p);
+
+#endif

@@ -1,0 +1,183 @@
+#include "serve/shelf.h"
+
+#include "serve/shelf_parts.h"
+
+#include <libgen.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---------------------------------------------------------------- opening
+
+// The folder's name, without ".store".
+static char *name_of(const char *path) {
+    char *copy = kn_strdup(path), *name = copy ? kn_strdup(basename(copy)) : NULL;
+    size_t length = name ? strlen(name) : 0;
+    if (length > 6 && strcmp(name + length - 6, ".store") == 0) name[length - 6] = 0;
+    free(copy);
+    return name;
+}
+
+knnlm_status kn_book_reopen(const kn_shelf *s, const kn_book *b, kn_book_state *out) {
+    kn_mixture_options alone = s->options;
+    alone.store_count = 1; // how several share is decided by each request
+    *out = (kn_book_state){0};
+    KN_TRY(kn_store_open(b->path, &out->store));
+    const kn_store_info *info = kn_store_describe(out->store);
+    if (info->entries == info->removed_entries) return KNNLM_OK; // nothing to be searched, but to be added to
+    knnlm_status status = kn_mixed_store_open(s->lm, &alone, &b->choice, &out->mixed);
+    out->searchable = status == KNNLM_OK;
+    if (status != KNNLM_OK) kn_book_state_close(out);
+    return status;
+}
+
+void kn_book_state_close(kn_book_state *state) {
+    if (state->searchable) kn_mixed_store_close(&state->mixed);
+    kn_store_close(state->store);
+    *state = (kn_book_state){0};
+}
+
+static knnlm_status open_book(kn_shelf *s, size_t number) {
+    kn_book *b = &s->books[number];
+    b->choice = s->options.stores[number];
+    b->path = kn_strdup(b->choice.path);
+    b->name = name_of(b->choice.path);
+    if (!b->path || !b->name) return KNNLM_ENOMEM;
+    b->choice.path = b->path;
+    for (size_t i = 0; i < number; i++)
+        if (strcmp(s->books[i].name, b->name) == 0)
+            return kn_fail(KNNLM_EINVAL, "%s: another store is called \"%s\" too", b->path, b->name);
+    return kn_book_reopen(s, b, &b->state);
+}
+
+// One pass of the model has one tap; what is not said of each must not exceed 1 in sum.
+static knnlm_status check_together(const kn_mixture_options *o, const kn_lm *lm, kn_shelf *s) {
+    kn_mixture m;
+    kn_mixture_options all = *o;
+    for (size_t i = 0; i < s->count; i++)
+        if (!s->books[i].state.searchable) return KNNLM_OK;
+    KN_TRY(kn_mixture_open(lm, &all, &m));
+    s->tap = m.tap;
+    kn_mixture_close(&m);
+    return KNNLM_OK;
+}
+
+static knnlm_status open_all(kn_shelf *s, const kn_mixture_options *o) {
+    if (o->store_count > KN_STORES_MOST)
+        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
+    for (size_t i = 0; i < o->store_count; i++) {
+        s->count = i + 1;
+        KN_TRY(open_book(s, i));
+    }
+    return check_together(o, s->lm, s);
+}
+
+knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o, bool writable,
+                           kn_shelf **out) {
+    kn_shelf *s = kn_alloc(1, sizeof *s);
+    if (!s) return KNNLM_ENOMEM;
+    *s = (kn_shelf){.lm = lm, .turn = turn, .options = *o, .writable = writable, .tap = KN_TAP_DEFAULT};
+    s->options.cache = 0; // a request has no document
+    pthread_rwlock_init(&s->lock, NULL);
+    pthread_mutex_init(&s->writing, NULL);
+    knnlm_status status = open_all(s, &s->options);
+    if (status == KNNLM_OK)
+        *out = s;
+    else
+        kn_shelf_close(s);
+    return status;
+}
+
+void kn_shelf_close(kn_shelf *s) {
+    if (!s) return;
+    for (size_t i = 0; i < s->count; i++) {
+        kn_book_state_close(&s->books[i].state);
+        free(s->books[i].name);
+        free(s->books[i].path);
+    }
+    pthread_rwlock_destroy(&s->lock);
+    pthread_mutex_destroy(&s->writing);
+    free(s);
+}
+
+size_t kn_shelf_count(const kn_shelf *s) {
+    return s->count;
+}
+
+const char *kn_shelf_name(const kn_shelf *s, size_t number) {
+    return s->books[number].name;
+}
+
+uint64_t kn_shelf_entries(kn_shelf *s, size_t number) {
+    pthread_rwlock_rdlock(&s->lock);
+    const kn_store_info *info = kn_store_describe(s->books[number].state.store);
+    uint64_t entries = info->entries - info->removed_entries;
+    pthread_rwlock_unlock(&s->lock);
+    return entries;
+}
+
+kn_book *kn_shelf_find(kn_shelf *s, const char *name, kn_complaint *c) {
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->books[i].name, name) == 0) return &s->books[i];
+    kn_complain(c, 404, "not_found", NULL, "no store is called '%.100s'", name);
+    return NULL;
+}
+
+// ---------------------------------------------------------------- mixing
+
+static bool select_named(const kn_shelf *s, const json_t *names, uint32_t *out, kn_complaint *c) {
+    const json_t *name;
+    size_t i;
+    *out = 0;
+    json_array_foreach(names, i, name) {
+        size_t n = 0;
+        while (n < s->count && strcmp(s->books[n].name, json_string_value(name)) != 0) n++;
+        if (n == s->count)
+            return kn_complain(c, 400, "not_found", "knn.stores", "no store is called '%.100s'",
+                               json_string_value(name));
+        *out |= 1u << n;
+    }
+    return true;
+}
+
+bool kn_shelf_select(const kn_shelf *s, const kn_knn_request *knn, bool fallback, kn_selection *out,
+                     kn_complaint *c) {
+    *out = (kn_selection){.stores = (uint32_t)((1ull << s->count) - 1),
+                          .lambda = knn->lambda,
+                          .temperature = knn->temperature,
+                          .k = knn->k,
+                          .fallback = fallback && knn->fallback};
+    return !knn->stores || select_named(s, knn->stores, &out->stores, c);
+}
+
+static void weigh(kn_mixture *m, double lambda, const bool *said) {
+    double sum = 0;
+    for (size_t i = 0; i < m->count && m->count > 1; i++) {
+        if (!said[i]) m->stores[i].lambda /= (double)m->count; // as several stores of a command share
+        m->stores[i].bins = (kn_bins){0};
+    }
+    if (isnan(lambda)) return;
+    for (size_t i = 0; i < m->count; i++) sum += m->stores[i].lambda;
+    for (size_t i = 0; i < m->count; i++) {
+        m->stores[i].lambda = sum > 0 ? lambda * m->stores[i].lambda / sum : lambda / (double)m->count;
+        m->stores[i].bins = (kn_bins){0};
+    }
+}
+
+void kn_shelf_view(const kn_shelf *s, const kn_selection *selection, kn_mixture *out, size_t *numbers) {
+    bool said[KN_STORES_MOST];
+    *out = (kn_mixture){.tap = s->tap, .width = (size_t)kn_lm_describe(s->lm)->key_width};
+    for (size_t i = 0; i < s->count; i++) {
+        const kn_book *b = &s->books[i];
+        if (!(selection->stores >> i & 1) || !b->state.searchable) continue;
+        kn_mixed_store *x = &out->stores[out->count];
+        *x = b->state.mixed;
+        if (!isnan(selection->temperature)) x->temperature = selection->temperature;
+        x->fallback = selection->fallback;
+        if (selection->k) x->k = (size_t)selection->k;
+        x->k = kn_least(x->k, (size_t)kn_store_describe(x->store)->entries);
+        said[out->count] = !isnan(b->choice.weight);
+        numbers[out->count++] = i;
+    }
+    weigh(out, selection->lambda, said);
+}

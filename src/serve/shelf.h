@@ -1,0 +1,60 @@
+// The stores that are served: read by requests, changed while they are. Not a door: only this room includes
+// it.
+//
+// A store is open in one state; a change makes a new one on disk, which is opened beside it and takes its
+// place in between two batches. So who has the turn (turn.h), or reads under the shelf's lock, sees one
+// state as long.
+#ifndef KN_SERVE_SHELF_H
+#define KN_SERVE_SHELF_H
+
+#include "eval/mixture.h"
+#include "serve/request.h"
+#include "serve/turn.h"
+
+typedef struct kn_shelf kn_shelf;
+
+// `turn` is that of the model. Options are copied; KNNLM_EINVAL: two stores of one name, or as
+// kn_mixture_open.
+knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *options, bool writable,
+                           kn_shelf **out);
+void kn_shelf_close(kn_shelf *shelf);
+size_t kn_shelf_count(const kn_shelf *shelf);
+const char *kn_shelf_name(const kn_shelf *shelf, size_t number);
+uint64_t kn_shelf_entries(kn_shelf *shelf, size_t number);
+
+// ---------------------------------------------------------------- mixing
+
+// What of it a request wants.
+typedef struct kn_selection {
+    uint32_t stores;            // a bit each
+    double lambda, temperature; // NAN: not said
+    int64_t k;                  // 0: not said
+    bool fallback;
+} kn_selection;
+
+// 400 for a name that is none.
+bool kn_shelf_select(const kn_shelf *shelf, const kn_knn_request *knn, bool fallback, kn_selection *out,
+                     kn_complaint *c);
+// A mixture by the selection, with *numbers (KN_STORES_MOST) of its stores on the shelf. Nothing of it is the
+// caller's; valid as long as he has the turn.
+void kn_shelf_view(const kn_shelf *shelf, const kn_selection *selection, kn_mixture *out, size_t *numbers);
+
+// ---------------------------------------------------------------- looking
+
+// All return NULL with a complaint where there is no such thing.
+json_t *kn_shelf_list(kn_shelf *shelf);
+json_t *kn_shelf_describe(kn_shelf *shelf, const char *store, kn_complaint *c);
+json_t *kn_shelf_documents(kn_shelf *shelf, const char *store, uint64_t offset, size_t limit,
+                           const char *like, kn_complaint *c);
+json_t *kn_shelf_passage(kn_shelf *shelf, const char *store, uint64_t entry, size_t around, kn_complaint *c);
+
+// ---------------------------------------------------------------- changing
+
+// On disk and seen by every request from then on, or nothing has changed. `go_on` is asked now and then.
+// *created: the store did not have the text before.
+json_t *kn_shelf_add(kn_shelf *shelf, const char *store, const char *name, const char *text, size_t size,
+                     bool (*go_on)(void *), void *context, bool *created, kn_complaint *c);
+json_t *kn_shelf_remove(kn_shelf *shelf, const char *store, const char *document, size_t size,
+                        kn_complaint *c);
+
+#endif

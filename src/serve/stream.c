@@ -1,0 +1,141 @@
+// An answer that is sent as it comes: server-sent events.
+#include "serve/completion.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 16 << 10 };
+
+static bool put(kn_completion *a, const char *text) {
+    size_t size = strlen(text);
+    if (kn_grow(&a->out, &a->out_capacity, a->out_size + size, 1) != KNNLM_OK) return false;
+    memcpy(a->out + a->out_size, text, size);
+    a->out_size += size;
+    return true;
+}
+
+static bool put_event(kn_completion *a, json_t *take) {
+    char *text = take ? json_dumps(take, JSON_COMPACT) : NULL;
+    bool fine = text && put(a, "data: ") && put(a, text) && put(a, "\n\n");
+    json_decref(take);
+    free(text);
+    return fine;
+}
+
+static bool put_choice(kn_completion *a, json_t *choice) {
+    json_t *json = kn_completion_frame(a, json_pack("[o]", choice), false);
+    if (a->r.include_usage) json_object_set_new(json, "usage", json_null());
+    return put_event(a, json);
+}
+
+// The prompt comes first, once it is scored.
+static bool echo(kn_completion *a, kn_choice *choice) {
+    kn_slice slice;
+    bool fine = kn_slice_open(a, &slice) && kn_slice_prompt(a, choice, &slice);
+    if (!choice->task && !a->tasks[choice->prompt].next_wanted) choice->finish = "length";
+    return put_choice(a, kn_slice_close(a, choice, &slice)) && fine;
+}
+
+static bool scored(kn_completion *a, const kn_choice *choice) {
+    if (!a->score_count) return true;
+    pthread_mutex_lock(&a->job.lock);
+    bool over = a->tasks[choice->prompt].over;
+    pthread_mutex_unlock(&a->job.lock);
+    return over;
+}
+
+// Whatever has come since the last time becomes events.
+static bool collect(kn_completion *a) {
+    bool fine = true;
+    for (size_t i = 0; i < a->choice_count && fine; i++) {
+        kn_choice *choice = &a->choices[i];
+        json_t *piece;
+        if (!scored(a, choice)) continue;
+        if (a->r.echo && !choice->echoed) fine = echo(a, choice);
+        while (fine && (piece = kn_choice_take(a, choice))) {
+            kn_slice slice;
+            fine = kn_slice_open(a, &slice) && kn_slice_piece(a, choice, piece, &slice);
+            fine = put_choice(a, kn_slice_close(a, choice, &slice)) && fine;
+            json_decref(piece);
+        }
+    }
+    return fine;
+}
+
+static void finish(kn_completion *a) {
+    a->ended = true;
+    if (a->r.include_usage) put_event(a, kn_completion_frame(a, json_array(), true));
+    put(a, "data: [DONE]\n\n");
+}
+
+static void fail(kn_completion *a, const kn_complaint *c) {
+    a->ended = true;
+    put_event(a, kn_complaint_json(c));
+}
+
+// Waits until there is something to send, or nothing will come any more. False: the client is gone.
+static bool wait_for_more(kn_completion *a) {
+    kn_complaint c;
+    while (a->out_sent == a->out_size && !a->ended) {
+        pthread_mutex_lock(&a->job.lock);
+        bool over = a->job.open == 0 || a->task_count == 0;
+        knnlm_status status = a->job.status;
+        unsigned long seen = a->job.changes;
+        pthread_mutex_unlock(&a->job.lock);
+        if (status != KNNLM_OK) {
+            kn_complain_status(&c, status, a->job.message);
+            fail(a, &c);
+        } else if (!collect(a)) {
+            kn_complain(&c, 500, NULL, NULL, "out of memory");
+            fail(a, &c);
+        } else if (over) {
+            finish(a);
+        } else if (a->out_sent == a->out_size) {
+            if (kn_exchange_gone(a->x)) return false;
+            if (kn_exchange_late(a->x)) {
+                kn_complain(&c, 504, "timeout", NULL, "the request took too long");
+                fail(a, &c);
+                continue;
+            }
+            pthread_mutex_lock(&a->job.lock);
+            kn_job_wait(&a->job, seen);
+            pthread_mutex_unlock(&a->job.lock);
+        }
+    }
+    return true;
+}
+
+static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t most) {
+    kn_completion *a = context;
+    (void)position;
+    if (a->out_sent == a->out_size) {
+        a->out_sent = a->out_size = 0;
+        if (a->ended) return MHD_CONTENT_READER_END_OF_STREAM;
+        if (!wait_for_more(a)) {
+            atomic_fetch_add(&a->server->metrics.gone, 1);
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        }
+    }
+    size_t n = kn_least(most, a->out_size - a->out_sent);
+    memcpy(buffer, a->out + a->out_sent, n);
+    a->out_sent += n;
+    return (ssize_t)n;
+}
+
+enum MHD_Result kn_completion_stream(kn_completion *a) {
+    kn_exchange *x = a->x;
+    kn_complaint c;
+    if (a->task_count && !kn_job_submit(a->server->engine, &a->job, a->tasks, a->task_count, &c)) {
+        kn_completion_close(a);
+        return kn_reply_complaint(x, &c);
+    }
+    a->submitted = a->task_count > 0;
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, send_more, a, kn_completion_close);
+    if (!response) {
+        kn_completion_close(a);
+        return MHD_NO;
+    }
+    MHD_add_response_header(response, "Cache-Control", "no-store");
+    return kn_reply_response(x, 200, "text/event-stream; charset=utf-8", response);
+}

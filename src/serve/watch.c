@@ -1,0 +1,113 @@
+#include "serve/watch.h"
+
+#include "base/memory.h"
+#include "base/progress.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+enum { HEAD_SECONDS = 30, BODY_SECONDS = 120 };
+
+typedef struct watched {
+    struct MHD_Connection *connection;
+    int fd;
+    double since; // 0: it has asked
+} watched;
+
+struct kn_watch {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool started, ending;
+    watched *list;
+    size_t count, capacity;
+};
+
+// The connection's own thread notices, and closes it.
+static void cut_late(kn_watch *w) {
+    double now = kn_seconds();
+    for (size_t i = 0; i < w->count; i++) {
+        if (w->list[i].since == 0 || now - w->list[i].since < HEAD_SECONDS) continue;
+        shutdown(w->list[i].fd, SHUT_RDWR);
+        w->list[i].since = 0;
+    }
+}
+
+static void *look(void *context) {
+    kn_watch *w = context;
+    pthread_mutex_lock(&w->lock);
+    while (!w->ending) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&w->changed, &w->lock, &until);
+        cut_late(w);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+knnlm_status kn_watch_open(kn_watch **out) {
+    kn_watch *w = kn_alloc(1, sizeof *w);
+    if (!w) return KNNLM_ENOMEM;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    int code = pthread_create(&w->thread, NULL, look, w);
+    w->started = code == 0;
+    *out = w;
+    return code ? kn_fail(KNNLM_ENOMEM, "cannot start a thread: %s", strerror(code)) : KNNLM_OK;
+}
+
+void kn_watch_close(kn_watch *w) {
+    if (!w) return;
+    pthread_mutex_lock(&w->lock);
+    w->ending = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    if (w->started) pthread_join(w->thread, NULL);
+    pthread_mutex_destroy(&w->lock);
+    pthread_cond_destroy(&w->changed);
+    free(w->list);
+    free(w);
+}
+
+static watched *find(kn_watch *w, const struct MHD_Connection *connection) {
+    for (size_t i = 0; i < w->count; i++)
+        if (w->list[i].connection == connection) return &w->list[i];
+    return NULL;
+}
+
+static void note(kn_watch *w, struct MHD_Connection *connection, double since) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    pthread_mutex_lock(&w->lock);
+    watched *x = find(w, connection);
+    if (!x && kn_grow(&w->list, &w->capacity, w->count + 1, sizeof *w->list) == KNNLM_OK)
+        x = &w->list[w->count++];
+    if (x) *x = (watched){connection, info ? info->connect_fd : -1, since};
+    pthread_mutex_unlock(&w->lock);
+}
+
+// Between two requests a connection may rest as long as libmicrohttpd lets it: only its first is watched.
+void kn_watch_enter(kn_watch *w, struct MHD_Connection *connection) {
+    note(w, connection, kn_seconds());
+}
+
+void kn_watch_asked(kn_watch *w, struct MHD_Connection *connection) {
+    note(w, connection, 0);
+}
+
+void kn_watch_leave(kn_watch *w, struct MHD_Connection *connection) {
+    pthread_mutex_lock(&w->lock);
+    watched *x = find(w, connection);
+    if (x) *x = w->list[--w->count];
+    pthread_mutex_unlock(&w->lock);
+}
+
+bool kn_watch_is_late(double begun) {
+    return kn_seconds() - begun > BODY_SECONDS;
+}
