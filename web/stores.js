@@ -1,0 +1,177 @@
+// The panel of the stores: what each is, its documents, and how they come and go.
+import {$, el, shown} from './dom.js';
+import {digits, plural, size, whole} from './format.js';
+import {calm, note, problem} from './notice.js';
+import * as api from './api.js';
+
+const PAGE = 20, STILL = 200;
+
+function settingsOf({tuned}) {
+  if (!tuned) return 'not tuned: λ 0.25, T 1';
+  return `λ ${tuned.adaptive ? 'adaptive, about ' : ''}${digits(tuned.lambda, 3)}, T ${digits(tuned.temperature, 3)}, k ${whole(tuned.k)}`;
+}
+
+function factsOf(store) {
+  const index = store.index ? `${plural(store.index.lists, 'list')}, with${store.index.codes ? '' : 'out'} codes` : 'none: every entry is looked at';
+  return [
+    ['entries', whole(store.entries) + (store.removed_entries ? `, and ${whole(store.removed_entries)} removed` : '')],
+    ['documents', whole(store.documents)], ['on disk', size(store.bytes)], ['mixing', settingsOf(store)],
+    ['keys', `${whole(store.dimensions)} × ${store.keys} (${store.tap}), ${store.distance}`], ['index', index],
+  ];
+}
+
+function drawFacts(list, store) {
+  list.replaceChildren(...factsOf(store).map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value))));
+}
+
+// ---------------------------------------------------------------- the documents of a store
+
+function documentTable(name, changed) {
+  const filter = el('input', {type: 'search', spellcheck: 'false', autocomplete: 'off'});
+  const count = el('span.small', {role: 'status'});
+  const body = el('tbody');
+  const back = el('button', {type: 'button', click: () => load(offset - PAGE)}, '← Previous');
+  const on = el('button', {type: 'button', click: () => load(offset + PAGE)}, 'Next →');
+  const table = el('table.documents', {}, el('caption.off', {}, `Documents of ${name}`),
+    el('thead', {}, el('tr', {}, ['name', 'tokens', 'size', ''].map(text => text ? el('th', {scope: 'col'}, text) : el('td')))), body);
+  const element = el('section.shelf', {tabindex: '-1', 'aria-label': `Documents of ${name}`},
+    el('div.row', {}, el('label', {}, 'Documents whose name has ', filter), count), table, el('div.row.pager', {}, back, on));
+  let offset = 0, total = 0, writable = false, request = null, timer = 0;
+
+  function row(document) {
+    const cell = el('td.act');
+    const line = el('tr', {}, el('th', {scope: 'row'}, shown(document.name)), el('td', {}, whole(document.tokens)), el('td', {}, size(document.bytes)), cell);
+    const ask = () => {
+      const no = el('button', {type: 'button', click: keep}, 'Keep');
+      cell.replaceChildren(el('div.confirm', {role: 'group', 'aria-label': `Remove ${document.name}?`}, el('span', {}, 'Remove it?'),
+        el('button.danger', {type: 'button', click: () => remove(document.name)}, 'Remove'), no));
+      no.focus();
+    };
+    const button = el('button.quiet', {type: 'button', 'aria-label': `Remove ${document.name}`, click: ask}, 'Remove…');
+    const keep = () => {
+      cell.replaceChildren(button);
+      button.focus();
+    };
+    cell.addEventListener('keydown', event => { if (event.key === 'Escape' && !button.isConnected) keep(); });
+    if (writable) cell.append(button);
+    return line;
+  }
+
+  async function remove(document) {
+    calm();
+    try {
+      const {removed} = await api.removeDocument(name, document);
+      note(`Removed ${document} from ${name}: ${plural(removed, 'entry').replace('entrys', 'entries')} fewer.`);
+      element.focus();
+      await Promise.all([load(offset), changed()]);
+    } catch (error) {
+      problem(error);
+    }
+  }
+
+  async function load(from) {
+    request?.abort();
+    const own = request = new AbortController();
+    try {
+      const answer = await api.documents(name, {offset: Math.max(0, from), limit: PAGE, q: filter.value}, own.signal);
+      if (!answer.data.length && from > 0) return load(from - PAGE);
+      [offset, total] = [Math.max(0, from), answer.total];
+      draw(answer.data);
+    } catch (error) {
+      problem(error);
+    }
+  }
+
+  function draw(documents) {
+    body.replaceChildren(...documents.map(row));
+    table.hidden = !documents.length;
+    count.textContent = documents.length ? `${whole(offset + 1)}–${whole(offset + documents.length)} of ${whole(total)}` : 'none';
+    const focused = document.activeElement;
+    back.disabled = offset === 0;
+    on.disabled = offset + documents.length >= total;
+    back.parentElement.hidden = back.disabled && on.disabled;
+    if ((focused === back || focused === on) && (focused.disabled || back.parentElement.hidden)) element.focus();
+  }
+
+  filter.addEventListener('input', () => {
+    clearTimeout(timer);
+    timer = setTimeout(load, STILL, 0);
+  });
+  return {element, load: () => load(offset), setWritable: is => { writable = is; }};
+}
+
+// ---------------------------------------------------------------- adding a document
+
+function addForm(store, changed) {
+  const name = el('input', {type: 'text', required: true, maxlength: 4096, autocomplete: 'off', spellcheck: 'false'});
+  const text = el('textarea', {rows: 4, required: true, spellcheck: 'false'});
+  const file = el('input', {type: 'file'});
+  const button = el('button.primary', {type: 'submit'}, 'Add');
+  file.addEventListener('change', async () => {
+    if (!file.files[0]) return;
+    text.value = await file.files[0].text();
+    name.value ||= file.files[0].name;
+  });
+  async function add(event) {
+    event.preventDefault();
+    calm();
+    button.disabled = true;
+    note(`${store} is reading ${name.value}…`);
+    try {
+      const answer = await api.addDocument(store, name.value, text.value);
+      note(answer.unchanged ? `${store} has this text already.` : `${store} now remembers ${answer.name}: ${plural(answer.tokens, 'token')}.`);
+      event.target.reset();
+      await changed();
+    } catch (error) {
+      problem(error);
+    }
+    button.disabled = false;
+    name.focus();
+  }
+  return el('details.add', {}, el('summary', {}, `Add a document to ${store}`),
+    el('form', {submit: add}, el('div.row', {}, el('label', {}, 'Name ', name), el('label.file', {}, 'from a file ', file)),
+      el('label', {}, 'Text', text), el('div.row', {}, button, el('span.small', {}, 'A document of the same name is replaced.'))));
+}
+
+// ---------------------------------------------------------------- a store
+
+function storeCard(store, refresh) {
+  const list = el('dl.store-facts'), reason = el('p.small', {}, 'This store cannot be changed here: the server is read-only, or may not write to its folder.');
+  const documents = documentTable(store.name, refresh);
+  const add = addForm(store.name, async () => { await Promise.all([documents.load(), refresh()]); });
+  const element = el('article.card.store', {'data-store': store.name}, el('h2', {}, shown(store.name)), list, documents.element, add, reason);
+  return {
+    element, load: documents.load,
+    update(now) {
+      drawFacts(list, now);
+      documents.setWritable(now.writable === true);
+      add.hidden = !now.writable;
+      reason.hidden = now.writable === true;
+    },
+  };
+}
+
+export function startStores(refresh) {
+  const cards = new Map();
+  let seen = false;
+  const load = card => { if (seen) card.load(); };
+  return {
+    update(stores) {
+      for (const name of cards.keys()) if (!stores.some(store => store.name === name)) cards.delete(name);
+      for (const store of stores) {
+        const fresh = !cards.has(store.name);
+        if (fresh) cards.set(store.name, storeCard(store, refresh));
+        cards.get(store.name).update(store);
+        if (fresh) load(cards.get(store.name));
+      }
+      const elements = [...cards.values()].map(card => card.element);
+      const same = elements.length === $('store-list').children.length && elements.every((element, i) => element === $('store-list').children[i]);
+      if (!same || !elements.length) $('store-list').replaceChildren(...elements.length ? elements : [el('p', {}, 'The server was started without stores: the model is alone. Give it some with -s STORE.')]);
+    },
+    show() {
+      if (seen) return;
+      seen = true;
+      cards.forEach(load);
+    },
+  };
+}
