@@ -1,0 +1,44 @@
+// What the panels share: the header, the tabs, and the list of stores.
+import {$} from './dom.js';
+import {plural, whole} from './format.js';
+import {problem} from './notice.js';
+import {startGenerate} from './generate.js';
+import {startRead} from './read.js';
+import {startStores} from './stores.js';
+import {tabs} from './tabs.js';
+import * as api from './api.js';
+
+const panels = {read: startRead(), generate: startGenerate(), stores: startStores(refresh)};
+let model = null;
+
+function millions(parameters) {
+  return parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)} billion parameters` : `${(parameters / 1e6).toFixed(1)} million parameters`;
+}
+
+function drawHeader(stores) {
+  const entries = stores.reduce((sum, store) => sum + store.entries, 0);
+  const remembered = stores.length ? `${whole(entries)} entries in ${plural(stores.length, 'store')}` : 'no stores';
+  const about = [model?.meta?.parameters ? millions(model.meta.parameters) : null, remembered];
+  $('model').textContent = model?.id ?? 'knnlm';
+  $('facts').textContent = about.filter(Boolean).join(' · ');
+  document.title = model ? `${model.id} · knnlm` : 'knnlm';
+}
+
+async function refresh() {
+  const {data} = await api.stores();
+  drawHeader(data);
+  for (const panel of Object.values(panels)) panel.update(data);
+}
+
+async function begin() {
+  try {
+    model = (await api.models()).data[0];
+    await refresh();
+    panels.read.begin();
+  } catch (error) {
+    problem(error);
+  }
+}
+
+tabs(document.querySelector('[role=tablist]'), name => panels[name].show?.());
+begin();
