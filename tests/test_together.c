@@ -1,0 +1,271 @@
+// Texts scored together: to the bit what each has alone, what an evaluation gives, and what one context after
+// another would; and the ranks are those of the whole distribution.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "build/build.h"
+#include "eval/guess.h"
+#include "eval/pass.h"
+#include "eval/together.h"
+#include "expect.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// A context of 48 tokens, so that texts have several windows.
+#define MODEL KN_SOURCE_DIR "/tests/golden/shared.model.gguf"
+
+enum { TEXTS = 5, TOP = 4, TEMPERATURES = 3 };
+static const double temperatures[TEMPERATURES] = {0.5, 3, 40};
+
+typedef struct desk {
+    char folder[64];
+    kn_lm *lm;
+    kn_mixture whole, views[TEXTS]; // settings of their own for each text
+    kn_tokens texts[TEXTS];
+} desk;
+
+static void fill_text(desk *d, size_t number, size_t length) {
+    char text[1200];
+    for (size_t i = 0; i < length; i++)
+        text[i] = "the nearest of a context, and then "[(i * (number + 3)) % 35];
+    OK(kn_tokenizer_encode(kn_lm_tokenizer(d->lm), text, length, &d->texts[number]));
+}
+
+static void build_store(desk *d, const char *path) {
+    static const char text[] =
+        "the nearest contexts are those of a text that the model has read; and then another, "
+        "and then the nearest of them all, of a context and of the text.";
+    kn_build_options o = kn_build_options_default();
+    kn_build_result r;
+    char file[100];
+    snprintf(file, sizeof file, "%s/text", d->folder);
+    FILE *f = fopen(file, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    OK(kn_build(d->lm, path, &(const char *){file}, 1, &o, NULL, &r));
+}
+
+static int desk_open(void **state) {
+    desk *d = calloc(1, sizeof *d);
+    char path[100];
+    strcpy(d->folder, "/tmp/knnlm-test-XXXXXX");
+    assert_non_null(mkdtemp(d->folder));
+    snprintf(path, sizeof path, "%s/s.store", d->folder);
+    OK(kn_lm_open(MODEL, &(kn_lm_options){.precision = KN_PRECISION_F32}, &d->lm));
+    build_store(d, path);
+    kn_store_choice choice = {.path = path, .weight = NAN, .temperature = NAN};
+    kn_mixture_options o = {.stores = &choice,
+                            .store_count = 1,
+                            .lambda = 0.4,
+                            .temperature = 5,
+                            .metric = -1,
+                            .cache_lambda = NAN,
+                            .cache_temperature = NAN};
+    OK(kn_mixture_open(d->lm, &o, &d->whole));
+    for (size_t i = 0; i < TEXTS; i++) d->views[i] = d->whole;
+    d->views[1].stores[0].k = 7;
+    d->views[2].count = 0;
+    d->views[3].stores[0].lambda = 0.9;
+    d->views[3].stores[0].temperature = 2;
+    d->views[4].stores[0].fallback = true;
+    static const size_t lengths[TEXTS] = {1, 30, 200, 400, 1000};
+    for (size_t i = 0; i < TEXTS; i++) fill_text(d, i, lengths[i]);
+    *state = d;
+    return 0;
+}
+
+static int desk_close(void **state) {
+    desk *d = *state;
+    char command[100];
+    for (size_t i = 0; i < TEXTS; i++) kn_tokens_free(&d->texts[i]);
+    kn_mixture_close(&d->whole);
+    kn_lm_close(d->lm);
+    snprintf(command, sizeof command, "rm -rf '%s'", d->folder);
+    assert_int_equal(system(command), 0);
+    free(d);
+    return 0;
+}
+
+static kn_asked ask(const desk *d, size_t i) {
+    size_t n = d->texts[i].count;
+    return (kn_asked){.tokens = d->texts[i].ids,
+                      .count = n,
+                      .mixture = &d->views[i],
+                      .verdicts = calloc(n, sizeof(kn_verdict)),
+                      .top = TOP,
+                      .ranked = calloc(n * TOP, sizeof(int32_t)),
+                      .ranked_p = calloc(n * TOP, sizeof(double)),
+                      .own_p = calloc(n, sizeof(double)),
+                      .knn_at = calloc(n * TEMPERATURES, sizeof(double)),
+                      .temperatures = temperatures,
+                      .temperature_count = TEMPERATURES,
+                      .next_mixture = i % 2 ? &d->views[i] : NULL};
+}
+
+static void asked_free(kn_asked *a) {
+    free(a->verdicts);
+    free(a->ranked);
+    free(a->ranked_p);
+    free(a->own_p);
+    free(a->knn_at);
+}
+
+static void assert_same(const kn_asked *a, const kn_asked *b) {
+    size_t n = a->count;
+    assert_memory_equal(a->verdicts, b->verdicts, n * sizeof *a->verdicts);
+    assert_memory_equal(a->ranked, b->ranked, n * TOP * sizeof *a->ranked);
+    assert_memory_equal(a->ranked_p, b->ranked_p, n * TOP * sizeof *a->ranked_p);
+    assert_memory_equal(a->own_p, b->own_p, n * sizeof *a->own_p);
+    assert_memory_equal(a->knn_at, b->knn_at, n * TEMPERATURES * sizeof *a->knn_at);
+    assert_int_equal(a->next, b->next);
+    assert_memory_equal(&a->next_verdict, &b->next_verdict, sizeof a->next_verdict);
+}
+
+static void together_is_as_alone(void **state) {
+    const desk *d = *state;
+    kn_asked all[TEXTS];
+    for (size_t i = 0; i < TEXTS; i++) all[i] = ask(d, i);
+    OK(kn_score_together(d->lm, all, TEXTS, NULL, NULL));
+    for (size_t i = 0; i < TEXTS; i++) {
+        kn_asked one = ask(d, i);
+        OK(kn_score_together(d->lm, &one, 1, NULL, NULL));
+        assert_same(&all[i], &one);
+        asked_free(&one);
+        asked_free(&all[i]);
+    }
+}
+
+typedef struct evaluated {
+    const kn_mixture *m;
+    const kn_asked *a;
+    size_t seen;
+} evaluated;
+
+static knnlm_status compare(void *context, const kn_scored *b) {
+    evaluated *e = context;
+    for (size_t i = 0; i < b->count; i++) {
+        const kn_verdict *v = &e->a->verdicts[b->tokens[i].position];
+        kn_mixed mixed;
+        kn_scored_mix(b, e->m, i, &mixed);
+        assert_true(v->p == mixed.p);
+        assert_true(v->lm == (double)b->lm[i]);
+        assert_true(v->lambda == kn_mixture_lambda(e->m, &mixed));
+        e->seen++;
+    }
+    return KNNLM_OK;
+}
+
+static void as_an_evaluation(void **state) {
+    const desk *d = *state;
+    for (size_t i = 0; i < TEXTS; i++) {
+        kn_asked a = ask(d, i);
+        kn_pass_options o = {.read = {.context = -1}, .entropies = true};
+        evaluated e = {&d->views[i], &a, 0};
+        OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
+        OK(kn_pass_tokens(d->lm, &d->views[i], a.tokens, a.count, &o, compare, &e));
+        assert_int_equal(e.seen, a.count);
+        asked_free(&a);
+    }
+}
+
+// The whole distribution, sorted by hand.
+static void check_ranks(const kn_guess *g, const int32_t *ranked, const double *p) {
+    for (size_t i = 0; i < TOP; i++) {
+        assert_true(fabs(p[i] - kn_guess_logprob(g, ranked[i])) < 2e-5);
+        for (size_t j = 0; j < i; j++) assert_int_not_equal(ranked[i], ranked[j]);
+        size_t better = 0;
+        for (size_t t = 0; t < g->vocabulary; t++) better += kn_guess_logprob(g, (int32_t)t) > p[i] + 2e-5;
+        assert_true(better <= i);
+    }
+}
+
+// In the first window the model sees all that came before, as it does when asked for one context.
+static void as_one_context_after_another(void **state) {
+    const desk *d = *state;
+    for (size_t i = 0; i < TEXTS; i++) {
+        kn_asked a = ask(d, i);
+        OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
+        for (size_t at = 0; at < kn_least(a.count, 24); at++) {
+            kn_next next;
+            OK(kn_next_guess(d->lm, &d->views[i], a.tokens, at, &next));
+            double own = kn_guess_logprob(&next.guess, a.tokens[at]);
+            assert_true(fabs(own - a.own_p[at]) < 2e-5 && fabs(own - a.verdicts[at].p) < 2e-5);
+            check_ranks(&next.guess, a.ranked + at * TOP, a.ranked_p + at * TOP);
+            for (size_t j = 0; j < TOP; j++)
+                if (a.ranked[at * TOP + j] == a.tokens[at])
+                    assert_true(a.ranked_p[at * TOP + j] == a.own_p[at]);
+            kn_next_free(&next);
+        }
+        asked_free(&a);
+    }
+}
+
+static void what_comes_next(void **state) {
+    const desk *d = *state;
+    kn_asked a = ask(d, 1);
+    kn_next next;
+    int32_t best;
+    OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
+    OK(kn_next_guess(d->lm, &d->views[1], a.tokens, a.count, &next));
+    assert_int_equal(kn_guess_top(&next.guess, 1, &best), 1);
+    assert_int_equal(a.next, best);
+    assert_true(fabs(a.next_verdict.p - kn_guess_logprob(&next.guess, best)) < 2e-5);
+    kn_next_free(&next);
+    asked_free(&a);
+}
+
+static void other_temperatures(void **state) {
+    const desk *d = *state;
+    kn_asked a = ask(d, 1);
+    OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
+    for (size_t t = 0; t < TEMPERATURES; t++) {
+        kn_mixture m = d->views[1];
+        kn_asked b = ask(d, 1);
+        m.stores[0].temperature = temperatures[t];
+        b.mixture = &m;
+        OK(kn_score_together(d->lm, &b, 1, NULL, NULL));
+        for (size_t i = 0; i < a.count; i++) assert_true(a.knn_at[i * TEMPERATURES + t] == b.verdicts[i].knn);
+        asked_free(&b);
+    }
+    asked_free(&a);
+}
+
+static bool never(void *context) {
+    ++*(int *)context;
+    return false;
+}
+
+static void stopped_and_refused(void **state) {
+    const desk *d = *state;
+    kn_asked many[40];
+    int times = 0;
+    for (size_t i = 0; i < 40; i++) many[i] = ask(d, 4);
+    assert_int_equal(kn_score_together(d->lm, many, 40, never, &times), KNNLM_ESTOPPED);
+    assert_int_equal(times, 1);
+    for (size_t i = 0; i < 40; i++) asked_free(&many[i]);
+    OK(kn_score_together(d->lm, NULL, 0, never, &times));
+    int32_t bad = kn_lm_describe(d->lm)->vocabulary;
+    kn_asked a = ask(d, 0);
+    a.tokens = &bad;
+    a.count = 1;
+    assert_int_equal(kn_score_together(d->lm, &a, 1, NULL, NULL), KNNLM_EINVAL);
+    asked_free(&a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(together_is_as_alone),         cmocka_unit_test(as_an_evaluation),
+        cmocka_unit_test(as_one_context_after_another), cmocka_unit_test(what_comes_next),
+        cmocka_unit_test(other_temperatures),           cmocka_unit_test(stopped_and_refused),
+    };
+    return cmocka_run_group_tests(tests, desk_open, desk_close);
+}
