@@ -28,20 +28,26 @@ struct kn_server_engine {
     size_t waiting_jobs, running;
     bool ending;
     // the thread's own
+    size_t last_texts; // scored together the last time, and how long that took
+    double last_seconds;
     kn_task **sequences; // (parallel): those that take steps
     size_t sequence_count;
 };
 
 // ---------------------------------------------------------------- jobs
 
-void kn_job_init(kn_job *job) {
-    *job = (kn_job){0};
+static void init_monotonic(pthread_cond_t *condition) {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_mutex_init(&job->lock, NULL);
-    pthread_cond_init(&job->changed, &monotonic);
+    pthread_cond_init(condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
+}
+
+void kn_job_init(kn_job *job) {
+    *job = (kn_job){0};
+    pthread_mutex_init(&job->lock, NULL);
+    init_monotonic(&job->changed);
 }
 
 void kn_job_destroy(kn_job *job) {
@@ -226,7 +232,11 @@ static void score_some(kn_server_engine *e) {
         else
             tasks[count++] = tasks[i];
     }
-    if (count) score(e, tasks, count);
+    if (count == 0) return;
+    double begun = kn_seconds();
+    score(e, tasks, count);
+    e->last_texts = count;
+    e->last_seconds = kn_seconds() - begun;
 }
 
 // ---------------------------------------------------------------- explaining
@@ -413,11 +423,26 @@ static void generate_some(kn_server_engine *e) {
 
 // ---------------------------------------------------------------- the thread
 
+static void wait_until(kn_server_engine *e, double when) {
+    struct timespec until = {(time_t)when, (long)((when - floor(when)) * 1e9)};
+    pthread_cond_timedwait(&e->work, &e->lock, &until);
+}
+
+// Clients that were answered together ask again nearly together: to wait for them a fraction of the time that
+// they took makes one batch of what would be two. The lock is held.
+static void wait_for_company(kn_server_engine *e) {
+    double until = kn_seconds() + fmin(e->last_seconds / 4, 0.005);
+    while (e->first && !e->sequence_count && !e->ending && e->waiting_jobs < e->last_texts &&
+           kn_seconds() < until)
+        wait_until(e, until);
+}
+
 static void *work(void *context) {
     kn_server_engine *e = context;
     for (;;) {
         pthread_mutex_lock(&e->lock);
         while (!has_work(e) && !e->ending) pthread_cond_wait(&e->work, &e->lock);
+        wait_for_company(e);
         bool over = e->ending && !has_work(e);
         pthread_mutex_unlock(&e->lock);
         if (over) return NULL;
@@ -435,7 +460,7 @@ knnlm_status kn_server_engine_open(kn_lm *lm, kn_turn *turn, kn_shelf *shelf, kn
     if (!e) return KNNLM_ENOMEM;
     *e = (kn_server_engine){.lm = lm, .turn = turn, .shelf = shelf, .metrics = metrics, .o = *o};
     pthread_mutex_init(&e->lock, NULL);
-    pthread_cond_init(&e->work, NULL);
+    init_monotonic(&e->work);
     e->sequences = kn_alloc(o->parallel, sizeof *e->sequences);
     knnlm_status status = e->sequences ? kn_generator_open(lm, o->parallel, &e->generator) : KNNLM_ENOMEM;
     if (status == KNNLM_OK) {

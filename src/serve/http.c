@@ -436,6 +436,10 @@ kn_serve_options kn_serve_options_default(void) {
                               .timeout = 300};
 }
 
+// Documents are added by their connection's thread, through the model: it needs as much as a main thread has.
+// Memory is only taken where it is touched.
+enum { STACK = 8 << 20 };
+
 // Paths and queries are decoded by us: names may have slashes of their own.
 static size_t leave_escapes(void *context, struct MHD_Connection *connection, char *text) {
     (void)context;
@@ -483,8 +487,8 @@ static knnlm_status listen_on(kn_server *s) {
         s->o.port, NULL, NULL, handle, s, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED,
         completed, s, MHD_OPTION_NOTIFY_CONNECTION, connected, s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes,
         NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o.connections, MHD_OPTION_CONNECTION_TIMEOUT, 120u,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_THREAD_STACK_SIZE,
-        (size_t)(512 << 10), MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
+        MHD_OPTION_END);
     if (!s->daemon)
         return kn_fail(KNNLM_EIO, "%s:%u cannot be listened on: %s (--port chooses another)", s->host,
                        s->o.port, strerror(errno));
