@@ -437,6 +437,17 @@ static void wait_for_company(kn_server_engine *e) {
         wait_until(e, until);
 }
 
+// Texts and contexts, then as many steps of the sequences as take about as long, one at least: a batch of
+// texts takes far longer than a step, and words should not come at its pace.
+static void take_turns(kn_server_engine *e) {
+    double begun = kn_seconds();
+    score_some(e);
+    explain_some(e);
+    double middle = kn_seconds();
+    do generate_some(e);
+    while (e->sequence_count && kn_seconds() - middle < middle - begun);
+}
+
 static void *work(void *context) {
     kn_server_engine *e = context;
     for (;;) {
@@ -447,9 +458,7 @@ static void *work(void *context) {
         pthread_mutex_unlock(&e->lock);
         if (over) return NULL;
         kn_turn_take(e->turn);
-        score_some(e);
-        explain_some(e);
-        generate_some(e);
+        take_turns(e);
         kn_turn_give(e->turn);
     }
 }
