@@ -4,7 +4,7 @@ import {digits, fixed, percent, plural, times, whole} from './format.js';
 import {levelClass, levelOf} from './mixture.js';
 import * as api from './api.js';
 
-const NEIGHBORS = 8, WORDS = 6, AROUND = 14, STILL = 180;
+const LOOKED_AT = 64, NEAREST = 8, FURTHER = 4, WORDS = 6, AROUND = 14, STILL = 180;
 
 function verdict(gain) {
   if (Number.isNaN(gain)) return null;
@@ -41,12 +41,14 @@ function neighborItem(neighbor, token, most) {
       el('span.name', {}, shown(neighbor.document), ` · position ${whole(neighbor.position)} · ${neighbor.store}`)));
 }
 
+// The nearest, and of those further away the first that have the token.
 function neighborList({neighbors}, token) {
   if (!neighbors.length) return el('p.small', {}, 'No store was asked: there are no neighbours.');
-  const sum = neighbors.reduce((all, n) => all + n.share, 0), hits = neighbors.filter(n => n.token === token.id).length;
-  const most = Math.max(...neighbors.map(n => n.share), 1e-9);
-  return [el('p.small', {}, `${plural(neighbors.length, 'neighbour')} with ${percent(Math.min(1, sum))} of p`, el('sub', {}, 'kNN'), `; ${hits ? whole(hits) : 'none'} went on with this token.`),
-    el('ol.neighbors', {}, neighbors.map(n => neighborItem(n, token, most)))];
+  const nearest = neighbors.slice(0, NEAREST), further = neighbors.slice(NEAREST).filter(n => n.token === token.id).slice(0, FURTHER);
+  const sum = nearest.reduce((all, n) => all + n.share, 0), hits = nearest.filter(n => n.token === token.id).length;
+  const most = Math.max(...nearest.map(n => n.share), 1e-9), list = some => el('ol.neighbors', {}, some.map(n => neighborItem(n, token, most)));
+  return [el('p.small', {}, `The nearest ${whole(nearest.length)} have ${percent(Math.min(1, sum))} of p`, el('sub', {}, 'kNN'), `; ${hits ? whole(hits) : 'none'} of them went on with this token.`),
+    list(nearest), further.length ? [el('h3', {}, 'Further away, with this token'), list(further)] : null];
 }
 
 function wordRow(word) {
@@ -82,7 +84,7 @@ export function tokenPanel(panel, onclose) {
     const {signal} = request;
     rest.setAttribute('aria-busy', 'true');
     try {
-      const answer = await api.explain({...token.request, target_token: token.id, words: WORDS, neighbors: NEIGHBORS, around: AROUND}, signal);
+      const answer = await api.explain({...token.request, target_token: token.id, words: WORDS, neighbors: LOOKED_AT, around: AROUND}, signal);
       rest.replaceChildren(...explanation(answer, token).flat(Infinity).filter(Boolean));
     } catch (error) {
       if (signal.aborted) return;
