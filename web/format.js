@@ -25,7 +25,8 @@ export const signedPercent = v => Number.isFinite(v) ? (v > 0 ? '+' : '') + minu
 // How many times more or less: ×3.1, ÷1.4.
 export function times(gain) {
   if (!Number.isFinite(gain)) return gain < 0 ? '÷∞' : gain > 0 ? '×∞' : '–';
-  return gain < 0 ? `÷${digits(Math.exp(-gain), 3)}` : `×${digits(Math.exp(gain), 3)}`;
+  const factor = Math.exp(Math.abs(gain));
+  return (gain < 0 ? '÷' : '×') + (factor >= 1000 && factor < 1e6 ? whole(Math.round(factor)) : digits(factor, 3));
 }
 
 export function size(bytes) {
