@@ -389,6 +389,69 @@ typedef struct knnlm_next {
 knnlm_status knnlm_mixture_next(knnlm_mixture *mixture, const int32_t *tokens, size_t count, double *p,
                                 double *lm, double *knn, knnlm_next *out);
 
+// ---------------------------------------------------------------- generating
+
+// A text that grows behind a prompt, word after word, and knows which passages of the stores carried it. The
+// mixture must stay open as long, and is used by the same thread.
+typedef struct knnlm_text knnlm_text;
+
+typedef struct knnlm_text_options {
+    size_t tokens;            // at most
+    uint64_t seed;            // same seed, same text
+    double temperature;       // 0: always the most probable token
+    int32_t top_k;            // drawn from so many; 0: all
+    double top_p, min_p;      // ... from the fewest that have this much of p; ... that have this part of the
+                              // most probable one's: 1 and 0 for all
+    double repeat_penalty;    // 1: none
+    const char *const *stops; // the text ends before any of these
+    size_t stop_count;
+    size_t around;    // tokens of text given on both sides of a source
+    bool keep_lambda; // else lambda falls where neighbours are farther or less certain than tuning saw them
+    bool ignore_end;  // goes on after a token that ends the text
+} knnlm_text_options;
+
+// 128 tokens, temperature .8, top_k 40, top_p .95, min_p .05, 12 tokens around.
+knnlm_text_options knnlm_text_options_default(void);
+
+// Begins after `prompt`; `options` may be NULL. KNNLM_EINVAL: a token is not in the vocabulary, or an option
+// makes no sense; KNNLM_ENOMEM.
+knnlm_status knnlm_text_open(knnlm_mixture *mixture, const int32_t *prompt, size_t count,
+                             const knnlm_text_options *options, knnlm_text **out);
+// NULL is allowed.
+void knnlm_text_close(knnlm_text *text);
+
+typedef enum knnlm_finish { KNNLM_FINISH_NOT, KNNLM_FINISH_LENGTH, KNNLM_FINISH_STOP } knnlm_finish;
+
+// One token more (of long prompts: reads on). *finish: whether that was the last, and why. KNNLM_EINVAL: it
+// had ended; else as a search fails. After a failure it can only be closed.
+knnlm_status knnlm_text_step(knnlm_text *text, knnlm_finish *finish);
+
+// What is final of it: UTF-8, NUL added, without the prompt. It only grows; valid until the next step.
+const char *knnlm_text_read(const knnlm_text *text, size_t *size);
+
+typedef struct knnlm_text_token {
+    int32_t token;
+    double p, lm, knn, lambda; // log p, log p_LM, log p_kNN (NAN: no stores)
+    size_t offset, size;       // bytes in the text
+    size_t source;             // the number of the source that carried it, from 1; 0: none
+} knnlm_text_token;
+
+// A passage that carried consecutive tokens: most of their probability came from neighbours there.
+typedef struct knnlm_text_source {
+    const char *store, *document;      // its path; the document's name
+    uint64_t entry, position;          // of the first token taken: in the store, in its document
+    const char *before, *text, *after; // the passage and what is around it
+    size_t first, tokens;              // which tokens of the text
+    double share;                      // part of their probability that came from the document
+} knnlm_text_source;
+
+// How many there are so far, and one of them by its number (tokens from 0, sources from 1). KNNLM_EINVAL: no
+// such. Strings are valid until the next step.
+size_t knnlm_text_tokens(const knnlm_text *text);
+size_t knnlm_text_sources(const knnlm_text *text);
+knnlm_status knnlm_text_token_at(const knnlm_text *text, size_t number, knnlm_text_token *out);
+knnlm_status knnlm_text_source_at(const knnlm_text *text, size_t number, knnlm_text_source *out);
+
 #ifdef __cplusplus
 }
 #endif

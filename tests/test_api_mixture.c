@@ -126,6 +126,78 @@ static void nothing_mixed_in_is_the_model(void **state) {
     free(scores);
 }
 
+// ---------------------------------------------------------------- texts
+
+static knnlm_mixture *open_mixture(desk *d) {
+    knnlm_mixture_options o = knnlm_mixture_options_default();
+    const char *stores[] = {d->store};
+    knnlm_mixture *m;
+    o.stores = stores;
+    o.store_count = 1;
+    o.lambda = 0.7;
+    o.temperature = 10;
+    OK(knnlm_mixture_open(d->model, &o, &m));
+    return m;
+}
+
+static int32_t most_probable(desk *d, knnlm_mixture *m, const int32_t *tokens, size_t count) {
+    double *p = calloc((size_t)d->info.vocabulary, sizeof *p);
+    int32_t best = 0;
+    OK(knnlm_mixture_next(m, tokens, count, p, NULL, NULL, NULL));
+    for (int32_t i = 1; i < d->info.vocabulary; i++)
+        if (p[i] > p[best]) best = i;
+    free(p);
+    return best;
+}
+
+// Greedy words are the most probable ones, one after another, and what was remembered tells where it is from.
+static void a_text_grows_and_tells_its_sources(void **state) {
+    desk *d = *state;
+    knnlm_mixture *m = open_mixture(d);
+    knnlm_text_options o = knnlm_text_options_default();
+    knnlm_finish finish = KNNLM_FINISH_NOT;
+    knnlm_text *text;
+    int32_t *all, prompt_size = 0;
+    size_t count, size;
+    OK(knnlm_model_encode(d->model, "A store remembers every", 23, &all, &count));
+    prompt_size = (int32_t)count;
+    o.temperature = 0;
+    o.tokens = 8;
+    o.keep_lambda = true;
+    OK(knnlm_text_open(m, all, count, &o, &text));
+    while (finish == KNNLM_FINISH_NOT) OK(knnlm_text_step(text, &finish));
+    assert_int_equal(finish, KNNLM_FINISH_LENGTH);
+    assert_int_equal(knnlm_text_tokens(text), 8);
+    assert_int_equal(knnlm_text_step(text, &finish), KNNLM_EINVAL);
+    all = realloc(all, (count + 8) * sizeof *all);
+    for (size_t i = 0; i < 8; i++) {
+        knnlm_text_token t;
+        OK(knnlm_text_token_at(text, i, &t));
+        assert_int_equal(t.token, most_probable(d, m, all, (size_t)prompt_size + i));
+        all[(size_t)prompt_size + i] = t.token;
+    }
+    assert_string_equal(knnlm_text_read(text, &size), " context, and the word that followed it");
+    assert_int_equal(size, strlen(" context, and the word that followed it"));
+    assert_true(knnlm_text_sources(text) >= 1);
+    knnlm_text_source s;
+    OK(knnlm_text_source_at(text, 1, &s));
+    assert_string_equal(s.document, d->text);
+    assert_string_equal(s.store, d->store);
+    assert_non_null(strstr(remembered, s.text));
+    assert_true(s.share > 0 && s.share <= 1);
+    assert_int_equal(knnlm_text_source_at(text, 0, &s), KNNLM_EINVAL);
+    assert_int_equal(knnlm_text_token_at(text, 8, &(knnlm_text_token){0}), KNNLM_EINVAL);
+    knnlm_text_close(text);
+    knnlm_text_close(NULL);
+    o.temperature = -1;
+    assert_int_equal(knnlm_text_open(m, all, count, &o, &text), KNNLM_EINVAL);
+    assert_null(text);
+    all[0] = d->info.vocabulary;
+    assert_int_equal(knnlm_text_open(m, all, count, NULL, &text), KNNLM_EINVAL);
+    free(all);
+    knnlm_mixture_close(m);
+}
+
 static void what_makes_no_sense_is_refused(void **state) {
     desk *d = *state;
     const char *store, *missing = "/nowhere/at.store", *many[20];
@@ -159,6 +231,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(scores_are_of_what_comes_next),
         TEST(nothing_mixed_in_is_the_model),
+        TEST(a_text_grows_and_tells_its_sources),
         TEST(what_makes_no_sense_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

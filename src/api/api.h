@@ -3,6 +3,7 @@
 #define KN_API_H
 
 #include "build/build.h"
+#include "eval/mixture.h"
 
 #include <pthread.h>
 
@@ -11,6 +12,11 @@ struct knnlm_store {
     pthread_mutex_t mutex; // of the rest, each of which is loaded when first asked for
     kn_tokenizer *tokenizer;
     kn_index *index, *flat; // with the store's lists, and without them
+};
+
+struct knnlm_mixture {
+    kn_lm *lm;
+    kn_mixture mixture;
 };
 
 // The store is const to its readers; what it loads when asked is all that it learns while it is open.

@@ -1,14 +1,10 @@
+#include "api/api.h"
 #include "eval/guess.h"
 #include "eval/pass.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct knnlm_mixture {
-    kn_lm *lm;
-    kn_mixture mixture;
-};
 
 knnlm_mixture_options knnlm_mixture_options_default(void) {
     return (knnlm_mixture_options){

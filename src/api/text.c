@@ -1,0 +1,115 @@
+#include "api/api.h"
+#include "generate/generate.h"
+
+#include <stdlib.h>
+
+struct knnlm_text {
+    kn_mixture mixture; // the caller's, with a setting of its own
+    kn_generator *generator;
+    kn_sequence *sequence;
+};
+
+knnlm_text_options knnlm_text_options_default(void) {
+    kn_generate_options o = kn_generate_options_default();
+    return (knnlm_text_options){.tokens = o.tokens,
+                                .seed = o.seed,
+                                .temperature = o.sampling.temperature,
+                                .top_k = o.sampling.top_k,
+                                .top_p = o.sampling.top_p,
+                                .min_p = o.sampling.min_p,
+                                .repeat_penalty = o.sampling.repeat_penalty,
+                                .around = o.around};
+}
+
+static kn_generate_options generate_options(const knnlm_text_options *o) {
+    kn_generate_options out = kn_generate_options_default();
+    out.tokens = o->tokens;
+    out.seed = o->seed;
+    out.sampling.temperature = o->temperature;
+    out.sampling.top_k = o->top_k;
+    out.sampling.top_p = o->top_p;
+    out.sampling.min_p = o->min_p;
+    out.sampling.repeat_penalty = o->repeat_penalty;
+    out.stops = o->stops;
+    out.stop_count = o->stop_count;
+    out.sources = true;
+    out.around = o->around;
+    out.ignore_end = o->ignore_end;
+    return out;
+}
+
+knnlm_status knnlm_text_open(knnlm_mixture *m, const int32_t *prompt, size_t count,
+                             const knnlm_text_options *options, knnlm_text **out) {
+    knnlm_text_options o = options ? *options : knnlm_text_options_default();
+    kn_generate_options g = generate_options(&o);
+    knnlm_text *t = kn_alloc(1, sizeof *t);
+    *out = NULL;
+    if (!t) return KNNLM_ENOMEM;
+    t->mixture = m->mixture;
+    for (size_t i = 0; i < t->mixture.count; i++) t->mixture.stores[i].fallback = !o.keep_lambda;
+    knnlm_status status = kn_generator_open(m->lm, 1, &t->generator);
+    if (status == KNNLM_OK) status = kn_sequence_open(m->lm, &g, prompt, count, &t->sequence);
+    if (status == KNNLM_OK)
+        *out = t;
+    else
+        knnlm_text_close(t);
+    return status;
+}
+
+void knnlm_text_close(knnlm_text *t) {
+    if (!t) return;
+    kn_sequence_close(t->sequence);
+    kn_generator_close(t->generator);
+    free(t);
+}
+
+knnlm_status knnlm_text_step(knnlm_text *t, knnlm_finish *finish) {
+    const kn_mixture *m = &t->mixture;
+    KN_TRY(kn_generator_step(t->generator, &t->sequence, &m, 1));
+    *finish = (knnlm_finish)kn_sequence_finish(t->sequence);
+    return KNNLM_OK;
+}
+
+const char *knnlm_text_read(const knnlm_text *t, size_t *size) {
+    return kn_sequence_text(t->sequence, size);
+}
+
+size_t knnlm_text_tokens(const knnlm_text *t) {
+    size_t count;
+    kn_sequence_tokens(t->sequence, &count);
+    return count;
+}
+
+size_t knnlm_text_sources(const knnlm_text *t) {
+    size_t count;
+    kn_sequence_sources(t->sequence, &count);
+    return count;
+}
+
+knnlm_status knnlm_text_token_at(const knnlm_text *t, size_t number, knnlm_text_token *out) {
+    size_t count;
+    const kn_generated *tokens = kn_sequence_tokens(t->sequence, &count);
+    if (number >= count) return kn_fail(KNNLM_EINVAL, "token %zu: the text has %zu", number, count);
+    const kn_generated *g = &tokens[number];
+    *out = (knnlm_text_token){g->token, g->p, g->lm, g->knn, g->lambda, g->offset, g->size, g->source};
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_text_source_at(const knnlm_text *t, size_t number, knnlm_text_source *out) {
+    size_t count;
+    const kn_source *sources = kn_sequence_sources(t->sequence, &count);
+    if (number < 1 || number > count)
+        return kn_fail(KNNLM_EINVAL, "source %zu: the text has %zu, from 1 on", number, count);
+    const kn_source *s = &sources[number - 1];
+    *out = (knnlm_text_source){.store = s->store_path,
+                               .document = s->document,
+                               .entry = s->entry,
+                               .position = s->position,
+                               .before = s->before,
+                               .text = s->text,
+                               .after = s->after,
+                               .first = s->first,
+                               .tokens = s->tokens,
+                               .share = s->share};
+    return KNNLM_OK;
+}
