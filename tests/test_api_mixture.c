@@ -134,8 +134,8 @@ static knnlm_mixture *open_mixture(desk *d) {
     knnlm_mixture *m;
     o.stores = stores;
     o.store_count = 1;
-    o.lambda = 0.7;
-    o.temperature = 10;
+    o.lambda = 0.9;
+    o.temperature = 1;
     OK(knnlm_mixture_open(d->model, &o, &m));
     return m;
 }
@@ -159,7 +159,8 @@ static void a_text_grows_and_tells_its_sources(void **state) {
     knnlm_text *text;
     int32_t *all, prompt_size = 0;
     size_t count, size;
-    OK(knnlm_model_encode(d->model, "A store remembers every", 23, &all, &count));
+    OK(knnlm_model_encode(d->model, remembered, (size_t)(strstr(remembered, " context, and") - remembered),
+                          &all, &count));
     prompt_size = (int32_t)count;
     o.temperature = 0;
     o.tokens = 8;
