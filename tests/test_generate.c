@@ -566,15 +566,17 @@ static size_t list_places(const kn_mixture *m, const kn_next *next, int32_t toke
 }
 
 // The passage that token number `at` belongs to, or -1; `open` is that of the token before, or -1.
-static int belongs(passage *passages, size_t *count, int open, const found_at *places, size_t n, size_t at) {
+static int belongs(passage *passages, size_t *count, int open, const found_at *places, size_t n, size_t at,
+                   bool blank) {
     const found_at *best = NULL;
     for (size_t i = 0; open >= 0 && i < n; i++) {
         const passage *x = &passages[open];
         int64_t away = (int64_t)places[i].position - (int64_t)x->last;
-        if (places[i].document != x->document || llabs(away) > 64) continue;
+        if (places[i].document != x->document || llabs(away) > 8) continue;
         int64_t rest = best ? llabs((int64_t)best->position - (int64_t)x->last - 1) : INT64_MAX;
         if (llabs(away - 1) < rest) best = &places[i];
     }
+    if (!best && blank) return -1;
     if (!best) {
         for (size_t i = 0; i < n; i++)
             if (!best || places[i].share > best->share) best = &places[i];
@@ -590,6 +592,15 @@ static int belongs(passage *passages, size_t *count, int open, const found_at *p
     x->last = best->position;
     if (best->position < x->least) x->least = best->position;
     return open;
+}
+
+static bool is_blank(const kn_lm *lm, int32_t token) {
+    char *text;
+    size_t size, at = 0;
+    OK(kn_tokenizer_decode(kn_lm_tokenizer(lm), &token, 1, &text, &size));
+    while (at < size && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r')) at++;
+    free(text);
+    return at == size;
 }
 
 static size_t check_sources(desk *d, uint64_t seed) {
@@ -612,7 +623,7 @@ static size_t check_sources(desk *d, uint64_t seed) {
         const kn_guess *g = &next.guess;
         bool carried = g->lambda * g->knn[token] > (1 - g->lambda) * exp((double)g->lm[token]);
         size_t n = list_places(&d->both, &next, token, places);
-        open = carried ? belongs(passages, &expected, open, places, n, i) : -1;
+        open = carried ? belongs(passages, &expected, open, places, n, i, is_blank(d->small, token)) : -1;
         assert_int_equal(tokens[i].source, open + 1);
         OK(kn_tokens_push(&context, token, 0));
         kn_next_free(&next);

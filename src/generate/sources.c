@@ -2,7 +2,8 @@
 //
 // A token is carried by the neighbours where lambda p_kNN > (1 - lambda) p_LM. It belongs to the passage that
 // carried the token before, where a neighbour with its value is nearby in the same document; else a passage
-// begins at the neighbour with its value that has the largest share. Documents are known by their name:
+// begins at the neighbour with its value that has the largest share, unless the token is white space, which
+// is everybody's. Documents are known by their name:
 // between two steps a store may be opened anew, with other numbers.
 #include "build/origin.h"
 #include "generate/sequence.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEARBY = 64 }; // tokens
+enum { NEARBY = 8 }; // tokens: a word may be left out, but a passage is not a page
 
 // A neighbour that has the token.
 typedef struct place {
@@ -187,12 +188,21 @@ static knnlm_status go_on(kn_sequence *q, const kn_mixture *m, const place *p, k
     return read_texts(q, store, p->id - p->position + first, (size_t)(last - first) + 1, s);
 }
 
+static bool is_blank(const kn_sequence *q, int32_t token) {
+    char *text;
+    size_t size;
+    if (kn_tokenizer_decode(kn_lm_tokenizer(q->lm), &token, 1, &text, &size) != KNNLM_OK) return false;
+    bool blank = strspn(text, " \t\r\n") == size;
+    free(text);
+    return blank;
+}
+
 static knnlm_status attribute(kn_sequence *q, const kn_mixture *m, const places *all) {
     size_t at = q->count - q->prompt - 1, previous = at ? q->tokens[at - 1].source : 0;
     const place *next =
         previous ? find_next(m, all, &q->sources[previous - 1], q->carried[at - 1].position) : NULL;
     const place *chosen = next ? next : find_largest(all);
-    if (!chosen) return KNNLM_OK;
+    if (!chosen || (!next && is_blank(q, q->history[q->count - 1]))) return KNNLM_OK;
     if (next)
         KN_TRY(go_on(q, m, next, &q->sources[previous - 1]));
     else
