@@ -183,20 +183,28 @@ static knnlm_status generate(kn_lm *lm, const kn_mixture *m, const kn_generate_o
     return status;
 }
 
-static knnlm_status open_and_generate(const kn_mixture_options *mix, const kn_generate_options *o) {
-    prompt p = {.tokens = {0}};
+static knnlm_status open_and_generate(const kn_mixture_options *mix, const kn_generate_options *o,
+                                      prompt *p) {
     kn_mixture m;
     kn_lm *lm;
     KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = kn_mixture_open(lm, mix, &m);
     if (status == KNNLM_OK) {
-        status = read_prompt(&p);
-        if (status == KNNLM_OK) status = generate(lm, &m, o, &p);
+        status = generate(lm, &m, o, p);
         kn_mixture_close(&m);
     }
+    kn_lm_close(lm);
+    return status;
+}
+
+// The prompt comes first: while it is typed, Ctrl-C ends the process as it ends any other.
+static knnlm_status read_and_generate(const kn_mixture_options *mix, const kn_generate_options *o) {
+    prompt p = {.tokens = {0}};
+    knnlm_status status = read_prompt(&p);
+    cli_catch_interrupts();
+    if (status == KNNLM_OK) status = open_and_generate(mix, o, &p);
     free(p.text);
     kn_tokens_free(&p.tokens);
-    kn_lm_close(lm);
     return status;
 }
 
@@ -263,8 +271,7 @@ static int run(int argc, char **argv) {
     if (code == CLI_DONE) {
         kn_generate_options o = options_said();
         mix.fallback = !said.no_fallback;
-        cli_catch_interrupts();
-        if (open_and_generate(&mix, &o) != KNNLM_OK) code = cli_fail(&cli_generate);
+        if (read_and_generate(&mix, &o) != KNNLM_OK) code = cli_fail(&cli_generate);
     }
     cli_mixture_free(&said.mixture);
     return code;

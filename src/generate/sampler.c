@@ -246,7 +246,7 @@ static float note_largest(kn_sampler *s) {
     float most = 0;
     for (size_t b = 0; b < s->blocks; b++) {
         s->largest[b] = s->k->max(s->weights + b * BLOCK, kn_least(BLOCK, s->vocabulary - b * BLOCK));
-        most = fmaxf(most, s->largest[b]);
+        if (s->largest[b] > most) most = s->largest[b];
     }
     return most;
 }
