@@ -31,7 +31,8 @@ static const char told[] =
 typedef struct desk {
     char folder[64];
     kn_lm *small;
-    kn_mixture both; // of told and other
+    kn_mixture both;   // of told and other
+    kn_mixture listed; // of the same, in lists, keys projected
 } desk;
 
 // ---------------------------------------------------------------- models, stores, mixtures
@@ -51,13 +52,17 @@ static void write_text(const desk *d, const char *name, const char *text) {
     fclose(f);
 }
 
-static void build(const desk *d, const char *model, const char *store, const char *const *names,
-                  size_t count) {
+static void build(const desk *d, const char *model, const char *store, const char *const *names, size_t count,
+                  bool listed) {
     char paths[4][128], to[128];
     const char *texts[4];
     knnlm_model *m;
     knnlm_build_options o = knnlm_build_options_default();
+    knnlm_index_options lists = knnlm_index_options_default();
     o.keys = KNNLM_KEYS_F32;
+    o.project = listed ? 48 : 0;
+    lists.lists = 6;
+    lists.probes = 3;
     for (size_t i = 0; i < count; i++) {
         snprintf(paths[i], sizeof paths[i], "%s/%s", d->folder, names[i]);
         texts[i] = paths[i];
@@ -65,6 +70,7 @@ static void build(const desk *d, const char *model, const char *store, const cha
     snprintf(to, sizeof to, "%s/%s", d->folder, store);
     OK(knnlm_model_open(model, &(knnlm_model_options){.precision = KNNLM_PRECISION_F32}, &m));
     OK(knnlm_build(m, to, texts, count, &o, NULL));
+    if (listed) OK(knnlm_index(m, to, &lists, NULL));
     knnlm_model_close(m);
 }
 
@@ -99,9 +105,12 @@ static int desk_open(void **state) {
     assert_non_null(mkdtemp(d->folder));
     write_text(d, "told", told);
     write_text(d, "other", other);
-    build(d, SMALL, "both.store", (const char *[]){"told", "other"}, 2);
+    build(d, SMALL, "both.store", (const char *[]){"told", "other"}, 2, false);
+    build(d, SMALL, "listed.store", (const char *[]){"told", "other"}, 2, true);
     d->small = open_model(SMALL);
     d->both = open_store(d, d->small, "both.store", 0.6, 20);
+    d->listed = open_store(d, d->small, "listed.store", 0.6, 20);
+    assert_int_equal(kn_mixed_store_probes(&d->listed.stores[0]), 3);
     *state = d;
     return 0;
 }
@@ -110,6 +119,7 @@ static int desk_close(void **state) {
     desk *d = *state;
     char command[128];
     kn_mixture_close(&d->both);
+    kn_mixture_close(&d->listed);
     kn_lm_close(d->small);
     snprintf(command, sizeof command, "rm -rf %s", d->folder);
     int code = system(command);
@@ -182,19 +192,18 @@ static void near(double a, double b) {
 }
 
 // Each context guessed anew, by the model's windows rather than its sessions.
-static void greedy_words_are_the_best_guesses(void **state) {
-    desk *d = *state;
+static void check_greedy(desk *d, const kn_mixture *m) {
     kn_generate_options o = greedy(12);
     kn_tokens context = encode(d->small, "A store remembers");
     o.top = 3;
-    kn_sequence *s = generate(d->small, &d->both, &o, "A store remembers");
+    kn_sequence *s = generate(d->small, m, &o, "A store remembers");
     size_t count;
     const kn_generated *tokens = kn_sequence_tokens(s, &count);
     assert_int_equal(count, 12);
     for (size_t i = 0; i < count; i++) {
         kn_next next;
         int32_t top[3];
-        OK(kn_next_guess(d->small, &d->both, context.ids, context.count, &next));
+        OK(kn_next_guess(d->small, m, context.ids, context.count, &next));
         const kn_generated *t = &tokens[i];
         assert_int_equal(kn_guess_top(&next.guess, 3, top), 3);
         assert_int_equal(t->token, top[0]);
@@ -213,6 +222,12 @@ static void greedy_words_are_the_best_guesses(void **state) {
     check_tiling(s);
     kn_sequence_close(s);
     kn_tokens_free(&context);
+}
+
+static void greedy_words_are_the_best_guesses(void **state) {
+    desk *d = *state;
+    check_greedy(d, &d->both);
+    check_greedy(d, &d->listed);
 }
 
 static void the_model_alone_has_no_neighbours(void **state) {
@@ -255,6 +270,8 @@ static void open_many(desk *d, kn_mixture *mixtures, kn_sequence **sequences, kn
     mixtures[4].stores[0].lambda = 0.9;
     mixtures[4].stores[0].temperature = 3;
     mixtures[5].stores[0].fallback = true;
+    mixtures[3] = mixtures[0] = d->listed;
+    mixtures[0].stores[0].fallback = true;
     options[0].sampling.repeat_penalty = 1.2;
     free(longer);
 }
@@ -653,7 +670,7 @@ static void words_are_joined_and_lines_end(void **state) {
     desk *d = *state;
     kn_generate_options o = greedy(7);
     write_text(d, "words", "w3 w5 w7 w9\nw11 w5 w13 w2\n");
-    build(d, WORDS, "words.store", (const char *[]){"words"}, 1);
+    build(d, WORDS, "words.store", (const char *[]){"words"}, 1, false);
     kn_lm *lm = open_model(WORDS);
     kn_mixture m = open_store(d, lm, "words.store", 1, 1e-6);
     kn_sequence *s = generate(lm, &m, &o, "w3 w5");

@@ -181,6 +181,21 @@ static void check_same(const answers *a, const answers *b) {
     assert_memory_equal(a->n.counts, b->n.counts, QUERIES * 4);
 }
 
+// By all threads the same, to the last bit.
+static void check_spread(kn_searcher *s, const float *query, const kn_search_options *o,
+                         const kn_neighbors *alone) {
+    uint32_t *ids = calloc(o->k, sizeof *ids), count;
+    float *distances = calloc(o->k, sizeof *distances);
+    kn_search_options spread = *o;
+    spread.spread = true;
+    assert_ok(kn_searcher_find(s, query, &spread, &(kn_neighbors){ids, distances, &count}));
+    assert_int_equal(count, alone->counts[0]);
+    assert_memory_equal(ids, alone->ids, o->k * sizeof *ids);
+    assert_memory_equal(distances, alone->distances, o->k * sizeof *distances);
+    free(ids);
+    free(distances);
+}
+
 // A single search gives what the batch gives, to rounding: the sums are of another order.
 static void check_single(const desk *t, const kn_index *x, const kn_search_options *o, const answers *batch) {
     answers one = answers_make(o->k);
@@ -191,6 +206,7 @@ static void check_single(const desk *t, const kn_index *x, const kn_search_optio
         kn_neighbors out = {one.n.ids + q * o->k, one.n.distances + q * o->k, one.n.counts + q};
         if (o->exclude) mine.exclude = &o->exclude[q];
         assert_ok(kn_searcher_find(s, t->queries + q * t->d, &mine, &out));
+        check_spread(s, t->queries + q * t->d, &mine, &out);
         assert_int_equal(out.counts[0], batch->n.counts[q]);
         for (size_t i = 0; i < out.counts[0]; i++)
             assert_near(out.distances[i], batch->n.distances[q * o->k + i],

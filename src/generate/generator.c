@@ -260,7 +260,7 @@ static knnlm_status run_search(kn_generator *g, search *s) {
                    g->width * sizeof *g->states);
         states = g->gathered;
     }
-    return kn_mixed_store_search(s->store, states, s->count, NULL, 0, &s->found);
+    return kn_step_find(s->store, states, g->width, s->count, &s->found);
 }
 
 static knnlm_status search_all(kn_generator *g, const kn_mixture *const *mixtures) {

@@ -129,8 +129,9 @@ static void gather_special(kn_sampler *s, const kn_guess *g, const kn_sampling *
         mark(s, before->tokens[i], SPECIAL);
         s->counts[before->tokens[i]]++;
     }
+    // Not kn_guess_logprob: a probability that f64 cannot hold is never drawn, and this is half the work.
     for (size_t i = 0; i < s->special_count; i++)
-        s->logs[i] = penalised(s, how, s->special[i], kn_guess_logprob(g, s->special[i]));
+        s->logs[i] = penalised(s, how, s->special[i], log(kn_guess_probability(g, s->special[i])));
 }
 
 static void forget_special(kn_sampler *s) {
@@ -155,7 +156,7 @@ static int32_t pick_best(kn_sampler *s, const kn_guess *g, const kn_sampling *ho
     if (!penalises(how)) return kn_guess_top(g, 1, &best) && !isnan(kn_guess_logprob(g, best)) ? best : -1;
     gather_special(s, g, how, before);
     best = best_of_others(s, g);
-    double most = best < 0 ? -INFINITY : kn_guess_logprob(g, best);
+    double most = best < 0 ? -INFINITY : log(kn_guess_probability(g, best));
     for (size_t i = 0; i < s->special_count; i++) {
         int32_t token = s->special[i];
         if (s->logs[i] < most || (s->logs[i] == most && token > best)) continue;

@@ -50,4 +50,8 @@ knnlm_status kn_sources_note(kn_sequence *s, const kn_step *step);
 knnlm_status kn_sources_trim(kn_sequence *s, size_t count);
 void kn_sources_free(kn_sequence *s);
 
+// Neighbours of the states (n, width), as kn_mixed_store_search finds them, for n that are few.
+knnlm_status kn_step_find(const kn_mixed_store *s, const float *states, size_t width, size_t n,
+                          kn_found *out);
+
 #endif

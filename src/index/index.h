@@ -58,6 +58,7 @@ typedef struct kn_search_options {
     const uint64_t *allowed;       // a bit an entry, for all queries, or NULL: all
     uint64_t memory;               // bytes that the search may hold beside results; 0: any
     const kn_progress *progress;
+    bool spread; // a searcher's lists are looked at by all threads rather than its own
 } kn_search_options;
 
 // Nearest first. Rows are k long; those with fewer neighbours end with UINT32_MAX and infinity.
@@ -73,7 +74,7 @@ typedef struct kn_neighbors {
 knnlm_status kn_index_search(const kn_index *index, const float *queries, size_t n,
                              const kn_search_options *options, kn_neighbors *out);
 
-// One query at a time, by one thread, without allocating: a searcher is the memory for it.
+// One query at a time, by one thread (unless `spread`), without allocating: a searcher is the memory for it.
 typedef struct kn_searcher kn_searcher;
 knnlm_status kn_searcher_open(const kn_index *index, size_t k_most, kn_searcher **out);
 void kn_searcher_close(kn_searcher *searcher);

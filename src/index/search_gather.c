@@ -1,17 +1,5 @@
 #include "index/search_parts.h"
 
-static void lock(kn_top *t) {
-    while (atomic_flag_test_and_set_explicit(&t->lock, memory_order_acquire)) {
-#if defined(__x86_64__)
-        __builtin_ia32_pause();
-#endif
-    }
-}
-
-static void unlock(kn_top *t) {
-    atomic_flag_clear_explicit(&t->lock, memory_order_release);
-}
-
 static uint32_t number_of(const kn_gathering *g, size_t q) {
     return g->queries ? g->queries[q] : (uint32_t)(g->first + q);
 }
@@ -64,9 +52,7 @@ static void hand_over(kn_batch *b, kn_gathering *g, size_t q) {
     kn_top *t = &b->tops[number_of(g, q)];
     if (g->rough) measure_items(b, g, q);
     if (g->counts[q]) {
-        lock(t);
-        kn_top_put(t, g->items[q], g->counts[q]);
-        unlock(t);
+        kn_top_put_shared(t, g->items[q], g->counts[q]);
         g->counts[q] = 0;
     }
     g->limits[q] = atomic_load_explicit(&t->limit, memory_order_relaxed);

@@ -1,5 +1,7 @@
-// One query at a time: the lists nearest to it, row by row, by one thread and without allocating.
+// One query at a time: the lists nearest to it, row by row, by one thread or by all, without allocating.
 #include "index/single_parts.h"
+
+#include "base/threads.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -100,7 +102,7 @@ static void scan_rows(kn_searcher *s, const kn_look *l, bool decoded) {
             measure_rows(s, l->run, place, n, distances);
         for (size_t i = 0; i < n; i++)
             found += kn_look_admit(s->x, l, place + i, distances[i], items + found);
-        kn_top_put(l->top, items, found);
+        kn_top_put_shared(l->top, items, found);
     }
 }
 
@@ -114,18 +116,36 @@ static void scan(kn_searcher *s, const kn_look *l, by how) {
         scan_rows(s, l, how == BY_DECODED);
 }
 
+// The lists of one run.
+typedef struct sweep {
+    kn_searcher *s;
+    const kn_search_options *o;
+    const kn_run *run;
+    by how;
+    uint64_t base;
+    kn_top *top;
+} sweep;
+
+static void scan_list(void *context, size_t probe, int worker) {
+    const sweep *w = context;
+    size_t list = w->s->lists[probe];
+    kn_look l = {w->o, w->run, list, w->run->ends[list], w->run->ends[list + 1], w->base, w->top};
+    (void)worker;
+    scan(w->s, &l, w->how);
+}
+
+// Codes have tables in the searcher's memory, a list's at a time: only keys can be looked at by many.
 static void scan_lists(kn_searcher *s, const kn_search_options *o, uint32_t probes, by how, bool places,
                        kn_top *top) {
     const kn_index *x = s->x;
     uint64_t base = 0;
     for (size_t i = 0; i < x->listed_count; i++) {
-        const kn_run *r = &x->listed[i];
-        for (uint32_t p = 0; p < probes; p++) {
-            size_t list = s->lists[p];
-            kn_look l = {o, r, list, r->ends[list], r->ends[list + 1], places ? base : KN_NO_BASE, top};
-            scan(s, &l, how);
-        }
-        base += r->count;
+        sweep w = {s, o, &x->listed[i], how, places ? base : KN_NO_BASE, top};
+        if (o->spread && how == BY_KEYS)
+            kn_parallel(probes, scan_list, &w);
+        else
+            for (uint32_t p = 0; p < probes; p++) scan_list(&w, p, 0);
+        base += x->listed[i].count;
     }
 }
 

@@ -171,6 +171,20 @@ void kn_top_put(kn_top *t, const kn_item *items, size_t n) {
     t->count += (uint32_t)n;
 }
 
+static void lock(kn_top *t) {
+    while (atomic_flag_test_and_set_explicit(&t->lock, memory_order_acquire)) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+}
+
+void kn_top_put_shared(kn_top *t, const kn_item *items, size_t n) {
+    lock(t);
+    kn_top_put(t, items, n);
+    atomic_flag_clear_explicit(&t->lock, memory_order_release);
+}
+
 float kn_top_limit(kn_top *t) {
     shrink(t);
     return t->count < t->k ? INFINITY : t->limit;

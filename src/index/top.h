@@ -44,6 +44,7 @@ static inline size_t kn_top_capacity(size_t k) {
 void kn_top_init(kn_top *top, kn_item *items, size_t k);
 // n <= KN_TOP_SLACK.
 void kn_top_put(kn_top *top, const kn_item *items, size_t n);
+void kn_top_put_shared(kn_top *top, const kn_item *items, size_t n); // while other threads may do the same
 // The distance of the k-th of all that was put; infinity when there are fewer.
 float kn_top_limit(kn_top *top);
 // Sorts the best k; returns how many there are.
