@@ -102,8 +102,8 @@ static kn_asked ask(const desk *d, size_t i) {
                       .mixture = &d->views[i],
                       .verdicts = calloc(n, sizeof(kn_verdict)),
                       .top = TOP,
-                      .ranked = calloc(n * TOP, sizeof(int32_t)),
-                      .ranked_p = calloc(n * TOP, sizeof(double)),
+                      .ranked = calloc((n + 1) * TOP, sizeof(int32_t)),
+                      .ranked_p = calloc((n + 1) * TOP, sizeof(double)),
                       .own_p = calloc(n, sizeof(double)),
                       .knn_at = calloc(n * TEMPERATURES, sizeof(double)),
                       .temperatures = temperatures,
@@ -219,6 +219,8 @@ static void what_comes_next(void **state) {
     assert_int_equal(kn_guess_top(&next.guess, 1, &best), 1);
     assert_int_equal(a.next, best);
     assert_true(fabs(a.next_verdict.p - kn_guess_logprob(&next.guess, best)) < 2e-5);
+    assert_int_equal(a.ranked[a.count * TOP], best);
+    check_ranks(&next.guess, a.ranked + a.count * TOP, a.ranked_p + a.count * TOP);
     kn_next_free(&next);
     asked_free(&a);
 }

@@ -2,11 +2,15 @@
 #include "cli/mixture.h"
 #include "cli/model.h"
 
+#include <malloc.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct {
     cli_common common;
@@ -42,13 +46,45 @@ static const cli_option options[] = {
 
 enum { PATIENCE = 5 }; // seconds for those who are being answered at the end
 
+static struct {
+    sigset_t set;
+    atomic_bool serving;
+    sem_t over;
+} signals;
+
+// Before there is anything to serve, nothing is lost by ending at once.
+static void *wait_for_signal(void *context) {
+    int which;
+    (void)context;
+    sigwait(&signals.set, &which);
+    if (!signals.serving) {
+        fprintf(stderr, "knnlm serve: interrupted\n");
+        _exit(CLI_FAILED);
+    }
+    sem_post(&signals.over);
+    return NULL;
+}
+
 // Signals are waited for rather than caught: all threads are started with them blocked.
-static void block_signals(sigset_t *set) {
-    sigemptyset(set);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, set, NULL);
+static knnlm_status expect_signals(void) {
+    pthread_t thread;
+    sigemptyset(&signals.set);
+    sigaddset(&signals.set, SIGINT);
+    sigaddset(&signals.set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals.set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    sem_init(&signals.over, 0, 0);
+    if (pthread_create(&thread, NULL, wait_for_signal, NULL))
+        return kn_fail(KNNLM_ENOMEM, "cannot start a thread");
+    pthread_detach(thread);
+    return KNNLM_OK;
+}
+
+// Batches come and go by the ten megabytes: blocks of that size go back to the system when they are freed,
+// rather than being cut up and kept.
+static void return_memory(void) {
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 16 << 20);
 }
 
 static void tell_ready(const kn_server *server, const kn_lm *lm, size_t stores) {
@@ -57,27 +93,26 @@ static void tell_ready(const kn_server *server, const kn_lm *lm, size_t stores) 
     fflush(stdout);
 }
 
-static knnlm_status serve_model(kn_server *server, kn_lm *lm, const kn_mixture_options *mix,
-                                const sigset_t *set) {
-    int which;
+static knnlm_status serve_model(kn_server *server, kn_lm *lm, const kn_mixture_options *mix) {
     KN_TRY(kn_server_load(server, lm, mix));
+    signals.serving = true;
     tell_ready(server, lm, mix->store_count);
-    sigwait(set, &which);
+    while (sem_wait(&signals.over)) continue; // a debugger's doing
     if (said.common.verbose) fprintf(stderr, "knnlm serve: ending: requests that run are finished\n");
     return KNNLM_OK;
 }
 
 // The address is taken first: who cannot have it need not wait for the model.
 static knnlm_status serve(const kn_serve_options *o, const kn_mixture_options *mix) {
-    sigset_t set;
     kn_server *server;
     kn_lm *lm = NULL;
-    block_signals(&set);
+    return_memory();
+    KN_TRY(expect_signals());
     KN_TRY(kn_server_open(o, &server));
     if (said.common.verbose)
         fprintf(stderr, "knnlm serve: %s answers 503 until the model is open\n", kn_server_url(server));
     knnlm_status status = cli_open_model(said.model, &said.common, &lm);
-    if (status == KNNLM_OK) status = serve_model(server, lm, mix, &set);
+    if (status == KNNLM_OK) status = serve_model(server, lm, mix);
     kn_server_close(server, PATIENCE);
     kn_lm_close(lm);
     return status;

@@ -1,7 +1,5 @@
 #include "eval/explain.h"
 
-#include "eval/guess.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,15 +72,20 @@ static knnlm_status tell(const kn_mixture *m, const kn_next *next, size_t words,
     return choose_words(g, words, out);
 }
 
-knnlm_status kn_explain_tokens(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count,
-                               int32_t target, size_t words, size_t neighbors, size_t around,
-                               kn_explanation *out) {
-    kn_next next;
+knnlm_status kn_explain_next(const kn_mixture *m, const kn_next *next, int32_t target, size_t words,
+                             size_t neighbors, size_t around, kn_explanation *out) {
     *out = (kn_explanation){.target = target};
-    KN_TRY(kn_next_guess(lm, m, tokens, count, &next));
-    knnlm_status status = tell(m, &next, words, neighbors, around, out);
-    kn_next_free(&next);
+    knnlm_status status = tell(m, next, words, neighbors, around, out);
     if (status != KNNLM_OK) kn_explanation_free(out);
+    return status;
+}
+
+static knnlm_status explain_tokens(kn_lm *lm, const kn_mixture *m, const kn_tokens *tokens, int32_t target,
+                                   size_t words, size_t neighbors, size_t around, kn_explanation *out) {
+    kn_next next;
+    KN_TRY(kn_next_guess(lm, m, tokens->ids, tokens->count, &next));
+    knnlm_status status = kn_explain_next(m, &next, target, words, neighbors, around, out);
+    kn_next_free(&next);
     return status;
 }
 
@@ -93,8 +96,7 @@ knnlm_status kn_explain(kn_lm *lm, const kn_mixture *m, const char *context, con
     bool more = false;
     if (target) KN_TRY(kn_explain_target(lm, context, target, &first, &more));
     knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(lm), context, strlen(context), &tokens);
-    if (status == KNNLM_OK)
-        status = kn_explain_tokens(lm, m, tokens.ids, tokens.count, first, words, neighbors, around, out);
+    if (status == KNNLM_OK) status = explain_tokens(lm, m, &tokens, first, words, neighbors, around, out);
     if (status == KNNLM_OK) out->target_has_more = more;
     kn_tokens_free(&tokens);
     return status;

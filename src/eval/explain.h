@@ -2,6 +2,7 @@
 #ifndef KN_EVAL_EXPLAIN_H
 #define KN_EVAL_EXPLAIN_H
 
+#include "eval/guess.h"
 #include "eval/neighbors.h"
 #include "eval/pass.h"
 
@@ -28,10 +29,9 @@ typedef struct kn_explanation {
 // not used: a context has no document. KNNLM_EINVAL: a target without tokens.
 knnlm_status kn_explain(kn_lm *lm, const kn_mixture *mixture, const char *context, const char *target,
                         size_t words, size_t neighbors, size_t around, kn_explanation *out);
-// The same by tokens; `target` -1: none.
-knnlm_status kn_explain_tokens(kn_lm *lm, const kn_mixture *mixture, const int32_t *tokens, size_t count,
-                               int32_t target, size_t words, size_t neighbors, size_t around,
-                               kn_explanation *out);
+// The same of what was guessed; `target` -1: none.
+knnlm_status kn_explain_next(const kn_mixture *mixture, const kn_next *next, int32_t target, size_t words,
+                             size_t neighbors, size_t around, kn_explanation *out);
 // The first token of a word after the context, and whether it has more.
 knnlm_status kn_explain_target(const kn_lm *lm, const char *context, const char *target, int32_t *first,
                                bool *more);

@@ -110,21 +110,34 @@ size_t kn_guess_top(const kn_guess *g, size_t most, int32_t *tokens) {
 
 // ---------------------------------------------------------------- one context
 
+typedef struct asking {
+    kn_window *windows;
+    int32_t **inputs;
+    float *distributions, *entropies, *states;
+} asking;
+
 // The start token and the last tokens that the model's own context holds.
-static knnlm_status ask_model(kn_lm *lm, kn_tap tap, const int32_t *tokens, size_t count, float *state,
-                              float *entropy, kn_next *out) {
-    size_t room = (size_t)kn_lm_describe(lm)->context, n = kn_least(count, room - 1);
-    int32_t *inputs = kn_alloc(n + 1, sizeof *inputs);
-    if (!inputs) return KNNLM_ENOMEM;
-    inputs[0] = kn_tokenizer_start(kn_lm_tokenizer(lm));
-    if (n) memcpy(inputs + 1, tokens + count - n, n * sizeof *inputs);
+static knnlm_status lay_window(kn_lm *lm, const kn_context *c, kn_window *window, int32_t **inputs,
+                               kn_next *out) {
+    size_t room = (size_t)kn_lm_describe(lm)->context, n = kn_least(c->count, room - 1);
+    int32_t *read = *inputs = kn_alloc(n + 1, sizeof *read);
+    if (!read) return KNNLM_ENOMEM;
+    read[0] = kn_tokenizer_start(kn_lm_tokenizer(lm));
+    if (n) memcpy(read + 1, c->tokens + c->count - n, n * sizeof *read);
     out->tokens = n;
-    out->cut = n < count;
-    kn_window window = {inputs, NULL, (int32_t)(n + 1), (int32_t)n};
-    kn_lm_output output = {.distribution = out->lm, .entropies = entropy, .keys = state};
-    knnlm_status status = kn_lm_run(lm, &window, 1, tap, &output);
-    free(inputs);
-    return status;
+    out->cut = n < c->count;
+    *window = (kn_window){read, NULL, (int32_t)(n + 1), (int32_t)n};
+    return KNNLM_OK;
+}
+
+static knnlm_status ask_model(kn_lm *lm, const kn_context *contexts, size_t count, asking *a, kn_next *out) {
+    kn_tap tap = KN_TAP_DEFAULT;
+    for (size_t i = 0; i < count; i++) {
+        if (contexts[i].mixture->count) tap = contexts[i].mixture->tap;
+        KN_TRY(lay_window(lm, &contexts[i], &a->windows[i], &a->inputs[i], &out[i]));
+    }
+    kn_lm_output output = {.distribution = a->distributions, .entropies = a->entropies, .keys = a->states};
+    return kn_lm_run(lm, a->windows, count, tap, &output);
 }
 
 static knnlm_status ask_stores(const kn_mixture *m, const float *state, kn_next *out) {
@@ -136,25 +149,50 @@ static knnlm_status ask_stores(const kn_mixture *m, const float *state, kn_next 
     return KNNLM_OK;
 }
 
-static knnlm_status guess(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count, kn_next *out) {
+static knnlm_status guess_one(kn_lm *lm, const kn_mixture *m, const asking *a, size_t i, kn_next *out) {
     const kn_lm_info *info = kn_lm_describe(lm);
-    float *state = kn_alloc((size_t)info->key_width, sizeof *state), entropy = 0;
-    out->lm = kn_alloc((size_t)info->vocabulary, sizeof *out->lm);
-    knnlm_status status = state && out->lm ? KNNLM_OK : KNNLM_ENOMEM;
-    if (status == KNNLM_OK) status = ask_model(lm, m->tap, tokens, count, state, &entropy, out);
-    if (status == KNNLM_OK) status = ask_stores(m, state, out);
-    if (status == KNNLM_OK) status = kn_guess_mix(&out->guess, m, out->found, 0, out->lm, (double)entropy);
-    free(state);
+    size_t vocabulary = (size_t)info->vocabulary;
+    KN_TRY(kn_guess_init(&out->guess, lm));
+    out->lm = kn_alloc(vocabulary, sizeof *out->lm);
+    if (!out->lm) return KNNLM_ENOMEM;
+    memcpy(out->lm, a->distributions + i * vocabulary, vocabulary * sizeof *out->lm);
+    KN_TRY(ask_stores(m, a->states + i * (size_t)info->key_width, out));
+    return kn_guess_mix(&out->guess, m, out->found, 0, out->lm, (double)a->entropies[i]);
+}
+
+static knnlm_status guess_all(kn_lm *lm, const kn_context *contexts, size_t count, asking *a, kn_next *out) {
+    const kn_lm_info *info = kn_lm_describe(lm);
+    size_t numbers;
+    if (!kn_mul(count, (size_t)info->vocabulary, &numbers))
+        return kn_fail(KNNLM_ENOMEM, "too many contexts at a time");
+    a->windows = kn_alloc(count, sizeof *a->windows);
+    a->inputs = kn_alloc(count, sizeof *a->inputs);
+    a->distributions = kn_alloc(numbers, sizeof *a->distributions);
+    a->entropies = kn_alloc(count, sizeof *a->entropies);
+    a->states = kn_alloc(count * (size_t)info->key_width, sizeof *a->states);
+    if (!a->windows || !a->inputs || !a->distributions || !a->entropies || !a->states) return KNNLM_ENOMEM;
+    KN_TRY(ask_model(lm, contexts, count, a, out));
+    for (size_t i = 0; i < count; i++) KN_TRY(guess_one(lm, contexts[i].mixture, a, i, &out[i]));
+    return KNNLM_OK;
+}
+
+knnlm_status kn_next_guess_all(kn_lm *lm, const kn_context *contexts, size_t count, kn_next *out) {
+    asking a = {0};
+    for (size_t i = 0; i < count; i++) out[i] = (kn_next){0};
+    knnlm_status status = guess_all(lm, contexts, count, &a, out);
+    for (size_t i = 0; i < count && a.inputs; i++) free(a.inputs[i]);
+    for (size_t i = 0; i < count && status != KNNLM_OK; i++) kn_next_free(&out[i]);
+    free(a.windows);
+    free(a.inputs);
+    free(a.distributions);
+    free(a.entropies);
+    free(a.states);
     return status;
 }
 
 knnlm_status kn_next_guess(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count,
                            kn_next *out) {
-    *out = (kn_next){0};
-    KN_TRY(kn_guess_init(&out->guess, lm));
-    knnlm_status status = guess(lm, m, tokens, count, out);
-    if (status != KNNLM_OK) kn_next_free(out);
-    return status;
+    return kn_next_guess_all(lm, &(kn_context){tokens, count, m}, 1, out);
 }
 
 void kn_next_free(kn_next *next) {

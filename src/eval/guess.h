@@ -44,8 +44,18 @@ typedef struct kn_next {
     float *lm;
 } kn_next;
 
-// After the tokens of one document's beginning. The mixture's cache is not used. To be freed only after
-// KNNLM_OK. KNNLM_EINVAL: a token out of range; KNNLM_ENOMEM.
+// The tokens of one document's beginning, and how they are mixed.
+typedef struct kn_context {
+    const int32_t *tokens;
+    size_t count;
+    const kn_mixture *mixture;
+} kn_context;
+
+// What comes after each of the contexts, which the model reads together; their mixtures have one tap, or no
+// stores. The caches of mixtures are not used. `out` (count) is to be freed only after KNNLM_OK.
+// KNNLM_EINVAL: a token out of range; KNNLM_ENOMEM.
+knnlm_status kn_next_guess_all(kn_lm *lm, const kn_context *contexts, size_t count, kn_next *out);
+// After one.
 knnlm_status kn_next_guess(kn_lm *lm, const kn_mixture *mixture, const int32_t *tokens, size_t count,
                            kn_next *out);
 void kn_next_free(kn_next *next);

@@ -252,6 +252,12 @@ knnlm_status kn_mixed_store_search(const kn_mixed_store *s, const float *states,
     return status == KNNLM_OK ? look_up_all(s, n, out) : status;
 }
 
+bool kn_mixed_store_same_search(const kn_mixed_store *a, const kn_mixed_store *b) {
+    bool same_entropy = a->fallback == b->fallback && (!a->fallback || a->temperature == b->temperature);
+    return a->store == b->store && a->index == b->index && a->k == b->k && a->probes == b->probes &&
+           a->codes == b->codes && same_entropy;
+}
+
 // ---------------------------------------------------------------- probabilities
 
 // Beyond what 95 tokens in 100 of the tuning text had; nothing is left as far beyond that as that is beyond

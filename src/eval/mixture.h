@@ -101,6 +101,10 @@ static inline kn_neighborhood kn_found_at(const kn_found *f, size_t query) {
 knnlm_status kn_mixed_store_search(const kn_mixed_store *s, const float *states, size_t n,
                                    const kn_entry_range *exclude, size_t excludes, kn_found *out);
 
+// Whether both find the same: neighbours, and their entropy, which depends on the temperature, where that is
+// wanted.
+bool kn_mixed_store_same_search(const kn_mixed_store *a, const kn_mixed_store *b);
+
 // ---------------------------------------------------------------- probabilities
 
 // One token, mixed.

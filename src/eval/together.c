@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Tokens of a batch, and numbers of the distributions that come out of it: windows are taken while there is
-// room for them, one at least.
-enum { ROWS = 2048, NUMBERS = 16 << 20 };
+// Tokens of a batch, numbers of the distributions that come out of it, and neighbours of its rows: windows
+// are taken while there is room for them, one at least.
+enum { ROWS = 2048, NUMBERS = 16 << 20, NEIGHBORS = 8 << 20 };
 
 // A window of one of the texts: targets [from, from + count), the last of which may be the one after its end.
 typedef struct piece {
@@ -98,16 +98,27 @@ static kn_window window_of(const session *s, const piece *p) {
     return (kn_window){inputs, inputs + 1, (int32_t)(before + p->count), (int32_t)before};
 }
 
+// Of a token.
+static size_t neighbors_of(const kn_asked *a) {
+    size_t sum = 0;
+    for (size_t i = 0; i < a->mixture->count; i++) sum += a->mixture->stores[i].k;
+    return sum;
+}
+
 // How many of the pieces from `first` on make the next batch; *ranked: a distribution is wanted of some.
 static size_t next_batch(const session *s, size_t first, bool *ranked) {
-    size_t tokens = 0, rows = 0, n = 0;
+    size_t tokens = 0, rows = 0, neighbors = 0, n = 0;
     *ranked = false;
     for (; first + n < s->piece_count; n++) {
         const piece *p = &s->pieces[first + n];
         bool wanted = *ranked || ranks(&s->asked[p->text]);
         size_t more = (size_t)window_of(s, p).length;
-        if (n && (tokens + more > ROWS || (wanted && (rows + p->count) * vocabulary_of(s) > NUMBERS))) break;
+        size_t found = neighbors + p->count * neighbors_of(&s->asked[p->text]);
+        if (n && (tokens + more > ROWS || found > NEIGHBORS ||
+                  (wanted && (rows + p->count) * vocabulary_of(s) > NUMBERS)))
+            break;
         tokens += more;
+        neighbors = found;
         rows += p->count;
         *ranked = wanted;
     }
@@ -158,13 +169,8 @@ static knnlm_status run_model(session *s, size_t first, size_t n, bool ranked) {
 
 static bool search_alike(const kn_mixture *a, const kn_mixture *b) {
     if (a->count != b->count) return false;
-    for (size_t i = 0; i < a->count; i++) {
-        const kn_mixed_store *x = &a->stores[i], *y = &b->stores[i];
-        if (x->store != y->store || x->k != y->k || x->probes != y->probes || x->codes != y->codes)
-            return false;
-        // Entropies of the neighbours come with a search that falls back, and are of its temperature.
-        if (x->fallback != y->fallback || (x->fallback && x->temperature != y->temperature)) return false;
-    }
+    for (size_t i = 0; i < a->count; i++)
+        if (!kn_mixed_store_same_search(&a->stores[i], &b->stores[i])) return false;
     return true;
 }
 
@@ -239,16 +245,17 @@ static void judge_temperatures(const session *s, const row *w, kn_asked *a) {
     }
 }
 
-static void rank(const kn_guess *g, const row *w, kn_asked *a) {
-    int32_t *ranked = a->ranked + w->position * a->top;
-    double *p = a->ranked_p + w->position * a->top;
+static void rank(const kn_guess *g, size_t position, kn_asked *a) {
+    int32_t *ranked = a->ranked + position * a->top;
+    double *p = a->ranked_p + position * a->top;
     size_t n = kn_guess_top(g, a->top, ranked);
     for (size_t i = 0; i < n; i++) p[i] = kn_guess_logprob(g, ranked[i]);
-    a->own_p[w->position] = kn_guess_logprob(g, a->tokens[w->position]);
+    if (position < a->count) a->own_p[position] = kn_guess_logprob(g, a->tokens[position]);
 }
 
 static void rank_next(const kn_guess *g, kn_asked *a) {
     kn_guess_top(g, 1, &a->next);
+    if (a->ranked) rank(g, a->count, a);
     a->next_verdict = (kn_verdict){.p = kn_guess_logprob(g, a->next),
                                    .lm = (double)g->lm[a->next],
                                    .knn = g->stores ? log(g->knn[a->next]) : NAN,
@@ -273,7 +280,7 @@ static void judge_row(void *context, size_t r, int worker) {
     if (next)
         rank_next(g, a);
     else
-        rank(g, w, a);
+        rank(g, w->position, a);
 }
 
 static knnlm_status judge_all(session *s) {

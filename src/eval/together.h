@@ -19,8 +19,8 @@ typedef struct kn_asked {
     // The most probable tokens at each place, and log p of each; then that of the token itself, which is its
     // verdict's p as `ranked_p` has it: equal to the bit where it is the same token. NULL: not wanted.
     size_t top;
-    int32_t *ranked;  // (count, top)
-    double *ranked_p; // (count, top)
+    int32_t *ranked;  // (count, top); one more row where what comes next is wanted
+    double *ranked_p; // likewise
     double *own_p;    // (count)
     double *knn_at;   // (count, temperature_count): log p_kNN at other temperatures; NULL: not wanted
     const double *temperatures;

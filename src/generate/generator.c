@@ -203,13 +203,6 @@ static knnlm_status read_pieces(kn_generator *g, kn_sequence *const *sequences, 
 
 // ---------------------------------------------------------------- the stores are searched
 
-// What is found is the same; and its entropy, which depends on the temperature, where that is wanted.
-static bool same_search(const kn_mixed_store *a, const kn_mixed_store *b) {
-    bool same_entropy = a->fallback == b->fallback && (!a->fallback || a->temperature == b->temperature);
-    return a->store == b->store && a->index == b->index && a->k == b->k && a->probes == b->probes &&
-           a->codes == b->codes && same_entropy;
-}
-
 static knnlm_status add_search(kn_generator *g, const kn_mixed_store *store, size_t *out) {
     *out = g->search_count++;
     if (*out == g->searches_made) {
@@ -228,7 +221,8 @@ static knnlm_status plan_searches(kn_generator *g, const kn_mixture *const *mixt
         const kn_mixture *m = mixtures[g->sequence_of[row]];
         for (size_t i = 0; i < m->count; i++) {
             size_t n = 0;
-            while (n < g->search_count && !same_search(g->searches[n].store, &m->stores[i])) n++;
+            while (n < g->search_count && !kn_mixed_store_same_search(g->searches[n].store, &m->stores[i]))
+                n++;
             if (n == g->search_count) KN_TRY(add_search(g, &m->stores[i], &n));
             search *s = &g->searches[n];
             g->answers[row * KN_STORES_MOST + i] = (answer){n, s->count};

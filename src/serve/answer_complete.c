@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+enum { PROMPTS_OF_FULL_LENGTH = 16 }; // of a request
+
 // ---------------------------------------------------------------- tasks
 
 static bool scores(const kn_completion *a) {
@@ -22,14 +24,18 @@ static bool plain_sampling(const kn_sampling *s) {
 
 // Harnesses score a prompt and ask for one token more, which they throw away: where it is the most probable
 // one, it falls off when the prompt is scored, and the prompt is read once.
+// The scoring window must show it as much as generation would.
 static bool next_falls_off(const kn_completion *a) {
+    size_t window = (size_t)kn_lm_describe(a->server->lm)->window;
+    for (size_t i = 0; i < a->r.prompt_count; i++)
+        if (a->prompts[i].count + 1 > window) return false;
     return scores(a) && a->r.max_tokens == 1 && a->r.choices == 1 && plain_sampling(&a->r.sampling) &&
            a->r.stop_count == 0 && !a->r.knn.explain;
 }
 
 static bool make_score(kn_completion *a, size_t prompt, kn_task *t, kn_complaint *c) {
     const kn_read_prompt *p = &a->prompts[prompt];
-    size_t top = (size_t)a->r.logprobs, cells = p->count * top + 1;
+    size_t top = (size_t)a->r.logprobs, cells = (p->count + 1) * top + 1;
     *t = (kn_task){.kind = KN_TASK_SCORE, .tokens = p->tokens, .count = p->count};
     t->asked = (kn_asked){.top = top,
                           .verdicts = kn_alloc(p->count + 1, sizeof(kn_verdict)),
@@ -46,14 +52,15 @@ static bool make_score(kn_completion *a, size_t prompt, kn_task *t, kn_complaint
 static bool make_sequence(kn_completion *a, size_t prompt, size_t choice, kn_task *t, kn_complaint *c) {
     const kn_read_prompt *p = &a->prompts[prompt];
     *t = (kn_task){.kind = KN_TASK_GENERATE, .tokens = p->tokens, .count = p->count};
-    t->options = (kn_generate_options){.sampling = a->r.sampling,
-                                       .seed = a->r.seed + choice,
-                                       .tokens = a->r.max_tokens,
-                                       .stops = a->r.stops,
-                                       .stop_count = a->r.stop_count,
-                                       .top = a->r.logprobs > 0 ? (size_t)a->r.logprobs : 0,
-                                       .sources = a->r.knn.explain,
-                                       .around = 24};
+    t->options =
+        (kn_generate_options){.sampling = a->r.sampling,
+                              .seed = a->r.seed + (a->r.seed_said ? choice : prompt * a->r.choices + choice),
+                              .tokens = a->r.max_tokens,
+                              .stops = a->r.stops,
+                              .stop_count = a->r.stop_count,
+                              .top = a->r.logprobs > 0 ? (size_t)a->r.logprobs : 0,
+                              .sources = a->r.knn.explain,
+                              .around = 24};
     t->tokens_wanted = a->r.logprobs >= 0 || a->r.knn.explain;
     t->pieces = json_array();
     if (!t->pieces) return kn_complain(c, 500, NULL, NULL, "out of memory");
@@ -79,6 +86,16 @@ static bool make_tasks(kn_completion *a, kn_complaint *c) {
     return true;
 }
 
+// Many prompts are one request, which others wait for.
+static bool check_all(const kn_completion *a, kn_complaint *c) {
+    size_t sum = 0, most = PROMPTS_OF_FULL_LENGTH * a->server->o.max_tokens;
+    for (size_t i = 0; i < a->r.prompt_count; i++)
+        sum += a->prompts[i].count + a->r.choices * a->r.max_tokens;
+    return sum <= most ||
+           kn_complain(c, 400, "context_length_exceeded", "prompt",
+                       "all prompts and answers have %zu tokens: at most %zu in a request", sum, most);
+}
+
 static bool read_prompts(kn_completion *a, kn_complaint *c) {
     a->prompts = kn_alloc(a->r.prompt_count, sizeof *a->prompts);
     if (!a->prompts) return kn_complain(c, 500, NULL, NULL, "out of memory");
@@ -91,7 +108,7 @@ static bool read_prompts(kn_completion *a, kn_complaint *c) {
                                "a prompt of %zu tokens and 'max_tokens' of %zu: together at most %zu here",
                                a->prompts[i].count, a->r.max_tokens, a->server->o.max_tokens);
     }
-    return true;
+    return check_all(a, c);
 }
 
 static void name(kn_completion *a) {
@@ -129,7 +146,6 @@ void kn_completion_close(void *completion) {
         json_decref(a->tasks[i].pieces);
     }
     for (size_t i = 0; a->prompts && i < a->r.prompt_count; i++) kn_read_prompt_free(&a->prompts[i]);
-    for (size_t i = 0; i < a->choice_count; i++) json_decref(a->choices[i].next);
     kn_job_destroy(&a->job);
     kn_completion_free(&a->r);
     json_decref(a->root);
@@ -143,16 +159,16 @@ void kn_completion_close(void *completion) {
 // ---------------------------------------------------------------- the answer in one
 
 static json_t *whole_choice(kn_completion *a, kn_choice *choice, bool *fine) {
-    kn_slice slice;
+    kn_slice slice = kn_slice_open(a);
     json_t *piece;
-    *fine = kn_slice_open(a, &slice);
-    if (*fine && a->r.echo) *fine = kn_slice_prompt(a, choice, &slice);
+    *fine = true;
+    if (a->r.echo) *fine = kn_slice_prompt(a, choice, &slice);
     while (*fine && (piece = kn_choice_take(a, choice))) {
         *fine = kn_slice_piece(a, choice, piece, &slice);
         json_decref(piece);
     }
     if (*fine && !choice->finish) choice->finish = "length"; // nothing was to be generated
-    return kn_slice_close(a, choice, &slice);
+    return kn_slice_close(choice, &slice);
 }
 
 static json_t *whole(kn_completion *a) {

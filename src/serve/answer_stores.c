@@ -24,10 +24,11 @@ enum MHD_Result kn_answer_documents(kn_exchange *x) {
     uint64_t offset, limit;
     json_t *json = NULL;
     char *like = kn_exchange_text(x, "q");
-    if (kn_exchange_number(x, "offset", UINT32_MAX, 0, &offset, &c) &&
-        kn_exchange_number(x, "limit", 10000, 100, &limit, &c))
-        json =
-            kn_shelf_documents(x->server->shelf, x->segments[0], offset, (size_t)limit, like ? like : "", &c);
+    if (!like)
+        kn_complain(&c, 400, NULL, "q", "'q' is not properly percent-encoded");
+    else if (kn_exchange_number(x, "offset", UINT32_MAX, 0, &offset, &c) &&
+             kn_exchange_number(x, "limit", 10000, 100, &limit, &c))
+        json = kn_shelf_documents(x->server->shelf, x->segments[0], offset, (size_t)limit, like, &c);
     free(like);
     return reply(x, 200, json, &c);
 }
@@ -55,7 +56,8 @@ enum MHD_Result kn_answer_add_document(kn_exchange *x) {
 
 enum MHD_Result kn_answer_remove_document(kn_exchange *x) {
     kn_complaint c = {0};
-    json_t *json = kn_shelf_remove(x->server->shelf, x->segments[0], x->rest, strlen(x->rest), &c);
+    json_t *json =
+        kn_shelf_remove(x->server->shelf, x->segments[0], x->rest, strlen(x->rest), still_wanted, x, &c);
     return reply(x, 200, json, &c);
 }
 

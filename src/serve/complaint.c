@@ -17,8 +17,8 @@ bool kn_complain(kn_complaint *c, unsigned status, const char *code, const char 
 }
 
 bool kn_complain_status(kn_complaint *c, knnlm_status status, const char *message) {
-    bool request = status == KNNLM_EINVAL || status == KNNLM_EDATA;
-    return kn_complain(c, request ? 400 : status == KNNLM_ENOTSUP ? 400 : 500, NULL, NULL, "%s", message);
+    bool request = status == KNNLM_EINVAL || status == KNNLM_ENOTSUP;
+    return kn_complain(c, request ? 400 : 500, NULL, NULL, "%s", message);
 }
 
 static const char *type_of(unsigned status) {

@@ -9,20 +9,20 @@
 
 // ---------------------------------------------------------------- parts
 
-bool kn_slice_open(const kn_completion *a, kn_slice *out) {
+kn_slice kn_slice_open(const kn_completion *a) {
     bool logs = a->r.logprobs >= 0, knn = a->r.knn.explain;
-    *out = (kn_slice){0};
+    kn_slice s = {0};
     if (logs) {
-        out->tokens = json_array();
-        out->logprobs = json_array();
-        out->tops = json_array();
-        out->offsets = json_array();
+        s.tokens = json_array();
+        s.logprobs = json_array();
+        s.tops = json_array();
+        s.offsets = json_array();
     }
     if (knn) {
-        out->knn_tokens = json_array();
-        out->sources = json_array();
+        s.knn_tokens = json_array();
+        s.sources = json_array();
     }
-    return true;
+    return s;
 }
 
 static bool put_text(kn_slice *slice, const char *text, size_t size) {
@@ -89,13 +89,12 @@ bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice)
     if (slice->tokens && p->own_start) put_start(a, slice);
     size_t chars = 0, at = 0;
     for (size_t i = 0; i < p->count && slice->tokens; i++) {
-        size_t to = kn_least(p->offsets[i], p->size);
+        size_t to = kn_least((size_t)p->offsets[i], p->size);
         if (to > at) chars += count_chars(p->text + at, to - at);
         at = kn_most(at, to);
         put_scored(a, choice, slice, i, chars);
     }
     choice->base = text ? count_chars(json_string_value(text), json_string_length(text)) : 0;
-    choice->chars = 0;
     choice->echoed = true;
     json_decref(text);
     return fine;
@@ -103,27 +102,22 @@ bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice)
 
 // ---------------------------------------------------------------- what was generated
 
-static void put_generated(const kn_completion *a, kn_choice *choice, kn_slice *slice, const json_t *token,
-                          size_t chars) {
+static void put_generated(const kn_completion *a, const kn_choice *choice, kn_slice *slice,
+                          const json_t *token) {
     const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
     const json_t *pair;
     json_t *top = json_object();
     size_t i;
     double log = json_real_value(json_object_get(token, "logprob"));
-    json_array_foreach(json_object_get(token, "top"), i, pair)
+    json_array_foreach (json_object_get(token, "top"), i, pair)
         put_top(top, t, (int32_t)json_integer_value(json_array_get(pair, 0)),
                 json_real_value(json_array_get(pair, 1)));
     put_top(top, t, (int32_t)json_integer_value(json_object_get(token, "token")), log);
     json_array_append(slice->tokens, json_object_get(token, "text"));
     json_array_append(slice->logprobs, json_object_get(token, "logprob"));
     json_array_append_new(slice->tops, top);
-    json_array_append_new(slice->offsets, json_integer((json_int_t)(choice->base + chars)));
-}
-
-// Characters of the generated text before byte `offset`, which may lie in an earlier piece.
-static size_t chars_before(const kn_choice *choice, const char *text, size_t size, size_t offset) {
-    if (offset <= choice->own_bytes) return choice->chars;
-    return choice->chars + count_chars(text, kn_least(offset - choice->own_bytes, size));
+    json_array_append_new(slice->offsets, json_integer((json_int_t)choice->base +
+                                                       json_integer_value(json_object_get(token, "chars"))));
 }
 
 static const char *finish_of(const json_t *piece) {
@@ -143,21 +137,17 @@ bool kn_slice_piece(const kn_completion *a, kn_choice *choice, json_t *piece, kn
     size_t size = json_string_length(text), i;
     json_t *token;
     choice->finish = finish_of(piece);
-    json_array_foreach(json_object_get(piece, "tokens"), i, token) {
-        size_t offset = (size_t)json_integer_value(json_object_get(token, "offset"));
-        if (slice->tokens) put_generated(a, choice, slice, token, chars_before(choice, bytes, size, offset));
+    json_array_foreach (json_object_get(piece, "tokens"), i, token) {
+        if (slice->tokens) put_generated(a, choice, slice, token);
         json_object_del(token, "top");
-        json_object_del(token, "offset");
+        json_object_del(token, "chars");
         if (slice->knn_tokens) json_array_append(slice->knn_tokens, token);
     }
     if (slice->sources) put_sources(slice, piece, choice->finish != NULL);
-    choice->chars += count_chars(bytes, size);
-    choice->own_bytes += size;
     return put_text(slice, bytes, size);
 }
 
-json_t *kn_slice_close(const kn_completion *a, const kn_choice *choice, kn_slice *slice) {
-    (void)a;
+json_t *kn_slice_close(const kn_choice *choice, kn_slice *slice) {
     json_t *logs =
         slice->tokens ? json_pack("{s:o, s:o, s:o, s:o}", "tokens", slice->tokens, "token_logprobs",
                                   slice->logprobs, "top_logprobs", slice->tops, "text_offset", slice->offsets)
@@ -182,12 +172,14 @@ static json_t *next_piece(kn_completion *a, kn_choice *choice) {
     const kn_verdict *v = &s->next_verdict;
     if (kn_lm_ends(a->server->lm, s->next))
         return json_pack("{s:s, s:s, s:[]}", "text", "", "finish", "stop", "tokens");
-    int32_t pair[2] = {p->count ? p->tokens[p->count - 1] : kn_tokenizer_start(t), s->next};
     json_t *top = json_array();
-    if (s->top) json_array_append_new(top, json_pack("[i, f]", s->next, kn_json_log(v->p)));
-    return json_pack("{s:o, s:s, s:[{s:i, s:o, s:f, s:o, s:i}]}", "text", kn_json_after(t, pair), "finish",
-                     "length", "tokens", "token", s->next, "text", kn_json_token(t, s->next), "logprob",
-                     kn_json_log(v->p), "top", top, "offset", 0);
+    for (size_t i = 0; i < s->top; i++)
+        json_array_append_new(top, json_pack("[i, f]", s->ranked[p->count * s->top + i],
+                                             kn_json_log(s->ranked_p[p->count * s->top + i])));
+    return json_pack("{s:o, s:s, s:[{s:i, s:o, s:f, s:o, s:i}]}", "text",
+                     kn_json_after(t, p->count ? p->tokens[p->count - 1] : -1, s->next), "finish", "length",
+                     "tokens", "token", s->next, "text", kn_json_token(t, s->next), "logprob",
+                     kn_json_log(v->p), "top", top, "chars", 0);
 }
 
 json_t *kn_choice_take(kn_completion *a, kn_choice *choice) {
@@ -213,15 +205,20 @@ json_t *kn_completion_usage(const kn_completion *a) {
     for (size_t i = 0; i < a->r.prompt_count; i++) prompt += a->prompts[i].count + a->prompts[i].own_start;
     for (size_t i = 0; i < a->choice_count; i++) {
         const kn_choice *choice = &a->choices[i];
-        generated += choice->task ? choice->task->generated : choice->next_made && a->r.max_tokens > 0;
+        if (choice->task)
+            generated += choice->task->generated;
+        else if (a->score_count && a->tasks[choice->prompt].next_wanted)
+            generated += !kn_lm_ends(a->server->lm, a->tasks[choice->prompt].asked.next);
     }
     return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens",
                      (json_int_t)generated, "total_tokens", (json_int_t)(prompt + generated));
 }
 
 json_t *kn_completion_frame(const kn_completion *a, json_t *choices, bool usage) {
-    json_t *json = json_pack("{s:s, s:s, s:I, s:s, s:o}", "id", a->id, "object", "text_completion", "created",
-                             (json_int_t)a->created, "model", a->server->model, "choices", choices);
+    const char *model = a->server->model;
+    json_t *json =
+        json_pack("{s:s, s:s, s:I, s:o, s:o}", "id", a->id, "object", "text_completion", "created",
+                  (json_int_t)a->created, "model", kn_json_text(model, strlen(model)), "choices", choices);
     if (usage) json_object_set_new(json, "usage", kn_completion_usage(a));
     return json;
 }

@@ -7,12 +7,10 @@
 typedef struct kn_choice {
     size_t number, prompt;
     kn_task *task; // NULL: nothing is generated
-    json_t *next;  // the token that fell off scoring, as a piece, once
     bool next_made, echoed;
-    size_t taken;           // pieces
-    size_t bytes, chars;    // of the text so far, prompt included where it is echoed
-    size_t own_bytes, base; // of what was generated; chars of the echoed prompt
-    const char *finish;     // NULL: not yet
+    size_t taken;       // pieces
+    size_t base;        // characters of the echoed prompt
+    const char *finish; // NULL: not yet
 } kn_choice;
 
 typedef struct kn_completion {
@@ -32,7 +30,8 @@ typedef struct kn_completion {
     // of a stream: events that wait to be sent
     char *out;
     size_t out_size, out_capacity, out_sent;
-    bool usage_sent, ended;
+    double said; // when something was sent last
+    bool ended;
 } kn_completion;
 
 void kn_completion_close(void *completion);
@@ -47,11 +46,11 @@ typedef struct kn_slice {
     json_t *knn_tokens, *sources;               // of "knn"; NULL: not wanted
 } kn_slice;
 
-bool kn_slice_open(const kn_completion *a, kn_slice *out);
+kn_slice kn_slice_open(const kn_completion *a);
 bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice);
 bool kn_slice_piece(const kn_completion *a, kn_choice *choice, json_t *piece, kn_slice *slice);
 // The choice as JSON; releases the slice.
-json_t *kn_slice_close(const kn_completion *a, const kn_choice *choice, kn_slice *slice);
+json_t *kn_slice_close(const kn_choice *choice, kn_slice *slice);
 // The next piece of a choice, the caller's; NULL: none yet. Takes the job's lock.
 json_t *kn_choice_take(kn_completion *a, kn_choice *choice);
 // Around choices, which it takes.

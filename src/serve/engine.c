@@ -11,7 +11,12 @@
 
 // Tokens of texts that are scored together: enough to fill the model's batches, few enough for sequences not
 // to wait long.
-enum { SCORED_TOGETHER = 4096, EXPLAINED_TOGETHER = 8 };
+enum { SCORED_TOGETHER = 2048, EXPLAINED_TOGETHER = 32 };
+
+struct kn_task_view {
+    kn_mixture mixture, next;       // next: for what comes after a text
+    size_t numbers[KN_STORES_MOST]; // of its stores on the shelf
+};
 
 struct kn_server_engine {
     kn_lm *lm;
@@ -24,7 +29,9 @@ struct kn_server_engine {
     bool started;
     pthread_mutex_t lock; // of what follows
     pthread_cond_t work;
-    kn_task *first, *last; // waiting, in the order of coming
+    struct {
+        kn_task *first, *last;
+    } queues[KN_TASK_KINDS]; // waiting, in the order of coming
     size_t waiting_jobs, running;
     bool ending;
     // the thread's own
@@ -65,20 +72,22 @@ void kn_job_wait(kn_job *job, unsigned long seen) {
     pthread_cond_timedwait(&job->changed, &job->lock, &until);
 }
 
+static void queue(kn_server_engine *e, kn_task *t) {
+    kn_task **last = &e->queues[t->kind].last;
+    t->next = NULL;
+    *(*last ? &(*last)->next : &e->queues[t->kind].first) = t;
+    *last = t;
+}
+
 bool kn_job_submit(kn_server_engine *e, kn_job *job, kn_task *tasks, size_t count, kn_complaint *c) {
     pthread_mutex_lock(&e->lock);
     bool full = e->waiting_jobs >= e->o.queue, ending = e->ending;
     if (!full && !ending) {
-        job->open = count;
+        job->open = job->waiting = count;
         e->waiting_jobs++;
         for (size_t i = 0; i < count; i++) {
             tasks[i].job = job;
-            tasks[i].next = NULL;
-            if (e->last)
-                e->last->next = &tasks[i];
-            else
-                e->first = &tasks[i];
-            e->last = &tasks[i];
+            queue(e, &tasks[i]);
         }
         pthread_cond_signal(&e->work);
     }
@@ -87,13 +96,35 @@ bool kn_job_submit(kn_server_engine *e, kn_job *job, kn_task *tasks, size_t coun
     return !full || kn_complain(c, 429, "queue_full", NULL, "too many requests are waiting: try again");
 }
 
+// Takes what has not begun out of the queues: those behind it need not wait for somebody who left.
+static void withdraw(kn_server_engine *e, kn_job *job) {
+    size_t withdrawn = 0;
+    pthread_mutex_lock(&e->lock);
+    for (int kind = 0; kind < KN_TASK_KINDS && job->waiting; kind++) {
+        kn_task *t = e->queues[kind].first;
+        e->queues[kind].first = e->queues[kind].last = NULL;
+        for (kn_task *next; t; t = next) {
+            next = t->next;
+            if (t->job == job)
+                withdrawn++;
+            else
+                queue(e, t);
+        }
+    }
+    if (withdrawn) e->waiting_jobs--;
+    job->waiting -= withdrawn;
+    pthread_cond_signal(&e->work);
+    pthread_mutex_unlock(&e->lock);
+    pthread_mutex_lock(&job->lock);
+    job->open -= withdrawn;
+    pthread_mutex_unlock(&job->lock);
+}
+
 void kn_job_end(kn_server_engine *e, kn_job *job) {
     pthread_mutex_lock(&job->lock);
     job->unwanted = true;
     pthread_mutex_unlock(&job->lock);
-    pthread_mutex_lock(&e->lock);
-    pthread_cond_signal(&e->work);
-    pthread_mutex_unlock(&e->lock);
+    withdraw(e, job);
     pthread_mutex_lock(&job->lock);
     while (job->open) kn_job_wait(job, job->changes);
     pthread_mutex_unlock(&job->lock);
@@ -109,8 +140,10 @@ static bool unwanted(kn_task *t) {
 // The task is not touched after this: its memory may be gone.
 static void finish(kn_server_engine *e, kn_task *t, knnlm_status status) {
     kn_job *job = t->job;
-    if (t->sequence) kn_sequence_close(t->sequence);
+    kn_sequence_close(t->sequence);
+    free(t->view);
     t->sequence = NULL;
+    t->view = NULL;
     pthread_mutex_lock(&e->lock);
     e->running -= t->begun;
     pthread_mutex_unlock(&e->lock);
@@ -128,40 +161,27 @@ static void finish(kn_server_engine *e, kn_task *t, knnlm_status status) {
 
 // ---------------------------------------------------------------- the queue
 
+// Takes the first waiting task of a kind (whose text is not longer than `room`) out of its queue; NULL: none.
 // A job waits as long as one of its tasks does.
-static void begin(kn_server_engine *e, kn_task *t) {
-    pthread_mutex_lock(&t->job->lock);
-    t->begun = true;
-    pthread_mutex_unlock(&t->job->lock);
-    e->running++;
-}
-
-static bool last_of_job(const kn_server_engine *e, const kn_task *t) {
-    for (const kn_task *other = e->first; other; other = other->next)
-        if (other->job == t->job) return false;
-    return true;
-}
-
-// Takes the first waiting task of a kind (whose text is not longer than `room`) out of the queue; NULL: none.
 static kn_task *take(kn_server_engine *e, kn_task_kind kind, size_t room) {
-    kn_task *before = NULL;
-    for (kn_task *t = e->first; t; before = t, t = t->next) {
-        if (t->kind != kind) continue;
-        if (t->count > room) return NULL; // those behind it do not overtake
-        if (before)
-            before->next = t->next;
-        else
-            e->first = t->next;
-        if (e->last == t) e->last = before;
-        if (last_of_job(e, t)) e->waiting_jobs--;
-        begin(e, t);
-        return t;
-    }
-    return NULL;
+    kn_task *t = e->queues[kind].first;
+    if (!t || t->count > room) return NULL; // those behind it do not overtake
+    e->queues[kind].first = t->next;
+    if (!t->next) e->queues[kind].last = NULL;
+    if (--t->job->waiting == 0) e->waiting_jobs--;
+    t->begun = true;
+    e->running++;
+    return t;
+}
+
+static bool is_waiting(const kn_server_engine *e) {
+    for (int kind = 0; kind < KN_TASK_KINDS; kind++)
+        if (e->queues[kind].first) return true;
+    return false;
 }
 
 static bool has_work(const kn_server_engine *e) {
-    return e->first || e->sequence_count;
+    return is_waiting(e) || e->sequence_count;
 }
 
 // ---------------------------------------------------------------- scoring
@@ -179,30 +199,36 @@ static bool still_wanted(void *context) {
     return false;
 }
 
-static void view(kn_server_engine *e, kn_task *t) {
-    kn_shelf_view(e->shelf, &t->selection, &t->mixture, t->numbers);
-    if (t->kind == KN_TASK_SCORE && t->next_wanted) {
-        size_t numbers[KN_STORES_MOST];
-        kn_shelf_view(e->shelf, &t->next_selection, &t->next_mixture, numbers);
-    }
+// States of stores may have changed since the last time.
+static knnlm_status view(kn_server_engine *e, kn_task *t) {
+    size_t numbers[KN_STORES_MOST];
+    if (!t->view) t->view = kn_alloc(1, sizeof *t->view);
+    if (!t->view) return KNNLM_ENOMEM;
+    kn_shelf_view(e->shelf, &t->selection, &t->view->mixture, t->view->numbers);
+    if (t->next_wanted) kn_shelf_view(e->shelf, &t->next_selection, &t->view->next, numbers);
+    return KNNLM_OK;
+}
+
+static knnlm_status ask(kn_server_engine *e, kn_task *t, kn_asked *out) {
+    KN_TRY(view(e, t));
+    *out = t->asked;
+    out->tokens = t->tokens;
+    out->count = t->count;
+    out->mixture = &t->view->mixture;
+    out->next_mixture = t->next_wanted ? &t->view->next : NULL;
+    atomic_fetch_add(&e->metrics->generated, t->next_wanted);
+    atomic_fetch_add(&e->metrics->scored, t->count);
+    return KNNLM_OK;
 }
 
 static void score(kn_server_engine *e, kn_task **tasks, size_t count) {
     kn_asked *asked = kn_alloc(count, sizeof *asked);
     knnlm_status status = asked ? KNNLM_OK : KNNLM_ENOMEM;
     scoring s = {e, tasks, count};
-    for (size_t i = 0; i < count && asked; i++) {
-        view(e, tasks[i]);
-        asked[i] = tasks[i]->asked;
-        asked[i].tokens = tasks[i]->tokens;
-        asked[i].count = tasks[i]->count;
-        asked[i].mixture = &tasks[i]->mixture;
-        asked[i].next_mixture = tasks[i]->next_wanted ? &tasks[i]->next_mixture : NULL;
-        atomic_fetch_add(&e->metrics->scored, tasks[i]->count);
-    }
+    for (size_t i = 0; i < count && status == KNNLM_OK; i++) status = ask(e, tasks[i], &asked[i]);
     atomic_fetch_add(&e->metrics->batches, 1);
     atomic_fetch_add(&e->metrics->batched, count);
-    if (asked) status = kn_score_together(e->lm, asked, count, still_wanted, &s);
+    if (status == KNNLM_OK) status = kn_score_together(e->lm, asked, count, still_wanted, &s);
     for (size_t i = 0; i < count; i++) {
         if (status == KNNLM_OK) tasks[i]->asked = asked[i];
         finish(e, tasks[i], status);
@@ -241,6 +267,10 @@ static void score_some(kn_server_engine *e) {
 
 // ---------------------------------------------------------------- explaining
 
+static json_t *name_json(const char *name) {
+    return kn_json_text(name, strlen(name));
+}
+
 static json_t *words_json(kn_server_engine *e, const kn_explanation *x) {
     json_t *words = json_array();
     for (size_t i = 0; i < x->word_count; i++) {
@@ -259,43 +289,63 @@ static json_t *neighbors_json(kn_server_engine *e, const kn_task *t, const kn_ex
         const kn_shown *n = &x->neighbors[i];
         const kn_origin *o = &n->origin;
         json_array_append_new(
-            list,
-            json_pack("{s:s, s:I, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:I, s:I}", "store",
-                      kn_shelf_name(e->shelf, t->numbers[n->store]), "entry", (json_int_t)n->id, "token",
-                      n->value, "text", kn_json_text(o->word, o->word_size), "before",
-                      kn_json_text(o->before, o->before_size), "after", kn_json_text(o->after, o->after_size),
-                      "share", n->share, "distance", kn_json_real(n->distance), "document",
-                      kn_json_text(o->document.name, o->document.name_size), "position",
-                      (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset));
+            list, json_pack("{s:o, s:I, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:I, s:I}", "store",
+                            name_json(kn_shelf_name(e->shelf, t->view->numbers[n->store])), "entry",
+                            (json_int_t)n->id, "token", n->value, "text", kn_json_text(o->word, o->word_size),
+                            "before", kn_json_text(o->before, o->before_size), "after",
+                            kn_json_text(o->after, o->after_size), "share", n->share, "distance",
+                            kn_json_real(n->distance), "document",
+                            kn_json_text(o->document.name, o->document.name_size), "position",
+                            (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset));
     }
     return list;
 }
 
-static void explain(kn_server_engine *e, kn_task *t) {
+static knnlm_status answer(kn_server_engine *e, kn_task *t, const kn_next *next) {
     kn_explanation x;
-    view(e, t);
-    knnlm_status status = kn_explain_tokens(e->lm, &t->mixture, t->tokens, t->count, t->target, t->words,
-                                            t->neighbors, t->around, &x);
-    if (status == KNNLM_OK) {
-        t->answer = json_pack("{s:I, s:b, s:f, s:o, s:f, s:o, s:o}", "tokens", (json_int_t)x.tokens, "cut",
-                              x.cut, "lambda", x.lambda, "nearest", kn_json_real(x.nearest), "entropy",
-                              x.entropy, "words", words_json(e, &x), "neighbors", neighbors_json(e, t, &x));
-        kn_explanation_free(&x);
+    KN_TRY(kn_explain_next(&t->view->mixture, next, t->target, t->words, t->neighbors, t->around, &x));
+    t->answer = json_pack("{s:I, s:b, s:f, s:o, s:f, s:o, s:o}", "tokens", (json_int_t)x.tokens, "cut", x.cut,
+                          "lambda", x.lambda, "nearest", kn_json_real(x.nearest), "entropy", x.entropy,
+                          "words", words_json(e, &x), "neighbors", neighbors_json(e, t, &x));
+    kn_explanation_free(&x);
+    return KNNLM_OK;
+}
+
+static void explain(kn_server_engine *e, kn_task **tasks, size_t count) {
+    kn_context contexts[EXPLAINED_TOGETHER] = {{0}};
+    kn_next next[EXPLAINED_TOGETHER];
+    knnlm_status status = KNNLM_OK;
+    for (size_t i = 0; i < count && status == KNNLM_OK; i++) {
+        status = view(e, tasks[i]);
+        if (status == KNNLM_OK)
+            contexts[i] = (kn_context){tasks[i]->tokens, tasks[i]->count, &tasks[i]->view->mixture};
     }
-    finish(e, t, status);
+    if (status == KNNLM_OK) status = kn_next_guess_all(e->lm, contexts, count, next);
+    for (size_t i = 0; i < count; i++) {
+        knnlm_status own = status;
+        if (status == KNNLM_OK) {
+            own = answer(e, tasks[i], &next[i]);
+            kn_next_free(&next[i]);
+        }
+        finish(e, tasks[i], own);
+    }
 }
 
 static void explain_some(kn_server_engine *e) {
-    for (size_t i = 0; i < EXPLAINED_TOGETHER; i++) {
+    kn_task *tasks[EXPLAINED_TOGETHER];
+    size_t count = 0, tokens = 0;
+    while (count < EXPLAINED_TOGETHER && tokens < SCORED_TOGETHER) {
         pthread_mutex_lock(&e->lock);
         kn_task *t = take(e, KN_TASK_EXPLAIN, SIZE_MAX);
         pthread_mutex_unlock(&e->lock);
-        if (!t) return;
+        if (!t) break;
+        tokens += kn_least(t->count, (size_t)kn_lm_describe(e->lm)->context);
         if (unwanted(t))
             finish(e, t, KNNLM_OK);
         else
-            explain(e, t);
+            tasks[count++] = t;
     }
+    if (count) explain(e, tasks, count);
 }
 
 // ---------------------------------------------------------------- generating
@@ -318,36 +368,44 @@ static void admit_some(kn_server_engine *e) {
     }
 }
 
-static json_t *token_json(const kn_server_engine *e, const kn_task *t, const kn_generated *g) {
+// Characters before a byte of the text; bytes are asked for in ascending order.
+static size_t chars_before(kn_task *t, const char *text, size_t byte) {
+    for (; t->counted_bytes < byte; t->counted_bytes++)
+        t->counted_chars += ((unsigned char)text[t->counted_bytes] & 0xc0) != 0x80;
+    return t->counted_chars;
+}
+
+static json_t *token_json(const kn_server_engine *e, const kn_generated *g, size_t chars) {
     json_t *top = json_array();
-    (void)t;
     for (size_t i = 0; i < g->top_count; i++)
         json_array_append_new(top, json_pack("[i, f]", g->top[i], kn_json_log(g->top_p[i])));
     return json_pack("{s:i, s:o, s:f, s:f, s:o, s:o, s:f, s:o, s:o, s:o, s:I}", "token", g->token, "text",
                      kn_json_token(kn_lm_tokenizer(e->lm), g->token), "logprob", kn_json_log(g->p), "p",
                      exp(g->p), "p_lm", kn_json_exp(g->lm), "p_knn", kn_json_exp(g->knn), "lambda", g->lambda,
                      "nearest", kn_json_real(g->nearest), "source",
-                     g->source ? json_integer((json_int_t)g->source) : json_null(), "top", top, "offset",
-                     (json_int_t)g->offset);
+                     g->source ? json_integer((json_int_t)g->source) : json_null(), "top", top, "chars",
+                     (json_int_t)chars);
 }
 
-static json_t *source_json(const kn_server_engine *e, const kn_task *t, const kn_source *s, size_t number) {
-    // A store may have gone from the view since: its number then belongs to another.
-    const char *store = s->store < t->mixture.count ? kn_shelf_name(e->shelf, t->numbers[s->store]) : "";
-    return json_pack(
-        "{s:I, s:s, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I}", "number", (json_int_t)number, "store",
-        store, "entry", (json_int_t)s->entry, "document", kn_json_text(s->document, s->document_size),
-        "position", (json_int_t)s->position, "offset", (json_int_t)s->offset, "before",
-        kn_json_text(s->before, s->before_size), "text", kn_json_text(s->text, s->text_size), "after",
-        kn_json_text(s->after, s->after_size), "share", s->share, "tokens", (json_int_t)s->tokens);
+static json_t *source_json(const kn_server_engine *e, const kn_source *s, size_t number) {
+    return json_pack("{s:I, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I}", "number", (json_int_t)number,
+                     "store", name_json(kn_shelf_name_of(e->shelf, s->store_path)), "entry",
+                     (json_int_t)s->entry, "document", kn_json_text(s->document, s->document_size),
+                     "position", (json_int_t)s->position, "offset", (json_int_t)s->offset, "before",
+                     kn_json_text(s->before, s->before_size), "text", kn_json_text(s->text, s->text_size),
+                     "after", kn_json_text(s->after, s->after_size), "share", s->share, "tokens",
+                     (json_int_t)s->tokens);
 }
 
 static json_t *news_tokens(const kn_server_engine *e, kn_task *t) {
-    size_t count;
+    size_t count, size;
     const kn_generated *tokens = kn_sequence_tokens(t->sequence, &count);
+    const char *text = kn_sequence_text(t->sequence, &size);
     json_t *list = json_array();
-    for (; t->sent_tokens < count; t->sent_tokens++)
-        json_array_append_new(list, token_json(e, t, &tokens[t->sent_tokens]));
+    for (; t->sent_tokens < count; t->sent_tokens++) {
+        const kn_generated *g = &tokens[t->sent_tokens];
+        json_array_append_new(list, token_json(e, g, chars_before(t, text, kn_least(g->offset, size))));
+    }
     return list;
 }
 
@@ -357,7 +415,7 @@ static json_t *news_sources(const kn_server_engine *e, kn_task *t, bool all) {
     const kn_source *sources = kn_sequence_sources(t->sequence, &count);
     json_t *list = json_array();
     for (size_t i = all ? 0 : t->sent_sources; i < count; i++)
-        json_array_append_new(list, source_json(e, t, &sources[i], i + 1));
+        json_array_append_new(list, source_json(e, &sources[i], i + 1));
     t->sent_sources = count;
     return list;
 }
@@ -397,8 +455,8 @@ static knnlm_status step_all(kn_server_engine *e) {
     const kn_mixture *mixtures[e->sequence_count];
     kn_sequence *sequences[e->sequence_count];
     for (size_t i = 0; i < e->sequence_count; i++) {
-        view(e, e->sequences[i]);
-        mixtures[i] = &e->sequences[i]->mixture;
+        KN_TRY(view(e, e->sequences[i]));
+        mixtures[i] = &e->sequences[i]->view->mixture;
         sequences[i] = e->sequences[i]->sequence;
     }
     atomic_fetch_add(&e->metrics->steps, 1);
@@ -432,8 +490,8 @@ static void wait_until(kn_server_engine *e, double when) {
 // they took makes one batch of what would be two. The lock is held.
 static void wait_for_company(kn_server_engine *e) {
     double until = kn_seconds() + fmin(e->last_seconds / 4, 0.005);
-    while (e->first && !e->sequence_count && !e->ending && e->waiting_jobs < e->last_texts &&
-           kn_seconds() < until)
+    while (e->queues[KN_TASK_SCORE].first && !e->sequence_count && !e->ending &&
+           e->waiting_jobs < e->last_texts && kn_seconds() < until)
         wait_until(e, until);
 }
 

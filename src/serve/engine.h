@@ -16,7 +16,7 @@ typedef struct kn_engine_options {
     size_t queue;    // jobs that may wait
 } kn_engine_options;
 
-typedef enum kn_task_kind { KN_TASK_SCORE, KN_TASK_EXPLAIN, KN_TASK_GENERATE } kn_task_kind;
+typedef enum kn_task_kind { KN_TASK_SCORE, KN_TASK_EXPLAIN, KN_TASK_GENERATE, KN_TASK_KINDS } kn_task_kind;
 
 typedef struct kn_task {
     kn_task_kind kind;
@@ -41,9 +41,9 @@ typedef struct kn_task {
     struct kn_job *job;
     struct kn_task *next;
     kn_sequence *sequence;
-    kn_mixture mixture, next_mixture;
-    size_t numbers[KN_STORES_MOST];
+    struct kn_task_view *view; // how it is mixed; while it is at work
     size_t sent_text, sent_tokens, sent_sources;
+    size_t counted_bytes, counted_chars; // of the sequence's text
     bool begun, over;
 } kn_task;
 
@@ -52,6 +52,7 @@ typedef struct kn_job {
     pthread_cond_t changed; // a piece came, or a task is over
     unsigned long changes;  // how often
     size_t open;            // tasks that are not over
+    size_t waiting;         // tasks that have not begun; under the engine's lock
     bool unwanted;          // to be ended
     knnlm_status status;    // the first failure of a task
     char message[400];
@@ -61,7 +62,7 @@ typedef struct kn_server_engine kn_server_engine;
 
 knnlm_status kn_server_engine_open(kn_lm *lm, kn_turn *turn, kn_shelf *shelf, kn_metrics *metrics,
                                    const kn_engine_options *options, kn_server_engine **out);
-// Ends what is running.
+// Nothing may be submitted any more, and every job must be over.
 void kn_server_engine_close(kn_server_engine *e);
 size_t kn_server_engine_waiting(kn_server_engine *e); // jobs
 size_t kn_server_engine_running(kn_server_engine *e); // tasks that have begun

@@ -157,6 +157,7 @@ enum MHD_Result kn_reply_response(kn_exchange *x, unsigned status, const char *t
     if (!response) return MHD_NO;
     if (type) MHD_add_response_header(response, "Content-Type", type);
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (x->last) MHD_add_response_header(response, "Connection", "close");
     add_cors(x, response);
     x->status = status;
     enum MHD_Result result = MHD_queue_response(x->connection, status, response);
@@ -242,14 +243,27 @@ static bool from_elsewhere(const kn_exchange *x) {
     return !after || !host || strcmp(after + 3, host) != 0;
 }
 
-// A name that leads here by a trick of the name service would make a foreign page our own.
+static bool is_loopback(const char *name) {
+    struct in_addr four;
+    struct in6_addr six;
+    if (strcmp(name, "localhost") == 0) return true;
+    if (inet_pton(AF_INET, name, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, name, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
+// A name that leads here by a trick of the name service would make a foreign page our own: who listens to
+// this machine alone is called by its own names.
 static bool host_is_strange(const kn_exchange *x) {
-    const char *host = header(x, "Host"), *bound = x->server->host;
-    bool local =
-        strcmp(bound, "localhost") == 0 || strncmp(bound, "127.", 4) == 0 || strcmp(bound, "::1") == 0;
-    if (!host || !local || x->server->cors) return false;
-    return strncmp(host, "localhost", 9) != 0 && strncmp(host, "127.", 4) != 0 &&
-           strncmp(host, "[::1]", 5) != 0;
+    const char *host = header(x, "Host");
+    char name[64];
+    bool any = x->server->cors && strcmp(x->server->cors, "*") == 0;
+    if (!host || any || !is_loopback(x->server->host)) return false;
+    bool six = *host == '[';
+    size_t n = six ? strcspn(++host, "]") : strcspn(host, ":");
+    if (n >= sizeof name) return true;
+    memcpy(name, host, n);
+    name[n] = 0;
+    return !is_loopback(name);
 }
 
 static enum MHD_Result answer_preflight(kn_exchange *x) {
@@ -275,14 +289,23 @@ static enum MHD_Result refuse_body(kn_exchange *x) {
     return kn_reply_complaint(x, &c);
 }
 
+// One of the few beyond the limit that are let in to be told so.
+static enum MHD_Result refuse_connection(kn_exchange *x) {
+    kn_complaint c;
+    kn_complain(&c, 503, "too_many_connections", NULL, "too many connections: try again");
+    x->last = true;
+    return kn_reply_complaint(x, &c);
+}
+
 // What can be refused before the body has come is. Sets x->status when it was.
 static enum MHD_Result check_early(kn_exchange *x, const char *url, const char *method) {
     kn_server *s = x->server;
     char allowed[64];
     x->path = kn_strdup(url);
     if (!x->path) return MHD_NO;
-    if (from_elsewhere(x) || host_is_strange(x))
-        return refuse(x, 403, "origin", "pages of other origins are not let in (--cors)");
+    if (s->metrics.connections > s->o.connections) return refuse_connection(x);
+    if (host_is_strange(x)) return refuse(x, 403, "origin", "this machine is not called so (Host)");
+    if (from_elsewhere(x)) return refuse(x, 403, "origin", "pages of other origins are not let in (--cors)");
     if (s->cors && strcmp(method, "OPTIONS") == 0 && header(x, "Access-Control-Request-Method"))
         return answer_preflight(x);
     x->route = find_route(x, method, allowed, sizeof allowed);
@@ -302,20 +325,19 @@ static enum MHD_Result check_early(kn_exchange *x, const char *url, const char *
     return body_is_announced_too_large(x) ? refuse_body(x) : MHD_YES;
 }
 
+enum { LET_BY = 64 }; // times the largest body
+
 static enum MHD_Result take_body(kn_exchange *x, const char *data, size_t *size) {
-    // Once more than enough has come it is only let by, for a while: HTTP wants a request read before it is
-    // answered.
+    // HTTP wants a request read before it is answered: what is too much is let by, but not for ever.
     x->too_large |= x->size + *size > x->server->o.max_body;
-    if (x->too_large) {
-        x->size += *size;
-        *size = 0;
-        return x->size > 4 * x->server->o.max_body ? MHD_NO : MHD_YES;
+    bool late = kn_watch_is_late(x->begun) || kn_exchange_late(x);
+    if (!x->too_large) {
+        if (kn_grow(&x->body, &x->capacity, x->size + *size + 1, 1) != KNNLM_OK) return MHD_NO;
+        memcpy(x->body + x->size, data, *size);
     }
-    if (kn_grow(&x->body, &x->capacity, x->size + *size + 1, 1) != KNNLM_OK) return MHD_NO;
-    memcpy(x->body + x->size, data, *size);
     x->size += *size;
     *size = 0;
-    return kn_watch_is_late(x->begun) ? MHD_NO : MHD_YES;
+    return late || x->size / LET_BY > x->server->o.max_body ? MHD_NO : MHD_YES;
 }
 
 static kn_exchange *exchange_open(kn_server *s, struct MHD_Connection *connection) {
@@ -351,7 +373,7 @@ static void completed(void *context, struct MHD_Connection *connection, void **s
     kn_server *s = context;
     kn_exchange *x = *state;
     (void)code;
-    (void)connection;
+    kn_watch_rest(s->watch, connection);
     if (!x) return;
     if (x->status) kn_metrics_request(&s->metrics, x->endpoint, x->status, kn_seconds() - x->begun);
     free(x->path);
@@ -374,6 +396,12 @@ bool kn_exchange_late(const kn_exchange *x) {
     return x->server->hurry || kn_seconds() - x->begun > x->server->o.timeout;
 }
 
+bool kn_exchange_complain_late(const kn_exchange *x, kn_complaint *c) {
+    if (x->server->hurry) return kn_complain(c, 503, "shutting_down", NULL, "the server is shutting down");
+    return kn_complain(c, 504, "timeout", NULL, "the request took longer than %g seconds",
+                       x->server->o.timeout);
+}
+
 json_t *kn_exchange_json(kn_exchange *x, enum MHD_Result *result) {
     kn_complaint c;
     json_t *root = kn_request_load(x->body ? x->body : "", x->size, &c);
@@ -384,8 +412,9 @@ json_t *kn_exchange_json(kn_exchange *x, enum MHD_Result *result) {
 char *kn_exchange_text(kn_exchange *x, const char *name) {
     const char *value = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name);
     char *copy = kn_strdup(value ? value : "");
-    if (copy && !decode(copy, strlen(copy), true)) *copy = 0;
-    return copy;
+    if (!copy || decode(copy, strlen(copy), true)) return copy;
+    free(copy);
+    return NULL;
 }
 
 bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t most, uint64_t otherwise, uint64_t *out,
@@ -416,10 +445,11 @@ bool kn_exchange_run(kn_exchange *x, kn_job *job, kn_task *tasks, size_t count, 
     bool over = job->open == 0;
     pthread_mutex_unlock(&job->lock);
     if (!over) kn_job_end(x->server->engine, job);
-    if (!over && gone) atomic_fetch_add(&x->server->metrics.gone, 1);
-    if (!over)
-        return kn_complain(c, 504, "timeout", NULL, "the request took longer than %g seconds",
-                           x->server->o.timeout);
+    if (!over && gone) {
+        atomic_fetch_add(&x->server->metrics.gone, 1);
+        return kn_complain(c, 400, NULL, NULL, "the client has closed the connection");
+    }
+    if (!over) return kn_exchange_complain_late(x, c);
     return job->status == KNNLM_OK || kn_complain_status(c, job->status, job->message);
 }
 
@@ -439,6 +469,8 @@ kn_serve_options kn_serve_options_default(void) {
 // Documents are added by their connection's thread, through the model: it needs as much as a main thread has.
 // Memory is only taken where it is touched.
 enum { STACK = 8 << 20 };
+// Connections that are only told that there are too many.
+enum { SPARE = 32 };
 
 // Paths and queries are decoded by us: names may have slashes of their own.
 static size_t leave_escapes(void *context, struct MHD_Connection *connection, char *text) {
@@ -471,7 +503,8 @@ static knnlm_status resolve(kn_server *s, struct sockaddr_storage *address) {
     return KNNLM_OK;
 }
 
-static void name_address(kn_server *s, bool six) {
+static void name_address(kn_server *s) {
+    bool six = strchr(s->host, ':') != NULL;
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
     snprintf(s->url, sizeof s->url, six ? "http://[%s]:%u/" : "http://%s:%u/", s->host,
              info ? info->port : s->o.port);
@@ -486,13 +519,13 @@ static knnlm_status listen_on(kn_server *s) {
             (six ? MHD_USE_IPv6 : 0),
         s->o.port, NULL, NULL, handle, s, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED,
         completed, s, MHD_OPTION_NOTIFY_CONNECTION, connected, s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes,
-        NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o.connections, MHD_OPTION_CONNECTION_TIMEOUT, 120u,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
-        MHD_OPTION_END);
+        NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o.connections + SPARE, MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)KN_REST_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10),
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_END);
     if (!s->daemon)
         return kn_fail(KNNLM_EIO, "%s:%u cannot be listened on: %s (--port chooses another)", s->host,
                        s->o.port, strerror(errno));
-    name_address(s, six);
+    name_address(s);
     return KNNLM_OK;
 }
 

@@ -32,13 +32,14 @@ typedef struct kn_exchange {
     struct MHD_Connection *connection;
     double begun;
     size_t endpoint; // its name's number
-    char *path;      // decoded in place, cut at slashes
+    char *path;      // segments that stars stand for are decoded in place
     const char *segments[KN_SEGMENTS_MOST];
     size_t segment_count;
     char *rest; // what DELETE .../documents/ is about, with its slashes
     char *body;
     size_t size, capacity;
-    bool too_large, chosen;
+    bool too_large;
+    bool last; // the connection ends with the answer
     const struct kn_route *route;
     unsigned status; // answered; 0: not yet
 } kn_exchange;
@@ -57,15 +58,17 @@ enum MHD_Result kn_reply_response(kn_exchange *x, unsigned status, const char *t
 // Whether the client has closed the connection.
 bool kn_exchange_gone(const kn_exchange *x);
 bool kn_exchange_late(const kn_exchange *x);
+// Why it is: always false.
+bool kn_exchange_complain_late(const kn_exchange *x, kn_complaint *c);
 // The body as JSON; NULL: answered with the complaint in *result.
 json_t *kn_exchange_json(kn_exchange *x, enum MHD_Result *result);
 // A number of the query, or `otherwise`; false: something else is there (complaint made).
 bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t most, uint64_t otherwise, uint64_t *out,
                         kn_complaint *c);
-// A text of the query, decoded, "" when there is none; released with free().
+// A text of the query, decoded, "" when there is none; released with free(). NULL: not properly encoded.
 char *kn_exchange_text(kn_exchange *x, const char *name);
 
-// Runs the tasks and waits for them: false when the client is gone (*result then), or with a complaint.
+// Runs the tasks and waits for them; false: with a complaint, also when the client is gone.
 bool kn_exchange_run(kn_exchange *x, kn_job *job, kn_task *tasks, size_t count, kn_complaint *c);
 
 // ---------------------------------------------------------------- the answers
@@ -96,7 +99,7 @@ typedef struct kn_read_prompt {
     bool own_start; // it brought the start token along
     char *text;     // NULL: not asked for
     size_t size;
-    size_t *offsets; // (count): bytes at which tokens begin in the text; NULL: not asked for
+    uint64_t *offsets; // (count): bytes at which tokens begin in the text
 } kn_read_prompt;
 
 bool kn_prompt_read(const kn_server *s, const kn_prompt *p, bool text, const char *param, kn_read_prompt *out,

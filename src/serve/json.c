@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
+#include "generate/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -57,18 +58,13 @@ json_t *kn_json_token(const kn_tokenizer *t, int32_t token) {
     return json ? json : json_null();
 }
 
-json_t *kn_json_after(const kn_tokenizer *t, const int32_t pair[2]) {
-    char *both = NULL, *first = NULL;
-    size_t both_size, first_size;
-    json_t *json = NULL;
-    if (kn_tokenizer_decode(t, pair, 2, &both, &both_size) == KNNLM_OK &&
-        kn_tokenizer_decode(t, pair, 1, &first, &first_size) == KNNLM_OK) {
-        size_t skip = kn_least(first_size, both_size);
-        json = kn_json_text(both + skip, both_size - skip);
-    }
-    free(both);
-    free(first);
-    return json ? json : json_string("");
+json_t *kn_json_after(const kn_tokenizer *t, int32_t previous, int32_t token) {
+    char *text;
+    size_t size;
+    if (kn_piece_after(t, previous, token, &text, &size) != KNNLM_OK) return json_string("");
+    json_t *json = kn_json_text(text, size);
+    free(text);
+    return json;
 }
 
 json_t *kn_json_exp(double log) {

@@ -10,8 +10,8 @@
 json_t *kn_json_text(const char *text, size_t size);
 // A token's own text; "bytes:\xNN..." where it is not whole characters.
 json_t *kn_json_token(const kn_tokenizer *t, int32_t token);
-// What the second token adds to the text after the first.
-json_t *kn_json_after(const kn_tokenizer *t, const int32_t pair[2]);
+// What a token adds to the text after another (negative: at the beginning).
+json_t *kn_json_after(const kn_tokenizer *t, int32_t previous, int32_t token);
 // e^log, or null for NAN.
 json_t *kn_json_exp(double log);
 // null for what is no number.

@@ -1,6 +1,6 @@
 #include "serve/http.h"
 
-#include "base/utf8.h"
+#include "generate/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,24 +30,12 @@ static bool take_ids(const kn_server *s, const kn_prompt *p, const char *param, 
 
 // jansson has seen to it that the text is UTF-8.
 static bool take_text(const kn_server *s, const kn_prompt *p, kn_read_prompt *out, kn_complaint *c) {
-    kn_tokens tokens = {0};
+    kn_tokens tokens = {.with_offsets = true};
     knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(s->lm), p->text, p->size, &tokens);
     out->tokens = tokens.ids;
+    out->offsets = tokens.offsets;
     out->count = tokens.count;
-    free(tokens.offsets);
     return status == KNNLM_OK || kn_complain_status(c, status, knnlm_message());
-}
-
-// What a token adds to the text after the one before it.
-static knnlm_status added(const kn_tokenizer *t, const int32_t pair[2], size_t *size) {
-    char *text;
-    size_t both, first;
-    KN_TRY(kn_tokenizer_decode(t, pair, 2, &text, &both));
-    free(text);
-    KN_TRY(kn_tokenizer_decode(t, pair, 1, &text, &first));
-    free(text);
-    *size = both - kn_least(first, both);
-    return KNNLM_OK;
 }
 
 static knnlm_status find_offsets(const kn_tokenizer *t, kn_read_prompt *p) {
@@ -55,8 +43,9 @@ static knnlm_status find_offsets(const kn_tokenizer *t, kn_read_prompt *p) {
     p->offsets = kn_alloc(p->count + 1, sizeof *p->offsets);
     if (!p->offsets) return KNNLM_ENOMEM;
     for (size_t i = 0; i < p->count; i++) {
-        int32_t pair[2] = {i ? p->tokens[i - 1] : kn_tokenizer_start(t), p->tokens[i]};
-        KN_TRY(added(t, pair, &size));
+        char *piece;
+        KN_TRY(kn_piece_after(t, i ? p->tokens[i - 1] : -1, p->tokens[i], &piece, &size));
+        free(piece);
         p->offsets[i] = at;
         at += size;
     }
@@ -96,13 +85,14 @@ bool kn_prompt_read(const kn_server *s, const kn_prompt *p, bool text, const cha
         return kn_complain(c, 400, "context_length_exceeded", param, "'%s' has %zu tokens: at most %zu here",
                            param, out->count, s->o.max_tokens);
     if (!text) return true;
-    knnlm_status status = find_offsets(t, out);
-    if (status == KNNLM_OK && p->text) {
+    knnlm_status status = KNNLM_OK;
+    if (p->text) {
         out->text = kn_strndup(p->text, p->size);
         out->size = p->size;
         if (!out->text) status = KNNLM_ENOMEM;
-    } else if (status == KNNLM_OK) {
-        status = decode(t, out);
+    } else {
+        status = find_offsets(t, out);
+        if (status == KNNLM_OK) status = decode(t, out);
     }
     return status == KNNLM_OK || kn_complain_status(c, KNNLM_ENOMEM, knnlm_message());
 }

@@ -6,7 +6,7 @@
 
 json_t *kn_request_load(const char *body, size_t size, kn_complaint *c) {
     json_error_t error;
-    json_t *root = json_loadb(body, size, 0, &error);
+    json_t *root = json_loadb(body, size, JSON_ALLOW_NUL, &error);
     if (!root)
         kn_complain(c, 400, NULL, NULL, "the body is not JSON: line %d, column %d: %s", error.line,
                     error.column, error.text);
@@ -84,7 +84,20 @@ static bool take_string(const form *f, const char *name, const char **out, size_
     if (!value) return true;
     if (!json_is_string(value)) return refuse(f, name, "a string");
     *out = json_string_value(value);
-    if (size) *size = json_string_length(value);
+    *size = json_string_length(value);
+    return true;
+}
+
+static bool has_nul(const json_t *string) {
+    return strlen(json_string_value(string)) != json_string_length(string);
+}
+
+// Texts may have any character; names and words have no NUL.
+static bool take_name(const form *f, const char *name, const char **out) {
+    const json_t *value = member(f, name);
+    if (!value) return true;
+    if (!json_is_string(value) || has_nul(value)) return refuse(f, name, "a string without NUL");
+    *out = json_string_value(value);
     return true;
 }
 
@@ -96,7 +109,7 @@ static bool take_temperatures(const form *f, kn_knn_request *out) {
     if (!list) return true;
     if (!json_is_array(list) || json_array_size(list) > KN_TEMPERATURES_MOST)
         return refuse(f, "temperatures", "a list of at most 64 numbers");
-    json_array_foreach(list, i, value) {
+    json_array_foreach (list, i, value) {
         double t = json_is_number(value) ? json_number_value(value) : NAN;
         if (!(t >= KN_TEMPERATURE_LEAST && t <= KN_TEMPERATURE_MOST))
             return refuse(f, "temperatures", "numbers above 0");
@@ -110,8 +123,8 @@ static bool take_stores(const form *f, kn_knn_request *out) {
     size_t i;
     if (!list) return true;
     if (!json_is_array(list)) return refuse(f, "stores", "a list of names");
-    json_array_foreach(list, i, value) if (!json_is_string(value)) return refuse(f, "stores",
-                                                                                 "a list of names");
+    json_array_foreach (list, i, value)
+        if (!json_is_string(value)) return refuse(f, "stores", "a list of names");
     out->stores = list;
     return true;
 }
@@ -123,7 +136,7 @@ static const char *const knn_members[] = {"lambda",   "temperature", "k",       
 static bool known_members(const form *f) {
     const char *name;
     const json_t *value;
-    json_object_foreach((json_t *)f->object, name, value) {
+    json_object_foreach ((json_t *)f->object, name, value) {
         bool known = false;
         for (size_t i = 0; i < sizeof knn_members / sizeof *knn_members; i++)
             known |= strcmp(name, knn_members[i]) == 0;
@@ -144,7 +157,7 @@ static bool take_knn(const form *outer, kn_knn_request *out) {
     form f = {object, "knn.", outer->c};
     return known_members(&f) && take_number(&f, "lambda", 0, 1, &out->lambda) &&
            take_number(&f, "temperature", KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST, &out->temperature) &&
-           take_integer(&f, "k", 1, 1 << 20, &out->k) && take_stores(&f, out) &&
+           take_integer(&f, "k", 1, KN_NEIGHBORS_MOST, &out->k) && take_stores(&f, out) &&
            take_flag(&f, "fallback", &out->fallback) && take_flag(&f, "explain", &out->explain) &&
            take_temperatures(&f, out);
 }
@@ -162,7 +175,7 @@ static bool ids_of(const form *f, const char *name, const json_t *list, kn_promp
     out->count = json_array_size(list);
     out->tokens = malloc((out->count + 1) * sizeof *out->tokens);
     if (!out->tokens) return kn_complain(f->c, 500, NULL, NULL, "out of memory");
-    json_array_foreach(list, i, value) {
+    json_array_foreach (list, i, value) {
         if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX)
             return refuse(f, name, "made of token ids");
         out->tokens[i] = (int32_t)json_integer_value(value);
@@ -197,7 +210,8 @@ static bool take_prompts(const form *f, kn_completion_request *out) {
     if (!value) out->prompts[0].text = "";
     if (!value) return true;
     if (!several) return prompt_of(f, "prompt", value, &out->prompts[0]);
-    json_array_foreach(value, i, one) if (!prompt_of(f, "prompt", one, &out->prompts[i])) return false;
+    json_array_foreach (value, i, one)
+        if (!prompt_of(f, "prompt", one, &out->prompts[i])) return false;
     return true;
 }
 
@@ -214,21 +228,22 @@ static bool take_text(const form *f, const char *name, kn_prompt *out) {
 
 // ---------------------------------------------------------------- completions
 
+static bool take_stop(const form *f, const json_t *value, kn_completion_request *out) {
+    if (!json_is_string(value) || has_nul(value))
+        return refuse(f, "stop", "a string without NUL, or at most 16 of them");
+    if (json_string_length(value)) out->stops[out->stop_count++] = json_string_value(value);
+    return true;
+}
+
 static bool take_stops(const form *f, kn_completion_request *out) {
     const json_t *value = member(f, "stop"), *one;
     size_t i;
     if (!value) return true;
-    if (json_is_string(value)) {
-        out->stops[0] = json_string_value(value);
-        out->stop_count = *out->stops[0] != 0;
-        return true;
-    }
+    if (json_is_string(value)) return take_stop(f, value, out);
     if (!json_is_array(value) || json_array_size(value) > KN_STOPS_MOST)
         return refuse(f, "stop", "a string or at most 16 of them");
-    json_array_foreach(value, i, one) {
-        if (!json_is_string(one)) return refuse(f, "stop", "a string or at most 16 of them");
-        if (json_string_length(one)) out->stops[out->stop_count++] = json_string_value(one);
-    }
+    json_array_foreach (value, i, one)
+        if (!take_stop(f, one, out)) return false;
     return true;
 }
 
@@ -288,6 +303,9 @@ static bool take_lengths(const form *f, kn_completion_request *out) {
         !take_integer(f, "seed", INT64_MIN, INT64_MAX, &seed) || !take_flag(f, "echo", &out->echo))
         return false;
     out->seed = (uint64_t)seed;
+    if (out->prompt_count * out->choices > KN_PROMPTS_MOST)
+        return kn_complain(f->c, 400, NULL, "n", "%zu prompts, %zu choices of each: at most %d in all",
+                           out->prompt_count, out->choices, KN_PROMPTS_MOST);
     if (out->max_tokens == 0 && !out->echo) return refuse(f, "max_tokens", "at least 1, or 'echo' true");
     return true;
 }
@@ -317,7 +335,7 @@ bool kn_score_parse(const json_t *root, kn_score_request *out, kn_complaint *c) 
 bool kn_explain_parse(const json_t *root, kn_explain_request *out, kn_complaint *c) {
     form f = {root, "", c};
     *out = (kn_explain_request){.target_token = -1, .words = 8, .neighbors = 8, .around = 12};
-    return take_knn(&f, &out->knn) && take_string(&f, "target", &out->target, NULL) &&
+    return take_knn(&f, &out->knn) && take_name(&f, "target", &out->target) &&
            take_integer(&f, "target_token", 0, INT32_MAX, &out->target_token) &&
            take_size(&f, "words", 0, KN_EXPLAINED_MOST, &out->words) &&
            take_size(&f, "neighbors", 0, KN_EXPLAINED_MOST, &out->neighbors) &&
@@ -344,11 +362,11 @@ bool kn_detokenize_parse(const json_t *root, kn_prompt *out, kn_complaint *c) {
 
 bool kn_document_parse(const json_t *root, const char **name, kn_prompt *text, kn_complaint *c) {
     form f = {root, "", c};
-    size_t size = 0;
     *name = NULL;
     *text = (kn_prompt){0};
-    if (!take_string(&f, "name", name, &size) || !take_string(&f, "text", &text->text, &text->size))
-        return false;
-    if (!*name || size == 0 || size > 4096) return refuse(&f, "name", "a string of 1 to 4096 bytes");
+    if (!take_name(&f, "name", name) || !take_string(&f, "text", &text->text, &text->size)) return false;
+    if (!*name || !**name || strlen(*name) > 4096) return refuse(&f, "name", "a string of 1 to 4096 bytes");
+    if (strcmp(*name, "<stdin>") == 0)
+        return refuse(&f, "name", "another one"); // of no document in particular
     return text->size > 0 || refuse(&f, "text", "a string that is not empty");
 }

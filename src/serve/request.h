@@ -9,6 +9,7 @@
 enum {
     KN_PROMPTS_MOST = 1024,
     KN_CHOICES_MOST = 16,
+    KN_NEIGHBORS_MOST = 4096, // more make no difference, but to the memory of a batch
     KN_STOPS_MOST = 16,
     KN_LOGPROBS_MOST = 20,
     KN_TEMPERATURES_MOST = 64,

@@ -50,16 +50,28 @@ static knnlm_status open_book(kn_shelf *s, size_t number) {
     return kn_book_reopen(s, b, &b->state);
 }
 
-// One pass of the model has one tap; what is not said of each must not exceed 1 in sum.
-static knnlm_status check_together(const kn_mixture_options *o, const kn_lm *lm, kn_shelf *s) {
-    kn_mixture m;
-    kn_mixture_options all = *o;
+// One pass of the model has one tap, be a store empty for now or not.
+static knnlm_status share_tap(kn_shelf *s) {
+    const kn_store_info *first = NULL;
+    for (size_t i = 0; i < s->count; i++) {
+        const kn_store_info *info = kn_store_describe(s->books[i].state.store);
+        if (!*info->settings.tap) continue;
+        if (first && strcmp(first->settings.tap, info->settings.tap) != 0)
+            return kn_fail(KNNLM_EINVAL,
+                           "%s has keys of %s, %s of %s: only stores of one tap can be searched together",
+                           first->path, first->settings.tap, info->path, info->settings.tap);
+        first = info;
+    }
+    return first ? kn_tap_parse(first->settings.tap, &s->tap) : KNNLM_OK;
+}
+
+// Weights that were said of single stores; the others share what requests give them.
+static knnlm_status check_weights(const kn_shelf *s) {
+    double sum = 0;
     for (size_t i = 0; i < s->count; i++)
-        if (!s->books[i].state.searchable) return KNNLM_OK;
-    KN_TRY(kn_mixture_open(lm, &all, &m));
-    s->tap = m.tap;
-    kn_mixture_close(&m);
-    return KNNLM_OK;
+        if (!isnan(s->books[i].choice.weight)) sum += s->books[i].choice.weight;
+    return sum <= 1 + 1e-12 ? KNNLM_OK
+                            : kn_fail(KNNLM_EINVAL, "the weights of the stores are in sum %g, above 1", sum);
 }
 
 static knnlm_status open_all(kn_shelf *s, const kn_mixture_options *o) {
@@ -69,7 +81,17 @@ static knnlm_status open_all(kn_shelf *s, const kn_mixture_options *o) {
         s->count = i + 1;
         KN_TRY(open_book(s, i));
     }
-    return check_together(o, s->lm, s);
+    KN_TRY(share_tap(s));
+    return check_weights(s);
+}
+
+// Who only looks must not hold up who has the turn and waits to change something.
+static void init_lock(pthread_rwlock_t *lock) {
+    pthread_rwlockattr_t attributes;
+    pthread_rwlockattr_init(&attributes);
+    pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+    pthread_rwlock_init(lock, &attributes);
+    pthread_rwlockattr_destroy(&attributes);
 }
 
 knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o, bool writable,
@@ -78,7 +100,7 @@ knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o
     if (!s) return KNNLM_ENOMEM;
     *s = (kn_shelf){.lm = lm, .turn = turn, .options = *o, .writable = writable, .tap = KN_TAP_DEFAULT};
     s->options.cache = 0; // a request has no document
-    pthread_rwlock_init(&s->lock, NULL);
+    init_lock(&s->lock);
     pthread_mutex_init(&s->writing, NULL);
     knnlm_status status = open_all(s, &s->options);
     if (status == KNNLM_OK)
@@ -108,6 +130,12 @@ const char *kn_shelf_name(const kn_shelf *s, size_t number) {
     return s->books[number].name;
 }
 
+const char *kn_shelf_name_of(const kn_shelf *s, const char *path) {
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->books[i].path, path) == 0) return s->books[i].name;
+    return "";
+}
+
 uint64_t kn_shelf_entries(kn_shelf *s, size_t number) {
     pthread_rwlock_rdlock(&s->lock);
     const kn_store_info *info = kn_store_describe(s->books[number].state.store);
@@ -129,11 +157,11 @@ static bool select_named(const kn_shelf *s, const json_t *names, uint32_t *out, 
     const json_t *name;
     size_t i;
     *out = 0;
-    json_array_foreach(names, i, name) {
+    json_array_foreach (names, i, name) {
         size_t n = 0;
         while (n < s->count && strcmp(s->books[n].name, json_string_value(name)) != 0) n++;
         if (n == s->count)
-            return kn_complain(c, 400, "not_found", "knn.stores", "no store is called '%.100s'",
+            return kn_complain(c, 404, "not_found", "knn.stores", "no store is called '%.100s'",
                                json_string_value(name));
         *out |= 1u << n;
     }
@@ -156,8 +184,9 @@ static void weigh(kn_mixture *m, double lambda, const bool *said) {
         if (!said[i]) m->stores[i].lambda /= (double)m->count; // as several stores of a command share
         m->stores[i].bins = (kn_bins){0};
     }
-    if (isnan(lambda)) return;
     for (size_t i = 0; i < m->count; i++) sum += m->stores[i].lambda;
+    if (isnan(lambda) && sum > 1) lambda = 1; // some were said, the others are as tuned
+    if (isnan(lambda)) return;
     for (size_t i = 0; i < m->count; i++) {
         m->stores[i].lambda = sum > 0 ? lambda * m->stores[i].lambda / sum : lambda / (double)m->count;
         m->stores[i].bins = (kn_bins){0};

@@ -20,6 +20,7 @@ knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o
 void kn_shelf_close(kn_shelf *shelf);
 size_t kn_shelf_count(const kn_shelf *shelf);
 const char *kn_shelf_name(const kn_shelf *shelf, size_t number);
+const char *kn_shelf_name_of(const kn_shelf *shelf, const char *path); // "": none is there
 uint64_t kn_shelf_entries(kn_shelf *shelf, size_t number);
 
 // ---------------------------------------------------------------- mixing
@@ -50,11 +51,12 @@ json_t *kn_shelf_passage(kn_shelf *shelf, const char *store, uint64_t entry, siz
 
 // ---------------------------------------------------------------- changing
 
-// On disk and seen by every request from then on, or nothing has changed. `go_on` is asked now and then.
+// On disk and seen by every request from then on, or nothing has changed (but where the new state cannot be
+// opened: then it is on disk alone). `go_on` is asked now and then.
 // *created: the store did not have the text before.
 json_t *kn_shelf_add(kn_shelf *shelf, const char *store, const char *name, const char *text, size_t size,
                      bool (*go_on)(void *), void *context, bool *created, kn_complaint *c);
 json_t *kn_shelf_remove(kn_shelf *shelf, const char *store, const char *document, size_t size,
-                        kn_complaint *c);
+                        bool (*go_on)(void *), void *context, kn_complaint *c);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // Tokens that a document gives the model at a time, before others have it: a fraction of a second.
 enum { GATHER = 512 };
@@ -42,14 +43,28 @@ static knnlm_status publish(kn_shelf *s, kn_book *b) {
     return KNNLM_OK;
 }
 
-static kn_book *begin(kn_shelf *s, const char *store, kn_complaint *c) {
+// One change at a time; who waits for his turn may leave.
+static bool lock_writing(kn_shelf *s, bool (*go_on)(void *), void *context) {
+    for (;;) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 100000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (pthread_mutex_timedlock(&s->writing, &until) == 0) return true;
+        if (!go_on(context)) return false;
+    }
+}
+
+static kn_book *begin(kn_shelf *s, const char *store, bool (*go_on)(void *), void *context, kn_complaint *c) {
     kn_book *b = kn_shelf_find(s, store, c);
     if (b && !s->writable) {
         kn_complain(c, 403, "read_only", NULL, "stores are served read-only");
         return NULL;
     }
-    if (b) pthread_mutex_lock(&s->writing);
-    return b;
+    if (!b || lock_writing(s, go_on, context)) return b;
+    kn_complain(c, 504, "timeout", NULL, "the store was being changed by others: nothing has changed");
+    return NULL;
 }
 
 static void end(kn_shelf *s) {
@@ -58,7 +73,7 @@ static void end(kn_shelf *s) {
 
 static void complain(kn_complaint *c, knnlm_status status) {
     const char *message = knnlm_message();
-    if (status == KNNLM_EIO && strstr(message, "writing")) // another process holds the lock
+    if (status == KNNLM_EIO && strstr(message, "another process is writing"))
         kn_complain(c, 409, "conflict", NULL, "%s", message);
     else if (status == KNNLM_ESTOPPED)
         kn_complain(c, 504, "timeout", NULL, "the document was not added in time: nothing has changed");
@@ -89,7 +104,7 @@ json_t *kn_shelf_add(kn_shelf *s, const char *store, const char *name, const cha
                      bool (*go_on)(void *), void *context, bool *created, kn_complaint *c) {
     kn_build_result result = {0};
     kn_document d = {name, name, 0, text, size};
-    kn_book *b = begin(s, store, c);
+    kn_book *b = begin(s, store, go_on, context, c);
     if (!b) return NULL;
     change x = {s, b, go_on, context};
     knnlm_status status = add(&x, &d, &result);
@@ -129,10 +144,11 @@ static knnlm_status remove_from(kn_shelf *s, kn_book *b, const char *name, size_
     return status == KNNLM_OK && *found ? publish(s, b) : status;
 }
 
-json_t *kn_shelf_remove(kn_shelf *s, const char *store, const char *document, size_t size, kn_complaint *c) {
+json_t *kn_shelf_remove(kn_shelf *s, const char *store, const char *document, size_t size,
+                        bool (*go_on)(void *), void *context, kn_complaint *c) {
     uint64_t removed;
     bool found;
-    kn_book *b = begin(s, store, c);
+    kn_book *b = begin(s, store, go_on, context, c);
     if (!b) return NULL;
     knnlm_status status = remove_from(s, b, document, size, &removed, &found);
     if (status != KNNLM_OK) complain(c, status);

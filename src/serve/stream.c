@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 16 << 10 };
+enum { BLOCK = 16 << 10, QUIET_SECONDS = 15 };
 
 static bool put(kn_completion *a, const char *text) {
     size_t size = strlen(text);
@@ -30,10 +30,10 @@ static bool put_choice(kn_completion *a, json_t *choice) {
 
 // The prompt comes first, once it is scored.
 static bool echo(kn_completion *a, kn_choice *choice) {
-    kn_slice slice;
-    bool fine = kn_slice_open(a, &slice) && kn_slice_prompt(a, choice, &slice);
+    kn_slice slice = kn_slice_open(a);
+    bool fine = kn_slice_prompt(a, choice, &slice);
     if (!choice->task && !a->tasks[choice->prompt].next_wanted) choice->finish = "length";
-    return put_choice(a, kn_slice_close(a, choice, &slice)) && fine;
+    return put_choice(a, kn_slice_close(choice, &slice)) && fine;
 }
 
 static bool scored(kn_completion *a, const kn_choice *choice) {
@@ -53,9 +53,9 @@ static bool collect(kn_completion *a) {
         if (!scored(a, choice)) continue;
         if (a->r.echo && !choice->echoed) fine = echo(a, choice);
         while (fine && (piece = kn_choice_take(a, choice))) {
-            kn_slice slice;
-            fine = kn_slice_open(a, &slice) && kn_slice_piece(a, choice, piece, &slice);
-            fine = put_choice(a, kn_slice_close(a, choice, &slice)) && fine;
+            kn_slice slice = kn_slice_open(a);
+            fine = kn_slice_piece(a, choice, piece, &slice);
+            fine = put_choice(a, kn_slice_close(choice, &slice)) && fine;
             json_decref(piece);
         }
     }
@@ -73,10 +73,22 @@ static void fail(kn_completion *a, const kn_complaint *c) {
     put_event(a, kn_complaint_json(c));
 }
 
+// libmicrohttpd, and others on the way, give up a connection on which nothing comes for long: a comment keeps
+// it.
+static void keep_alive(kn_completion *a) {
+    if (kn_seconds() - a->said < QUIET_SECONDS) return;
+    put(a, ":\n\n");
+}
+
 // Waits until there is something to send, or nothing will come any more. False: the client is gone.
 static bool wait_for_more(kn_completion *a) {
     kn_complaint c;
     while (a->out_sent == a->out_size && !a->ended) {
+        if (kn_exchange_late(a->x)) {
+            kn_exchange_complain_late(a->x, &c);
+            fail(a, &c);
+            break;
+        }
         pthread_mutex_lock(&a->job.lock);
         bool over = a->job.open == 0 || a->task_count == 0;
         knnlm_status status = a->job.status;
@@ -92,11 +104,7 @@ static bool wait_for_more(kn_completion *a) {
             finish(a);
         } else if (a->out_sent == a->out_size) {
             if (kn_exchange_gone(a->x)) return false;
-            if (kn_exchange_late(a->x)) {
-                kn_complain(&c, 504, "timeout", NULL, "the request took too long");
-                fail(a, &c);
-                continue;
-            }
+            keep_alive(a);
             pthread_mutex_lock(&a->job.lock);
             kn_job_wait(&a->job, seen);
             pthread_mutex_unlock(&a->job.lock);
@@ -117,6 +125,7 @@ static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t 
         }
     }
     size_t n = kn_least(most, a->out_size - a->out_sent);
+    a->said = kn_seconds();
     memcpy(buffer, a->out + a->out_sent, n);
     a->out_sent += n;
     return (ssize_t)n;
@@ -130,6 +139,7 @@ enum MHD_Result kn_completion_stream(kn_completion *a) {
         return kn_reply_complaint(x, &c);
     }
     a->submitted = a->task_count > 0;
+    a->said = kn_seconds();
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, send_more, a, kn_completion_close);
     if (!response) {

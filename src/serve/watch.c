@@ -92,9 +92,12 @@ static void note(kn_watch *w, struct MHD_Connection *connection, double since) {
     pthread_mutex_unlock(&w->lock);
 }
 
-// Between two requests a connection may rest as long as libmicrohttpd lets it: only its first is watched.
 void kn_watch_enter(kn_watch *w, struct MHD_Connection *connection) {
     note(w, connection, kn_seconds());
+}
+
+void kn_watch_rest(kn_watch *w, struct MHD_Connection *connection) {
+    note(w, connection, kn_seconds() + KN_REST_SECONDS);
 }
 
 void kn_watch_asked(kn_watch *w, struct MHD_Connection *connection) {

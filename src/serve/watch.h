@@ -8,12 +8,16 @@
 #include <microhttpd.h>
 #include <stdbool.h>
 
+enum { KN_REST_SECONDS = 120 }; // between two requests
+
 typedef struct kn_watch kn_watch;
 
 knnlm_status kn_watch_open(kn_watch **out);
 void kn_watch_close(kn_watch *w);
 // A new connection, which is expected to ask.
 void kn_watch_enter(kn_watch *w, struct MHD_Connection *connection);
+// An answer was given: it may rest, and then ask again.
+void kn_watch_rest(kn_watch *w, struct MHD_Connection *connection);
 // Its request's head is there.
 void kn_watch_asked(kn_watch *w, struct MHD_Connection *connection);
 void kn_watch_leave(kn_watch *w, struct MHD_Connection *connection);

@@ -145,7 +145,7 @@ knnlm_status kn_writer_queue_commit(kn_store_writer *w, bool complete) {
     commit_job *job = kn_alloc(1, sizeof *job);
     if (!job) return KNNLM_ENOMEM;
     *job = (commit_job){.w = w, .complete = complete, .publish = !w->hold};
-    if (w->removed_changed) {
+    if (w->removed_changed && !w->hold) { // what is not published must not be taken for told
         job->removed = kn_alloc(w->removed_count, sizeof *job->removed);
         if (!job->removed) {
             free(job);

@@ -397,7 +397,7 @@ static knnlm_status parse_attachments(parse *p, json_t *object, kn_manifest *m) 
     const char *name;
     json_t *value;
     if (!json_is_object(object)) fault(p, "attachments");
-    json_object_foreach(object, name, value) {
+    json_object_foreach (object, name, value) {
         uint64_t bytes = get_integer(p, value, "bytes", INT64_MAX), hash = get_hex(p, value, "hash");
         if (!kn_attachment_name(name)) fault(p, "attachments");
         if (p->reason) break;

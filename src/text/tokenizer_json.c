@@ -51,7 +51,7 @@ static knnlm_status place(entry *entries, size_t count, const char *piece, const
 static size_t count_tokens(json_t *vocab, json_t *added) {
     size_t count = json_object_size(vocab), i;
     json_t *token;
-    json_array_foreach(added, i, token) {
+    json_array_foreach (added, i, token) {
         const char *piece = json_string_value(json_object_get(token, "content"));
         if (piece && !json_object_get(vocab, piece)) count++;
     }
@@ -62,8 +62,8 @@ static knnlm_status place_tokens(json_t *vocab, json_t *added, entry *entries, s
     const char *piece;
     json_t *value;
     size_t i;
-    json_object_foreach(vocab, piece, value) KN_TRY(place(entries, count, piece, value, KN_TOKEN_NORMAL));
-    json_array_foreach(added, i, value) {
+    json_object_foreach (vocab, piece, value) KN_TRY(place(entries, count, piece, value, KN_TOKEN_NORMAL));
+    json_array_foreach (added, i, value) {
         bool special = json_is_true(json_object_get(value, "special"));
         piece = json_string_value(json_object_get(value, "content"));
         if (!piece) return kn_fail(KNNLM_EDATA, "added token %zu has no content", i);
