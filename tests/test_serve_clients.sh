@@ -1,0 +1,45 @@
+#!/bin/sh
+# The server and the clients that people have: the npm package `openai`, and requests as lm-evaluation-harness sends them.
+#   sh tests/test_serve_clients.sh PATH_TO_knnlm SOURCE_DIR
+# shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
+set -u
+name=test_serve_clients knnlm=$1 source=$2
+# shellcheck source=/dev/null
+. "$source/tests/serve_kit.sh"
+
+run 0 build -m "$model" --precision f32 -o told.store told.txt
+
+# judged COMMAND...: what it finds wrong is one failure more.
+judged() {
+    last=$1
+    checks=$((checks + 1))
+    "$@" >judged.out 2>&1 || failed "$(cat judged.out)"
+    tail -n 1 judged.out
+}
+
+# ---- lm-evaluation-harness
+
+start -m "$model" --precision f32 -s told.store
+judged "$python" -I "$source/tests/serve_harness.py" "$knnlm" "$url" "$model" told.store
+stop
+run 0 build -m "$tiny" --precision f32 -o bytes.store told.txt
+start -m "$tiny" --precision f32 -s bytes.store
+judged "$python" -I "$source/tests/serve_harness.py" "$knnlm" "$url" "$tiny" bytes.store
+stop
+
+# ---- openai
+
+packages=$source/third_party/node/node_modules
+if [ -d "$packages/openai" ] && command -v node >/dev/null; then
+    start -m "$model" -s told.store --api-key sesame
+    first=$server first_url=$url
+    start -m "$model" --parallel 1 --queue 1 --api-key sesame
+    helper=$first # so that both go with the script
+    judged node "$source/tests/serve_openai.mjs" "$packages" "$first_url" sesame "$url"
+    stop
+    server=$first helper=
+    stop
+    conclude
+fi
+[ "$failures" -eq 0 ] || conclude
+skip "the package openai is not there (scripts/get-node); the rest passed"
