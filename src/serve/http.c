@@ -325,7 +325,7 @@ static enum MHD_Result check_early(kn_exchange *x, const char *url, const char *
     return body_is_announced_too_large(x) ? refuse_body(x) : MHD_YES;
 }
 
-enum { LET_BY = 64 }; // times the largest body
+enum { LET_BY = 1 << 30 }; // bytes of a body that is too large
 
 static enum MHD_Result take_body(kn_exchange *x, const char *data, size_t *size) {
     // HTTP wants a request read before it is answered: what is too much is let by, but not for ever.
@@ -337,7 +337,7 @@ static enum MHD_Result take_body(kn_exchange *x, const char *data, size_t *size)
     }
     x->size += *size;
     *size = 0;
-    return late || x->size / LET_BY > x->server->o.max_body ? MHD_NO : MHD_YES;
+    return late || (x->too_large && x->size > LET_BY) ? MHD_NO : MHD_YES;
 }
 
 static kn_exchange *exchange_open(kn_server *s, struct MHD_Connection *connection) {
