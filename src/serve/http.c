@@ -283,9 +283,13 @@ static bool body_is_announced_too_large(const kn_exchange *x) {
     return length && strtoull(length, NULL, 10) > x->server->o.max_body;
 }
 
+static void complain_of_body(const kn_exchange *x, kn_complaint *c) {
+    kn_complain(c, 413, "body_too_large", NULL, "the body has more than %zu bytes", x->server->o.max_body);
+}
+
 static enum MHD_Result refuse_body(kn_exchange *x) {
     kn_complaint c;
-    kn_complain(&c, 413, "body_too_large", NULL, "the body has more than %zu bytes", x->server->o.max_body);
+    complain_of_body(x, &c);
     return kn_reply_complaint(x, &c);
 }
 
@@ -325,19 +329,47 @@ static enum MHD_Result check_early(kn_exchange *x, const char *url, const char *
     return body_is_announced_too_large(x) ? refuse_body(x) : MHD_YES;
 }
 
-enum { LET_BY = 1 << 30 }; // bytes of a body that is too large
+// libmicrohttpd answers no request before it has all of it, and this one may have no end: the answer is
+// written past it, and what still comes is let by, so that the client reads it before the connection ends.
+static void refuse_in_passing(kn_exchange *x) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    kn_complaint c;
+    char head[160];
+    complain_of_body(x, &c);
+    char *body = print(kn_complaint_json(&c));
+    if (!body || !info) return free(body);
+    int n =
+        snprintf(head, sizeof head,
+                 "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n",
+                 strlen(body));
+    x->status = c.status;
+    x->last = true;
+    if (send(info->connect_fd, head, (size_t)n, MSG_NOSIGNAL) == n)
+        send(info->connect_fd, body, strlen(body), MSG_NOSIGNAL);
+    free(body);
+}
 
-static enum MHD_Result take_body(kn_exchange *x, const char *data, size_t *size) {
-    // HTTP wants a request read before it is answered: what is too much is let by, but not for ever.
-    x->too_large |= x->size + *size > x->server->o.max_body;
-    bool late = kn_watch_is_late(x->begun) || kn_exchange_late(x);
-    if (!x->too_large) {
-        if (kn_grow(&x->body, &x->capacity, x->size + *size + 1, 1) != KNNLM_OK) return MHD_NO;
-        memcpy(x->body + x->size, data, *size);
-    }
+enum { LET_BY = 1 << 30 }; // bytes of a body that was refused
+
+static enum MHD_Result let_by(kn_exchange *x, size_t *size) {
+    bool end = *size == 0;
     x->size += *size;
     *size = 0;
-    return late || (x->too_large && x->size > LET_BY) ? MHD_NO : MHD_YES;
+    return end || x->size > LET_BY || kn_watch_is_late(x->begun) ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result take_body(kn_exchange *x, const char *data, size_t *size) {
+    if (x->size + *size > x->server->o.max_body) {
+        refuse_in_passing(x);
+        return x->status ? let_by(x, size) : MHD_NO;
+    }
+    if (kn_grow(&x->body, &x->capacity, x->size + *size + 1, 1) != KNNLM_OK) return MHD_NO;
+    memcpy(x->body + x->size, data, *size);
+    x->size += *size;
+    *size = 0;
+    return kn_watch_is_late(x->begun) || kn_exchange_late(x) ? MHD_NO : MHD_YES;
 }
 
 static kn_exchange *exchange_open(kn_server *s, struct MHD_Connection *connection) {
@@ -359,13 +391,8 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
         x = *state = exchange_open(context, connection);
         return x ? check_early(x, url, method) : MHD_NO;
     }
-    if (x->status) { // answered already: what still comes is let by
-        *size = 0;
-        return MHD_YES;
-    }
-    if (*size) return take_body(x, data, size);
-    if (x->too_large) return refuse_body(x);
-    return x->route->answer(x);
+    if (x->status) return let_by(x, size); // answered already
+    return *size ? take_body(x, data, size) : x->route->answer(x);
 }
 
 static void completed(void *context, struct MHD_Connection *connection, void **state,
@@ -534,7 +561,7 @@ static knnlm_status copy_options(kn_server *s) {
     s->api_key = s->o.api_key ? kn_strdup(s->o.api_key) : NULL;
     s->cors = s->o.cors ? kn_strdup(s->o.cors) : NULL;
     bool had = s->host && (s->api_key || !s->o.api_key) && (s->cors || !s->o.cors);
-    return had ? kn_watch_open(&s->watch) : KNNLM_ENOMEM;
+    return had ? kn_watch_open(s->o.timeout, &s->watch) : KNNLM_ENOMEM;
 }
 
 knnlm_status kn_server_open(const kn_serve_options *options, kn_server **out) {

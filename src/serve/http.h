@@ -38,7 +38,6 @@ typedef struct kn_exchange {
     char *rest; // what DELETE .../documents/ is about, with its slashes
     char *body;
     size_t size, capacity;
-    bool too_large;
     bool last; // the connection ends with the answer
     const struct kn_route *route;
     unsigned status; // answered; 0: not yet

@@ -23,6 +23,7 @@ struct kn_watch {
     pthread_cond_t changed;
     pthread_t thread;
     bool started, ending;
+    double head; // seconds
     watched *list;
     size_t count, capacity;
 };
@@ -31,7 +32,7 @@ struct kn_watch {
 static void cut_late(kn_watch *w) {
     double now = kn_seconds();
     for (size_t i = 0; i < w->count; i++) {
-        if (w->list[i].since == 0 || now - w->list[i].since < HEAD_SECONDS) continue;
+        if (w->list[i].since == 0 || now - w->list[i].since < w->head) continue;
         shutdown(w->list[i].fd, SHUT_RDWR);
         w->list[i].since = 0;
     }
@@ -51,9 +52,10 @@ static void *look(void *context) {
     return NULL;
 }
 
-knnlm_status kn_watch_open(kn_watch **out) {
+knnlm_status kn_watch_open(double timeout, kn_watch **out) {
     kn_watch *w = kn_alloc(1, sizeof *w);
     if (!w) return KNNLM_ENOMEM;
+    w->head = timeout < HEAD_SECONDS ? timeout : HEAD_SECONDS;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     int code = pthread_create(&w->thread, NULL, look, w);

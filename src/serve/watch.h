@@ -12,7 +12,8 @@ enum { KN_REST_SECONDS = 120 }; // between two requests
 
 typedef struct kn_watch kn_watch;
 
-knnlm_status kn_watch_open(kn_watch **out);
+// A head may take as long as a request may, but not long.
+knnlm_status kn_watch_open(double timeout, kn_watch **out);
 void kn_watch_close(kn_watch *w);
 // A new connection, which is expected to ask.
 void kn_watch_enter(kn_watch *w, struct MHD_Connection *connection);
