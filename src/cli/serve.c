@@ -84,7 +84,7 @@ static knnlm_status expect_signals(void) {
 // rather than being cut up and kept.
 static void return_memory(void) {
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
-    mallopt(M_TRIM_THRESHOLD, 16 << 20);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
 }
 
 static void tell_ready(const kn_server *server, const kn_lm *lm, size_t stores) {

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <malloc.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -395,6 +396,9 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     return *size ? take_body(x, data, size) : x->route->answer(x);
 }
 
+// A large request was a million small pieces of JSON, which its thread's heap would keep.
+enum { LARGE = 256 << 10 };
+
 static void completed(void *context, struct MHD_Connection *connection, void **state,
                       enum MHD_RequestTerminationCode code) {
     kn_server *s = context;
@@ -403,10 +407,12 @@ static void completed(void *context, struct MHD_Connection *connection, void **s
     kn_watch_rest(s->watch, connection);
     if (!x) return;
     if (x->status) kn_metrics_request(&s->metrics, x->endpoint, x->status, kn_seconds() - x->begun);
+    bool large = x->size > LARGE;
     free(x->path);
     free(x->body);
     free(x);
     *state = NULL;
+    if (large) malloc_trim(0);
     atomic_fetch_sub(&s->answering, 1);
 }
 
