@@ -177,6 +177,12 @@ holds '[x["name"] for x in r["data"]] == ["told.txt"]'
 ask POST /v1/stores/told/documents '{"name": "rebound", "text": "rebound"}' -H 'Host: elsewhere.example' -H 'Origin: http://elsewhere.example'
 ask GET /v1/stores/told/documents
 holds '[x["name"] for x in r["data"]] == ["told.txt"]'
+for host in localhost.elsewhere.example 127.0.0.1.elsewhere.example 127.elsewhere.example '[::2]'; do
+    refused 403 permission_error '"origin"' GET /v1/stores '' -H "Host: $host"
+done
+for host in localhost "localhost:$port" 127.0.0.2 '[::1]:80'; do
+    expect 200 GET /v1/stores '' -H "Host: $host"
+done
 expect 200 GET /v1/models '' -H "Origin: $url"
 stop
 
@@ -205,6 +211,7 @@ key=sesame
 expect 200 GET /v1/models '' -H 'Origin: http://elsewhere.example'
 holds 'h["access-control-allow-origin"] == "http://elsewhere.example"'
 refused 403 permission_error '"origin"' GET /v1/models '' -H 'Origin: http://third.example'
+refused 403 permission_error '"origin"' GET /v1/models '' -H 'Origin: http://third.example' -H 'Host: third.example'
 holds 'h.get("access-control-allow-origin") != "http://third.example"'
 refused 404 invalid_request_error '"not_found"' GET /v1/nowhere
 

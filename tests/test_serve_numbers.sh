@@ -308,6 +308,22 @@ for members in '"suffix": "x"' '"logit_bias": {"5": 1}' '"best_of": 2' '"n": 17'
 done
 expect 200 POST /v1/completions '{"prompt": "x", "max_tokens": 1, "model": "any", "suffix": null, "logit_bias": {}, "user": "me", "best_of": 1, "stop": null, "seed": null, "logprobs": null, "stream": false, "unknown": [1]}'
 expect 200 POST /v1/completions '{"prompt": "x", "max_tokens": 4, "presence_penalty": 2, "frequency_penalty": -2, "repeat_penalty": 1.3, "top_k": 40, "min_p": 0.05}'
+
+# ---- where tokens begin although the text may be ending, and prompts that are the same
+
+places='all(c["text"][o:o + len(t)] == t for c in r["choices"] for t, o in zip(c["logprobs"]["tokens"], c["logprobs"]["text_offset"]))'
+for seed in 0 1 2; do
+    json "{'prompt': 'The nearest', 'max_tokens': 24, 'seed': $seed, 'logprobs': 0, 'stop': ['tQQ', 'gQQ', 'dQQ', 'eQQ', 'nQQ', 'sQQ']}"
+    expect 200 POST /v1/completions @sent
+    holds "$places"
+done
+json "{'prompt': ['The nearest', 'The nearest'], 'n': 2, 'max_tokens': 24, 'echo': True, 'logprobs': 2}"
+expect 200 POST /v1/completions @sent
+holds "$places"
+holds 'len({c["text"] for c in r["choices"]}) == 4'
+json "{'prompt': ['The nearest', 'The nearest'], 'n': 2, 'max_tokens': 24, 'seed': 5}"
+expect 200 POST /v1/completions @sent
+holds '[c["text"] for c in r["choices"][:2]] == [c["text"] for c in r["choices"][2:]]'
 stop
 
 # ---- tokens that are parts of characters, and texts longer than the model's window

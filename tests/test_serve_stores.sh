@@ -178,5 +178,15 @@ expect 200 GET /v1/stores/told
 holds 'r == kept("told")'
 expect 200 POST /v1/explain '{"context": "Storm 2 brings rain", "neighbors": 1, "knn": {"stores": ["told"]}}'
 holds 'r["neighbors"][0]["document"].startswith("storm 2")'
+refused 400 invalid_request_error None POST /v1/stores/told/documents '{"name": "<stdin>", "text": "words"}'
 stop
+
+# ---- stores of two taps, be one of them empty, are not served together
+
+run 0 build -m "$model" --precision f32 --tap attention -o folder/taps.store told.txt
+run 1 serve -m "$model" --precision f32 -s told.store -s folder/taps.store --port 0
+check grep -q 'only stores of one tap' err
+run 0 remove folder/taps.store told.txt
+run 1 serve -m "$model" --precision f32 -s told.store -s folder/taps.store --port 0
+check grep -q 'only stores of one tap' err
 conclude
