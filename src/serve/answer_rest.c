@@ -162,7 +162,7 @@ enum MHD_Result kn_answer_metrics(kn_exchange *x) {
     kn_metrics_print(&x->server->metrics, kn_endpoints, kn_endpoint_count(), out);
     print_state(x->server, out);
     fclose(out);
-    enum MHD_Result result = kn_reply_bytes(x, 200, "text/plain; version=0.0.4", text, size, false);
+    enum MHD_Result result = kn_reply_copy(x, 200, "text/plain; version=0.0.4", text, size);
     free(text);
     return result;
 }

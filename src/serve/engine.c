@@ -187,7 +187,6 @@ static bool has_work(const kn_server_engine *e) {
 // ---------------------------------------------------------------- scoring
 
 typedef struct scoring {
-    kn_server_engine *e;
     kn_task **tasks;
     size_t count;
 } scoring;
@@ -224,7 +223,7 @@ static knnlm_status ask(kn_server_engine *e, kn_task *t, kn_asked *out) {
 static void score(kn_server_engine *e, kn_task **tasks, size_t count) {
     kn_asked *asked = kn_alloc(count, sizeof *asked);
     knnlm_status status = asked ? KNNLM_OK : KNNLM_ENOMEM;
-    scoring s = {e, tasks, count};
+    scoring s = {tasks, count};
     for (size_t i = 0; i < count && status == KNNLM_OK; i++) status = ask(e, tasks[i], &asked[i]);
     atomic_fetch_add(&e->metrics->batches, 1);
     atomic_fetch_add(&e->metrics->batched, count);

@@ -166,11 +166,10 @@ enum MHD_Result kn_reply_response(kn_exchange *x, unsigned status, const char *t
     return result;
 }
 
-enum MHD_Result kn_reply_bytes(kn_exchange *x, unsigned status, const char *type, const void *data,
-                               size_t size, bool lasting) {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        size, (void *)data, lasting ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_COPY);
-    return kn_reply_response(x, status, type, response);
+enum MHD_Result kn_reply_copy(kn_exchange *x, unsigned status, const char *type, const void *data,
+                              size_t size) {
+    return kn_reply_response(x, status, type,
+                             MHD_create_response_from_buffer(size, (void *)data, MHD_RESPMEM_MUST_COPY));
 }
 
 static enum MHD_Result reply_text(kn_exchange *x, unsigned status, char *text, const kn_complaint *c,

@@ -48,8 +48,8 @@ typedef enum MHD_Result kn_answer(kn_exchange *x);
 // All answer and return what the connection's handler shall.
 enum MHD_Result kn_reply(kn_exchange *x, unsigned status, json_t *take);
 enum MHD_Result kn_reply_complaint(kn_exchange *x, const kn_complaint *c);
-enum MHD_Result kn_reply_bytes(kn_exchange *x, unsigned status, const char *type, const void *data,
-                               size_t size, bool lasting);
+enum MHD_Result kn_reply_copy(kn_exchange *x, unsigned status, const char *type, const void *data,
+                              size_t size);
 // Takes the response.
 enum MHD_Result kn_reply_response(kn_exchange *x, unsigned status, const char *type,
                                   struct MHD_Response *response);

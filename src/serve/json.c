@@ -10,20 +10,11 @@
 #include <string.h>
 
 static json_t *mended(const char *text, size_t size) {
-    char *out = kn_alloc(3 * size + 1, 1);
-    size_t used = 0;
-    if (!out) return NULL;
-    for (size_t at = 0; at < size;) {
-        size_t whole = kn_utf8_valid(text + at, size - at);
-        memcpy(out + used, text + at, whole);
-        used += whole;
-        at += whole;
-        if (at == size) break;
-        used += kn_utf8_encode(0xfffd, out + used);
-        for (at++; at < size && ((unsigned char)text[at] & 0xc0) == 0x80;) at++;
-    }
-    json_t *json = json_stringn_nocheck(out, used);
-    free(out);
+    kn_text whole = {0};
+    json_t *json = NULL;
+    if (kn_text_append(&whole, text, size) == KNNLM_OK && kn_text_end(&whole) == KNNLM_OK)
+        json = json_stringn_nocheck(whole.data, whole.size);
+    kn_text_free(&whole);
     return json;
 }
 
