@@ -33,7 +33,10 @@ static void cut(text *t) {
         size_t before = done ? t->width - score : 0;
         const int32_t *inputs = t->stream + done - before;
         n = kn_least(t->tokens - done, t->width - before);
-        t->windows[t->count++] = (kn_window){inputs, inputs + 1, (int32_t)(before + n), (int32_t)before};
+        t->windows[t->count++] = (kn_window){.inputs = inputs,
+                                             .targets = inputs + 1,
+                                             .length = (int32_t)(before + n),
+                                             .first = (int32_t)before};
         t->read += before + n;
     }
 }

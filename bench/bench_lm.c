@@ -80,7 +80,8 @@ static int memory(const char *path) {
     kn_lm *lm = open_model(path);
     const kn_lm_info *info = kn_lm_describe(lm);
     int32_t *ids = bench_tokens((size_t)info->context + 1, info->vocabulary);
-    kn_window window = {ids, ids + 1, info->context, info->context - SCORED};
+    kn_window window = {
+        .inputs = ids, .targets = ids + 1, .length = info->context, .first = info->context - SCORED};
     float logprobs[SCORED], *keys = bench_need(kn_alloc(SCORED, (size_t)info->key_width * sizeof *keys));
     bench_check(
         kn_lm_run(lm, &window, 1, KN_TAP_DEFAULT, &(kn_lm_output){.logprobs = logprobs, .keys = keys}));

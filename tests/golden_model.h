@@ -75,7 +75,7 @@ static inline void golden_open(golden *g, const char *name) {
     assert_ok(kn_layout_init(&g->config, &g->layout));
     g->params = test_alloc(g->layout.total, sizeof *g->params);
     g->exact_params = test_alloc(g->layout.total, sizeof *g->exact_params);
-    assert_ok(kn_model_load_params(g->model, &g->layout, g->params));
+    assert_ok(kn_model_load_params(g->model, &g->config, &g->layout, g->params));
     for (size_t i = 0; i < g->layout.total; i++) g->exact_params[i] = g->params[i];
     golden_read_answers(g);
 }

@@ -58,14 +58,16 @@ static inline void reference_product(double *y, const double *w, const double *x
     }
 }
 
-static inline void reference_norm(double *y, const double *x, const double *weight, const double *bias, int n,
-                                  double epsilon) {
+// LayerNorm, or RMSNorm, which takes no mean off.
+static inline void reference_norm(kn_norm_kind kind, double *y, const double *x, const double *weight,
+                                  const double *bias, int n, double epsilon) {
     double mean = 0, variance = 0;
-    for (int i = 0; i < n; i++) mean += x[i] / n;
+    for (int i = 0; i < n && kind == KN_NORM_LAYER; i++) mean += x[i] / n;
     for (int i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
     for (int i = 0; i < n; i++) {
         y[i] = (x[i] - mean) / sqrt(variance + epsilon);
-        if (weight) y[i] = y[i] * weight[i] + bias[i];
+        if (weight) y[i] *= weight[i];
+        if (bias) y[i] += bias[i];
     }
 }
 
@@ -77,8 +79,11 @@ static inline void reference_log_softmax(double *x, int n) {
     for (int i = 0; i < n; i++) x[i] -= top + log(sum);
 }
 
+// Of a gated one, that of the gate.
 static inline double reference_activation(kn_activation kind, double x) {
     if (kind == KN_ACTIVATION_RELU) return x > 0 ? x : 0;
+    if (kind == KN_ACTIVATION_RELU2) return x > 0 ? x * x : 0;
+    if (kind == KN_ACTIVATION_SWIGLU) return x / (1 + exp(-x));
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
@@ -107,7 +112,7 @@ static inline double reference_sinusoid(const kn_config *c, int position, int i)
 static inline void reference_embed(const reference *r, int token, int position, double *x) {
     const kn_config *c = r->config;
     int d = c->width;
-    bool learned = c->positions == KN_POSITIONS_LEARNED;
+    bool learned = c->positions == KN_POSITIONS_LEARNED, rotary = c->positions == KN_POSITIONS_ROTARY;
     const double *positions =
         learned ? reference_param(r, "position_embd.weight") + (size_t)position * (size_t)d : NULL;
     if (c->bands == 1) {
@@ -119,7 +124,9 @@ static inline void reference_embed(const reference *r, int token, int position, 
         reference_product(x, reference_param(r, "token_proj.%d.weight", band), vector, NULL, d, width);
     }
     for (int i = 0; i < d; i++)
-        x[i] = x[i] * c->embedding_scale + (learned ? positions[i] : reference_sinusoid(c, position, i));
+        x[i] = x[i] * c->embedding_scale + (learned  ? positions[i]
+                                            : rotary ? 0
+                                                     : reference_sinusoid(c, position, i));
 }
 
 // ---------------------------------------------------------------- layers
@@ -128,17 +135,18 @@ static inline void reference_embed(const reference *r, int token, int position, 
 static inline void reference_attend(const kn_config *c, const double *qkv, int at, double *weights,
                                     double *out) {
     size_t d = (size_t)c->width, h = d / (size_t)c->heads;
+    int first = c->window && at >= c->window ? at - c->window + 1 : 0;
     for (size_t head = 0; head < (size_t)c->heads; head++) {
         const double *q = qkv + (size_t)at * 3 * d + head * h;
-        for (int t = 0; t <= at; t++) {
+        for (int t = first; t <= at; t++) {
             const double *k = qkv + (size_t)t * 3 * d + d + head * h;
             weights[t] = 0;
             for (size_t i = 0; i < h; i++) weights[t] += q[i] * k[i];
             weights[t] /= sqrt((double)h);
         }
-        reference_log_softmax(weights, at + 1);
+        reference_log_softmax(weights + first, at + 1 - first);
         for (size_t i = 0; i < h; i++) out[head * h + i] = 0;
-        for (int t = 0; t <= at; t++) {
+        for (int t = first; t <= at; t++) {
             const double *value = qkv + (size_t)t * 3 * d + 2 * d + head * h;
             double weight = exp(weights[t]);
             for (size_t i = 0; i < h; i++) out[head * h + i] += weight * value[i];
@@ -156,14 +164,49 @@ static inline void reference_keep(const reference *r, double *taps, int layer, k
 
 static inline void reference_layer_norm(const reference *r, int layer, const char *name, const double *x,
                                         double *y) {
-    reference_norm(y, x, reference_param(r, "blk.%d.%s.weight", layer, name),
-                   reference_param(r, "blk.%d.%s.bias", layer, name), r->config->width, r->config->epsilon);
+    reference_norm(r->config->norm, y, x, reference_param(r, "blk.%d.%s.weight", layer, name),
+                   r->config->no_bias || r->config->norm == KN_NORM_RMS
+                       ? NULL
+                       : reference_param(r, "blk.%d.%s.bias", layer, name),
+                   r->config->width, r->config->epsilon);
 }
 
 static inline void reference_linear(const reference *r, int layer, const char *name, const double *x,
                                     double *y, int rows, int columns) {
     reference_product(y, reference_param(r, "blk.%d.%s.weight", layer, name), x,
-                      reference_param(r, "blk.%d.%s.bias", layer, name), rows, columns);
+                      r->config->no_bias ? NULL : reference_param(r, "blk.%d.%s.bias", layer, name), rows,
+                      columns);
+}
+
+// One head of a query or a key: its norm, then its pairs turned by the position.
+static inline void reference_place(const reference *r, int layer, const char *norm, double *x, int position) {
+    const kn_config *c = r->config;
+    int h = c->width / c->heads, half = h / 2;
+    if (c->qk_norm)
+        reference_norm(KN_NORM_RMS, x, x, reference_param(r, "blk.%d.%s.weight", layer, norm), NULL, h,
+                       c->epsilon);
+    for (int i = 0; i < half; i++) {
+        int a = c->qk_norm ? i : 2 * i, b = c->qk_norm ? i + half : 2 * i + 1; // Qwen3's pairs, Llama's
+        double angle = position * pow((double)c->rope_base, -2.0 * i / h), x1 = x[a], x2 = x[b];
+        x[a] = x1 * cos(angle) - x2 * sin(angle);
+        x[b] = x1 * sin(angle) + x2 * cos(angle);
+    }
+}
+
+// qkv (3 width) of one position.
+static inline void reference_qkv(const reference *r, int layer, const double *x, int position, double *qkv) {
+    int d = r->config->width, h = d / r->config->heads;
+    if (r->config->positions != KN_POSITIONS_ROTARY) {
+        reference_linear(r, layer, "attn_qkv", x, qkv, 3 * d, d);
+        return;
+    }
+    reference_linear(r, layer, "attn_q", x, qkv, d, d);
+    reference_linear(r, layer, "attn_k", x, qkv + d, d, d);
+    reference_linear(r, layer, "attn_v", x, qkv + 2 * d, d, d);
+    for (int head = 0; head < r->config->heads; head++) {
+        reference_place(r, layer, "attn_q_norm", qkv + head * h, position);
+        reference_place(r, layer, "attn_k_norm", qkv + d + head * h, position);
+    }
 }
 
 static inline void reference_attention_part(const reference *r, int layer, double *x, int length,
@@ -176,7 +219,7 @@ static inline void reference_attention_part(const reference *r, int layer, doubl
         reference_keep(r, taps, layer, KN_TAP_ATTENTION_RAW, length, t, x + (size_t)t * step);
         reference_layer_norm(r, layer, "attn_norm", x + (size_t)t * step, state);
         reference_keep(r, taps, layer, KN_TAP_ATTENTION, length, t, state);
-        reference_linear(r, layer, "attn_qkv", state, qkv + (size_t)t * 3 * step, 3 * d, d);
+        reference_qkv(r, layer, state, t, qkv + (size_t)t * 3 * step);
     }
     for (int t = 0; t < length; t++) {
         reference_attend(r->config, qkv, t, weights, state);
@@ -193,20 +236,25 @@ static inline void reference_ffn_part(const reference *r, int layer, double *x, 
     int d = r->config->width, f = r->config->ffn;
     size_t step = (size_t)d;
     double *state = reference_alloc(step), *inner = reference_alloc((size_t)f),
-           *change = reference_alloc(step);
+           *gate = reference_alloc((size_t)f), *change = reference_alloc(step);
+    bool gated = r->config->activation == KN_ACTIVATION_SWIGLU;
     for (int t = 0; t < length; t++) {
         double *row = x + (size_t)t * step;
         reference_keep(r, taps, layer, KN_TAP_FFN_INPUT_RAW, length, t, row);
         reference_layer_norm(r, layer, "ffn_norm", row, state);
         reference_keep(r, taps, layer, KN_TAP_FFN_INPUT, length, t, state);
         reference_linear(r, layer, "ffn_up", state, inner, f, d);
-        for (int i = 0; i < f; i++) inner[i] = reference_activation(r->config->activation, inner[i]);
+        if (gated) reference_linear(r, layer, "ffn_gate", state, gate, f, d);
+        for (int i = 0; i < f; i++)
+            inner[i] = gated ? inner[i] * reference_activation(r->config->activation, gate[i])
+                             : reference_activation(r->config->activation, inner[i]);
         reference_linear(r, layer, "ffn_down", inner, change, d, f);
         for (size_t i = 0; i < step; i++) row[i] += change[i];
         reference_keep(r, taps, layer, KN_TAP_OUTPUT, length, t, row);
     }
     free(state);
     free(inner);
+    free(gate);
     free(change);
 }
 
@@ -216,10 +264,11 @@ static inline void reference_output_norm(const reference *r, int layer, const do
     if (layer + 1 < c->layers)
         reference_layer_norm(r, layer + 1, "attn_norm", x, y);
     else if (c->final_norm)
-        reference_norm(y, x, reference_param(r, "output_norm.weight"), reference_param(r, "output_norm.bias"),
+        reference_norm(c->norm, y, x, reference_param(r, "output_norm.weight"),
+                       c->no_bias || c->norm == KN_NORM_RMS ? NULL : reference_param(r, "output_norm.bias"),
                        c->width, c->epsilon);
     else
-        reference_norm(y, x, NULL, NULL, c->width, c->epsilon);
+        reference_norm(c->norm, y, x, NULL, NULL, c->width, c->epsilon);
 }
 
 // ---------------------------------------------------------------- output

@@ -311,6 +311,29 @@ static void gradients_of_odd_models_are_slopes(void **state) {
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) compare_with_slopes(&odd[i], lengths[i], 60 + i);
 }
 
+#define MODERN                                                                                               \
+    .vocabulary = 50, .width = 32, .layers = 2, .heads = 2, .ffn = 40, .context = 64, .rope_base = 100,      \
+    .final_norm = true, .positions = KN_POSITIONS_ROTARY, .epsilon = 1e-3f, .embedding_scale = 2,            \
+    .bands = 1, .band_end = {50}, .band_factor = 4
+
+// What has come since the paper: each by itself, and as Llama and Qwen3 have them together.
+static void gradients_of_modern_models_are_slopes(void **state) {
+    (void)state;
+    const kn_config modern[] = {
+        {MODERN, .activation = KN_ACTIVATION_GELU},
+        {MODERN, .activation = KN_ACTIVATION_RELU2, .no_bias = true, .window = 7},
+        {MODERN, .activation = KN_ACTIVATION_SWIGLU, .qk_norm = true},
+        {MODERN, .activation = KN_ACTIVATION_GELU, .norm = KN_NORM_RMS, .no_bias = true, .window = 33},
+        {MODERN, .activation = KN_ACTIVATION_SWIGLU, .norm = KN_NORM_RMS, .no_bias = true},
+        {MODERN, .activation = KN_ACTIVATION_SWIGLU, .norm = KN_NORM_RMS, .no_bias = true, .qk_norm = true,
+         .window = 20},
+        {MODERN, .activation = KN_ACTIVATION_RELU2, .norm = KN_NORM_RMS, .qk_norm = true, .window = 1},
+    };
+    const int lengths[] = {33, 40, 11, 64, 35, 64, 34};
+    for (size_t i = 0; i < sizeof modern / sizeof *modern; i++)
+        compare_with_slopes(&modern[i], lengths[i], 80 + i);
+}
+
 // ---------------------------------------------------------------- adding up
 
 static void scale_and_sum(void **state) {
@@ -707,6 +730,7 @@ int main(void) {
         cmocka_unit_test(bf16_gradients_point_the_same_way),
         cmocka_unit_test(gradients_are_slopes),
         cmocka_unit_test(gradients_of_odd_models_are_slopes),
+        cmocka_unit_test(gradients_of_modern_models_are_slopes),
         cmocka_unit_test(scale_and_sum),
         cmocka_unit_test(batch_is_the_sum_of_its_windows),
         cmocka_unit_test(new_parameters_count),

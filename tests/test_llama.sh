@@ -85,9 +85,11 @@ compare() { # NAME ENGINE SCORE CONTEXT TOLERANCE
         fail "$name: log-probabilities differ: $worst"
 }
 
-train() { # NAME TYPE
-    "$knnlm" train "$work/corpus.txt" -o "$work/$1.gguf" --preset gpt2-tiny --vocab 600 --type "$2" --steps 80 \
-        --batch 512 --rate 0.005 --precision f32 --save-seconds 0 --seed 3 >/dev/null 2>"$work/train.log" ||
+train() { # NAME TYPE OPTION...
+    name=$1 type=$2
+    shift 2
+    "$knnlm" train "$work/corpus.txt" -o "$work/$name.gguf" --preset gpt2-tiny --vocab 600 --type "$type" --steps 80 \
+        --batch 512 --rate 0.005 --precision f32 --save-seconds 0 --seed 3 "$@" >/dev/null 2>"$work/train.log" ||
         fail "train: $(tail -n 1 "$work/train.log")"
 }
 
@@ -105,6 +107,17 @@ compare full native 37 91 2e-3
 train half f16
 compare half native 64 64 2e-2
 
+# Llama's and Qwen3's shapes, ours: the sliding window is as wide as the windows that are read.
+set -- --positions rotary --norm rms --no-bias --activation swiglu --window 128
+train swiglu f32 "$@"
+"$knnlm" info "$work/swiglu.gguf" | grep -q 'llama (native engine' || fail "swiglu: not a native llama"
+compare swiglu native 64 64 1e-3
+learnt
+train normed f32 "$@" --qk-norm
+"$knnlm" info "$work/normed.gguf" | grep -q 'qwen3 (native engine' || fail "normed: not a native qwen3"
+compare normed native 37 91 1e-3
+learnt
+
 case $("$knnlm" --version) in
 *"llama.cpp: not in this build"*) exit 0 ;;
 esac
@@ -112,6 +125,8 @@ esac
 compare full llama 64 64 2e-6
 compare full llama 37 91 2e-6
 compare half llama 64 64 2e-6
+compare swiglu llama 64 64 2e-6
+compare normed llama 64 64 2e-6
 cp "$source/tests/golden/llama.model.gguf" "$work/llama.gguf"
 compare llama llama 32 32 2e-5 # its log-probabilities go down to -40
 cp "$source/tests/golden/parallel.model.gguf" "$work/parallel.gguf"

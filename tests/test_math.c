@@ -338,21 +338,68 @@ static void check_activations(const kn_kernels *k) {
     for (size_t i = 0; i < N; i++) assert_true(y[i] == (x[i] > 0 ? x[i] : 0));
 }
 
-// Blocks of scores laid [block][row][32].
-static void check_causal_softmax(const kn_kernels *k) {
+static void check_later_activations(const kn_kernels *k) {
+    float x[N], up[N], y[N], d[N], du[N], ones[N];
+    for (size_t i = 0; i < N; i++) {
+        x[i] = -6 + 12 * (float)i / N;
+        up[i] = 2 - 3 * (float)i / N;
+        d[i] = ones[i] = 1;
+    }
+    k->relu2(y, x, N);
+    k->relu2_backward(d, x, N);
+    for (size_t i = 0; i < N; i++) {
+        assert_true(y[i] == (x[i] > 0 ? x[i] * x[i] : 0));
+        assert_true(d[i] == (x[i] > 0 ? 2 * x[i] : 0));
+    }
+    k->swiglu(y, x, up, N);
+    k->swiglu_backward(d, du, ones, x, up, N);
+    for (size_t i = 0; i < N; i++) {
+        double g = (double)x[i], u = (double)up[i], s = 1 / (1 + exp(-g));
+        near(k, "swiglu", (double)y[i], g * s * u, 1e-5);
+        near(k, "swiglu by its gate", (double)d[i], u * (s + g * s * (1 - s)), 1e-5);
+        near(k, "swiglu by up", (double)du[i], g * s, 1e-5);
+    }
+}
+
+static void check_rotation(const kn_kernels *k) {
+    enum { HALF = 19 };
+    float x[2 * HALF], kept[2 * HALF], cosines[HALF], sines[HALF];
+    for (size_t i = 0; i < HALF; i++) {
+        cosines[i] = (float)cos(0.3 * (double)i);
+        sines[i] = (float)sin(0.3 * (double)i);
+    }
+    for (int adjacent = 0; adjacent < 2; adjacent++) {
+        for (size_t i = 0; i < 2 * HALF; i++) x[i] = kept[i] = (float)i - 7.5f;
+        k->rotate(x, cosines, sines, HALF, adjacent, 1);
+        for (size_t i = 0; i < HALF; i++) {
+            size_t a = adjacent ? 2 * i : i, b = adjacent ? 2 * i + 1 : HALF + i;
+            double c = (double)cosines[i], s = (double)sines[i];
+            // Two products and a sum, each rounded: 3 units of 2^-24 of the pair's length.
+            double bound = 3 * 0x1p-24 * hypot((double)kept[a], (double)kept[b]) * 1.5;
+            assert_true(fabs((double)x[a] - ((double)kept[a] * c - (double)kept[b] * s)) <= bound);
+            assert_true(fabs((double)x[b] - ((double)kept[a] * s + (double)kept[b] * c)) <= bound);
+        }
+        k->rotate(x, cosines, sines, HALF, adjacent, -1);
+        for (size_t i = 0; i < 2 * HALF; i++) assert_true(fabsf(x[i] - kept[i]) < 1e-4f);
+    }
+}
+
+// Blocks of scores laid [block][row][32]; row r sees the last `window` of its VISIBLE + r keys.
+static void check_causal_window(const kn_kernels *k, size_t window) {
     enum { BLOCKS = 3, ROWS = 20, VISIBLE = 50 };
     float *s = random_floats(BLOCKS * KN_CELL_SIZE, 13), *again = random_floats(BLOCKS * KN_CELL_SIZE, 13);
     float *original = random_floats(BLOCKS * KN_CELL_SIZE, 13), logs[ROWS];
-    k->causal_softmax(s, BLOCKS, ROWS, VISIBLE, logs);
-    k->causal_exp(again, BLOCKS, ROWS, VISIBLE, logs);
+    k->causal_softmax(s, BLOCKS, ROWS, VISIBLE, window, logs);
+    k->causal_exp(again, BLOCKS, ROWS, VISIBLE, window, logs);
     for (size_t r = 0; r < ROWS; r++) {
         double sum = 0;
-        for (size_t c = 0; c < VISIBLE + r; c++)
+        size_t end = VISIBLE + r, from = end > window ? end - window : 0;
+        for (size_t c = from; c < end; c++)
             sum += exp((double)original[c / 32 * KN_CELL_SIZE + r * 32 + c % 32]);
         near(k, "causal_softmax log", (double)logs[r], log(sum), 1e-5);
         for (size_t c = 0; c < BLOCKS * 32; c++) {
             size_t at = c / 32 * KN_CELL_SIZE + r * 32 + c % 32;
-            double wanted = c < VISIBLE + r ? exp((double)original[at]) / sum : 0;
+            double wanted = c >= from && c < end ? exp((double)original[at]) / sum : 0;
             near(k, "causal_softmax", (double)s[at], wanted, 1e-5);
             near(k, "causal_exp", (double)again[at], wanted, 1e-5);
         }
@@ -360,6 +407,11 @@ static void check_causal_softmax(const kn_kernels *k) {
     kn_free_aligned(s);
     kn_free_aligned(again);
     kn_free_aligned(original);
+}
+
+static void check_causal_softmax(const kn_kernels *k) {
+    const size_t windows[] = {SIZE_MAX, 1, 31, 32, 33, 50, 60};
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++) check_causal_window(k, windows[i]);
 }
 
 static void check_block_softmax(const kn_kernels *k) {
@@ -438,6 +490,8 @@ static void check_rows(const kn_kernels *k) {
     check_norm(k);
     check_activations(k);
     check_causal_softmax(k);
+    check_later_activations(k);
+    check_rotation(k);
     check_block_softmax(k);
     check_logsum(k);
     check_updates(k);

@@ -676,7 +676,7 @@ static void compare_saved(const golden *source, kn_gguf_type type) {
     assert_ok(kn_gguf_open(path, &g.model));
     g.params = test_alloc(g.layout.total, sizeof *g.params);
     g.exact_params = test_alloc(g.layout.total, sizeof *g.exact_params);
-    assert_ok(kn_model_load_params(g.model, &g.layout, g.params));
+    assert_ok(kn_model_load_params(g.model, &g.config, &g.layout, g.params));
     for (size_t i = 0; i < g.layout.total; i++) g.exact_params[i] = g.params[i];
     if (type == KN_GGUF_F32)
         assert_memory_equal(g.params, source->params, g.layout.total * sizeof *g.params);

@@ -141,7 +141,7 @@ static void score_one(desk *d, size_t document, size_t at, size_t score, size_t 
         targets[i] = t->ids[target];
         inputs[i] = target ? t->ids[target - 1] : kn_tokenizer_start(kn_lm_tokenizer(d->lm));
     }
-    kn_window w = {inputs, targets, (int32_t)n, (int32_t)n - 1};
+    kn_window w = {.inputs = inputs, .targets = targets, .length = (int32_t)n, .first = (int32_t)n - 1};
     kn_lm_output out = {.logprobs = logprob, .entropies = entropy, .keys = key};
     assert_ok(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &out));
     free(inputs);
@@ -264,7 +264,7 @@ static void public_edges(void **state) {
     assert_int_equal(knnlm_model_score(model, &bad, 1, NULL, &logprob), KNNLM_EINVAL);
     assert_ok(knnlm_model_score(model, &one, 1, NULL, &logprob));
     int32_t start = kn_tokenizer_start(kn_lm_tokenizer(d->lm));
-    kn_window w = {&start, &one, 1, 0};
+    kn_window w = {.inputs = &start, .targets = &one, .length = 1};
     kn_lm_output out = {.logprobs = &alone, .keys = key};
     assert_ok(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &out));
     assert_close("a single token", &logprob, &alone, 1, 1e-6);

@@ -52,6 +52,8 @@ void kn_gguf_tensor_release(const kn_gguf *file, const kn_gguf_tensor *tensor);
 size_t kn_gguf_key_count(const kn_gguf *file);
 const char *kn_gguf_key_at(const kn_gguf *file, size_t index);
 
+bool kn_gguf_has(const kn_gguf *file, const char *key);
+
 // Typed values; any integer type serves for _i64, f32 and f64 for _f64. Absent: *found false, KNNLM_OK.
 // Wrong type, or a number that does not fit: KNNLM_EDATA naming file and key.
 knnlm_status kn_gguf_get_i64(const kn_gguf *file, const char *key, int64_t *value, bool *found);

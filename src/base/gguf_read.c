@@ -112,6 +112,10 @@ static knnlm_status load_f64(const kn_gguf *file, const kn_gguf_value *value, si
     }
 }
 
+bool kn_gguf_has(const kn_gguf *file, const char *key) {
+    return value_find(file, key) != NULL;
+}
+
 // *value NULL when absent, which is no failure.
 static knnlm_status scalar_find(const kn_gguf *file, const char *key, const char *wanted,
                                 const kn_gguf_value **value, bool *found) {

@@ -13,9 +13,14 @@ static uint32_t default_segment(const kn_lm_info *info) {
     return entries < 1024 ? 1024 : (uint32_t)(entries / 1024 * 1024);
 }
 
-// The model's usual window, or one that is twice the context asked for.
+// A stream where the model can, unless a context is asked for; else the model's usual window, or one that is
+// twice that context.
 static knnlm_status resolve_windows(const kn_lm *lm, int32_t min_context, kn_read_options *read) {
     int32_t context = kn_lm_describe(lm)->context, window = kn_lm_describe(lm)->window;
+    if (min_context < 0 && kn_lm_describe(lm)->stream) {
+        read->stream = true;
+        return kn_read_resolve(lm, read);
+    }
     if (min_context < 0) min_context = window / 2;
     if (min_context > window / 2) window = min_context <= context / 2 ? 2 * min_context : context;
     if (min_context >= context)
@@ -44,7 +49,7 @@ static knnlm_status plan(kn_lm *lm, kn_plan *p) {
     p->settings.model_dimension = info->key_width;
     p->settings.tap = p->tap;
     p->settings.split = kn_split_names[p->read.split];
-    p->settings.window = p->read.context + p->read.score;
+    p->settings.window = p->read.stream ? 0 : p->read.context + p->read.score;
     p->settings.min_context = p->read.context;
     return KNNLM_OK;
 }
@@ -76,7 +81,8 @@ knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_option
                        "%s: where in the model its keys were taken is not known (knnlm import --tap tells)",
                        kn_store_describe(store)->path);
     KN_TRY(kn_tap_parse(s->tap, &out->read.tap));
-    KN_TRY(resolve_windows(lm, s->min_context, &out->read));
+    bool streamed = s->window == 0 && kn_lm_describe(lm)->stream;
+    KN_TRY(resolve_windows(lm, streamed ? -1 : s->min_context, &out->read));
     if (s->window > s->min_context && s->window <= kn_lm_describe(lm)->context)
         out->read.score = s->window - s->min_context; // as the store was begun, whatever is usual now
     out->settings.key_type = s->key_type;

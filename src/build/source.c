@@ -20,6 +20,8 @@ struct kn_model_source {
         size_t from, count; // rows of the window's own targets
         float *out;
     } * wanted;
+    kn_past **pasts; // of the documents in those windows that are read as a stream
+    size_t past_count, past_capacity;
     size_t tokens, tokens_capacity, count, windows_capacity, wanted_capacity;
     float *states;
     size_t states_capacity;
@@ -41,8 +43,15 @@ knnlm_status kn_model_source_open(kn_lm *lm, const kn_store *store, kn_model_sou
     return status;
 }
 
+static void close_pasts(kn_model_source *s) {
+    for (size_t i = 0; i < s->past_count; i++) kn_past_close(s->pasts[i]);
+    s->past_count = 0;
+}
+
 void kn_model_source_close(kn_model_source *s) {
     if (!s) return;
+    close_pasts(s);
+    free(s->pasts);
     kn_plan_free(&s->plan);
     kn_pca_free(&s->pca);
     free(s->inputs);
@@ -55,6 +64,7 @@ void kn_model_source_close(kn_model_source *s) {
 // ---------------------------------------------------------------- windows
 
 static knnlm_status put_out(const kn_model_source *s, const struct wanted *w, const float *states) {
+    if (w->count == 0) return KNNLM_OK;
     if (s->pca.in)
         kn_pca_apply(&s->pca, states + w->from * s->width, w->count, w->out);
     else
@@ -77,11 +87,16 @@ static knnlm_status run(kn_model_source *s) {
         states += (size_t)(s->windows[i].length - s->windows[i].first) * s->width;
     }
     s->count = s->tokens = 0;
+    // The last document may still go on.
+    for (; s->past_count > 1; s->past_count--) {
+        kn_past_close(s->pasts[0]);
+        memmove(s->pasts, s->pasts + 1, (s->past_count - 1) * sizeof *s->pasts);
+    }
     return KNNLM_OK;
 }
 
 // The window of targets [done, done + n) of a document whose first entry is `first`, as the reader cuts it.
-static knnlm_status add_window(kn_model_source *s, uint64_t first, size_t done, size_t n,
+static knnlm_status add_window(kn_model_source *s, uint64_t first, size_t done, size_t n, kn_past *past,
                                struct wanted wanted) {
     size_t before = kn_least(done, (size_t)s->plan.read.context), length = before + n, start = done - before;
     KN_TRY(kn_grow(&s->inputs, &s->tokens_capacity, s->tokens + length, sizeof *s->inputs));
@@ -92,10 +107,17 @@ static knnlm_status add_window(kn_model_source *s, uint64_t first, size_t done, 
     size_t skip = start == 0;
     if (skip) inputs[0] = kn_tokenizer_start(kn_lm_tokenizer(s->lm));
     KN_TRY(kn_store_tokens(s->store, first + start + skip - 1, length - skip, inputs + skip));
-    s->windows[s->count] = (kn_window){.length = (int32_t)length, .first = (int32_t)before};
+    s->windows[s->count] = (kn_window){.length = (int32_t)length, .first = (int32_t)before, .past = past};
     s->wanted[s->count++] = wanted;
     s->tokens += length;
     return s->tokens >= BATCH ? run(s) : KNNLM_OK;
+}
+
+static knnlm_status open_past(kn_model_source *s, kn_past **out) {
+    KN_TRY(kn_grow(&s->pasts, &s->past_capacity, s->past_count + 1, sizeof *s->pasts));
+    KN_TRY(kn_past_open(s->lm, out));
+    s->pasts[s->past_count++] = *out;
+    return KNNLM_OK;
 }
 
 // Entries [from, to) of one document, by their positions in it.
@@ -103,12 +125,16 @@ static knnlm_status add_document(kn_model_source *s, const kn_store_document *d,
                                  float *out) {
     size_t score = (size_t)s->plan.read.score, whole = score + (size_t)s->plan.read.context;
     size_t dimension = s->pca.in ? s->pca.out : s->width;
+    kn_past *past = NULL;
+    if (s->plan.read.stream && d->count > score) KN_TRY(open_past(s, &past));
     for (size_t done = 0, n; done < to; done += n) {
         n = kn_least((size_t)d->count - done, done ? score : whole);
-        if (done + n <= from) continue;
-        size_t first = from > done ? (size_t)from - done : 0, last = kn_least(n, (size_t)to - done);
-        struct wanted w = {first, last - first, out + (done + first - from) * dimension};
-        KN_TRY(add_window(s, d->first, done, n, w));
+        if (done + n <= from && !past) continue;
+        size_t first = from > done ? kn_least(n, (size_t)from - done) : 0,
+               last = kn_least(n, (size_t)to - done);
+        struct wanted w = {first, last - first, NULL};
+        if (w.count) w.out = out + (done + first - from) * dimension; // none: read for what comes after it
+        KN_TRY(add_window(s, d->first, done, n, past, w));
     }
     return KNNLM_OK;
 }

@@ -79,16 +79,16 @@ static json_t *json_mixture(const kn_eval_result *r) {
 static void print_json(const kn_lm_info *info, const kn_eval_result *r) {
     const kn_read_totals *t = &r->totals.read;
     json_t *o = json_pack(
-        "{s:o?, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:{s:i, "
-        "s:i, s:s, s:i, s:s}}",
+        "{s:o?, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:{s:b, "
+        "s:i, s:i, s:s, s:i, s:s}}",
         "model", json_string(info->path), "fingerprint", info->fingerprint, "documents",
         (json_int_t)t->documents, "tokens", (json_int_t)t->tokens, "words", (json_int_t)t->words, "bytes",
         (json_int_t)t->bytes, "ppl_lm", json_real(r->lm.ppl), "ppl", json_real(r->mixed.ppl), "ppl_word",
         json_real(r->mixed.ppl_word), "bits_per_byte", json_real(r->mixed.bits_per_byte), "nll_lm",
         json_real(r->lm.nll), "nll", json_real(r->mixed.nll), "seconds_lm", json_real(r->seconds_lm),
         "seconds_search", json_real(r->seconds_search), "seconds", json_real(r->seconds), "tokens_per_second",
-        json_real(r->tokens_per_second), "settings", "score", r->score, "context", r->context, "documents",
-        kn_split_names[r->split], "threads", kn_threads(), "kernels", info->kernels);
+        json_real(r->tokens_per_second), "settings", "stream", r->stream, "score", r->score, "context",
+        r->context, "documents", kn_split_names[r->split], "threads", kn_threads(), "kernels", info->kernels);
     json_object_update_new(o, json_mixture(r));
     cli_print_json(o);
 }
@@ -134,7 +134,10 @@ static void print_text(const kn_eval_result *r) {
     print_perplexity(mixed ? "model alone" : "perplexity", &r->lm, t->words);
     if (mixed) print_perplexity("with neighbours", &r->mixed, t->words);
     print_mixture(r);
-    printf("windows          %d tokens scored after up to %d\n", r->score, r->context);
+    if (r->stream)
+        printf("windows          none: each document was read as a stream\n");
+    else
+        printf("windows          %d tokens scored after up to %d\n", r->score, r->context);
     printf("time             %s, %s tokens/s", cli_duration(r->seconds, seconds),
            cli_count(r->tokens_per_second, rate));
     if (mixed)

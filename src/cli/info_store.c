@@ -142,6 +142,8 @@ static void print_settings(const kn_store_settings *s, bool projected) {
     if (s->window)
         printf("windows          %d tokens, at least %d before a target; documents by %s\n", s->window,
                s->min_context, s->split);
+    else if (*s->model_fingerprint)
+        printf("windows          none: read as a stream; documents by %s\n", s->split);
 }
 
 static void print_counts(const kn_store_info *i) {

@@ -15,20 +15,21 @@ static const char *const types[] = {"f32", "f16", "bf16", "q8_0", NULL};
 static const kn_gguf_type type_values[] = {KN_GGUF_F32, KN_GGUF_F16, KN_GGUF_BF16, KN_GGUF_Q8_0};
 static const char *const optimizers[] = {"adamw", "nesterov", "muon", NULL};
 static const char *const schedules[] = {"cosine", "linear", "constant", "plateau", "restarts", NULL};
-static const char *const positions[] = {"sinusoidal", "learned", NULL};
-static const char *const activations[] = {"relu", "gelu", NULL};
+static const char *const positions[] = {"sinusoidal", "learned", "rotary", NULL};
+static const char *const activations[] = {"relu", "gelu", "relu2", "swiglu", NULL};
+static const char *const norms[] = {"layer", "rms", NULL};
 
 // What the user said; -1 and NULL: not said, the preset or the default decides.
 typedef struct settings {
     cli_common common;
     const char *valid, *output, *preset, *tokenizer_file, *bands, *log;
-    int split, kind, type, optimizer, schedule, positions, activation;
-    int64_t vocabulary, vocabulary_sample, width, layers, heads, ffn, context;
+    int split, kind, type, optimizer, schedule, positions, activation, norm;
+    int64_t vocabulary, vocabulary_sample, width, layers, heads, ffn, context, window;
     int64_t steps, length, batch, micro, warmup, period, seed, valid_every, save_every, report_every,
         valid_tokens;
     double epochs, minutes, rate, floor, tail, clip, decay, momentum, beta1, beta2, dropout,
         attention_dropout, activation_dropout, save_seconds;
-    bool resume;
+    bool resume, no_bias, qk_norm;
 } settings;
 
 static settings said;
@@ -38,7 +39,7 @@ enum { UNSAID = -1 };
 // clang-format off
 static const settings unsaid = {
     .preset = "small", .kind = KN_TOKENIZER_BPE, .type = 1, .optimizer = 0, .schedule = UNSAID, .positions = UNSAID,
-    .activation = UNSAID, .vocabulary = 16000, .vocabulary_sample = 100, .width = UNSAID, .layers = UNSAID, .heads = UNSAID,
+    .activation = UNSAID, .norm = UNSAID, .window = UNSAID, .vocabulary = 16000, .vocabulary_sample = 100, .width = UNSAID, .layers = UNSAID, .heads = UNSAID,
     .ffn = UNSAID, .context = UNSAID, .steps = UNSAID, .length = UNSAID, .batch = 8192, .micro = UNSAID, .warmup = UNSAID,
     .period = UNSAID, .seed = 1, .valid_every = 200, .save_every = 0, .report_every = 10, .valid_tokens = 1 << 17,
     .epochs = UNSAID, .minutes = UNSAID, .rate = UNSAID, .floor = 0.05, .tail = 0.2, .clip = UNSAID, .decay = UNSAID, .momentum = 0.99, .beta1 = 0.9,
@@ -59,8 +60,12 @@ static const cli_option options[] = {
     {0, "heads", CLI_INTEGER, &said.heads, "N", "attention heads", 1, 32768, NULL},
     {0, "ffn", CLI_INTEGER, &said.ffn, "N", "width of the feed-forward part", 1, 131072, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "longest window", 1, 1 << 20, NULL},
-    {0, "positions", CLI_CHOICE, &said.positions, "HOW", "sinusoidal or learned", 0, 0, positions},
-    {0, "activation", CLI_CHOICE, &said.activation, "F", "relu or gelu", 0, 0, activations},
+    {0, "positions", CLI_CHOICE, &said.positions, "HOW", "sinusoidal, learned or rotary", 0, 0, positions},
+    {0, "activation", CLI_CHOICE, &said.activation, "F", "relu, gelu, relu2 (squared) or swiglu (gated)", 0, 0, activations},
+    {0, "norm", CLI_CHOICE, &said.norm, "KIND", "layer (LayerNorm) or rms (RMSNorm)", 0, 0, norms},
+    {0, "no-bias", CLI_FLAG, &said.no_bias, NULL, "matrices and norms have no biases", 0, 0, NULL},
+    {0, "qk-norm", CLI_FLAG, &said.qk_norm, NULL, "RMSNorm of queries and keys (rotary positions)", 0, 0, NULL},
+    {0, "window", CLI_INTEGER, &said.window, "N", "attention sees the last N positions, 0: all (rotary positions)", 0, 1 << 20, NULL},
     {0, "bands", CLI_STRING, &said.bands, "A,B", "adaptive embeddings and softmax with these cutoffs", 0, 0, NULL},
     {0, "steps", CLI_INTEGER, &said.steps, "N", "updates (default 1000)", 1, 1e12, NULL},
     {0, "epochs", CLI_NUMBER, &said.epochs, "X", "or so many times over the text", 1e-6, 1e6, NULL},
@@ -184,6 +189,11 @@ static knnlm_status set_config(kn_config *c, int32_t vocabulary) {
     c->ffn = said.ffn != UNSAID ? (int32_t)said.ffn : said.width != UNSAID ? 4 * c->width : c->ffn;
     if (said.positions != UNSAID) c->positions = (kn_positions)said.positions;
     if (said.activation != UNSAID) c->activation = (kn_activation)said.activation;
+    if (said.norm != UNSAID) c->norm = (kn_norm_kind)said.norm;
+    if (said.no_bias) c->no_bias = true;
+    if (said.qk_norm) c->qk_norm = true;
+    override(&c->window, said.window);
+    if (c->positions == KN_POSITIONS_ROTARY && c->rope_base == 0) c->rope_base = 10000;
     if (said.bands) KN_TRY(set_bands(c, said.bands));
     if (scaled) c->embedding_scale = sqrtf((float)c->width);
     kn_config_set_vocabulary(c, vocabulary);

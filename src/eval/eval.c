@@ -115,6 +115,7 @@ static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_
     KN_TRY(kn_read_resolve(lm, &pass.read));
     if (!o->split_said) pass.read.split = s->m->split;
     out->split = pass.read.split;
+    out->stream = pass.read.stream;
     out->score = pass.read.score;
     out->context = pass.read.context;
     KN_TRY(kn_pass_texts(lm, s->m, paths, count, &pass, progress, take, s, &out->totals));

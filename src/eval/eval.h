@@ -41,6 +41,7 @@ typedef struct kn_eval_result {
     size_t cache; // 0: none
     double cache_lambda, cache_temperature;
     double seconds, seconds_lm, seconds_search, tokens_per_second;
+    bool stream;            // read as one; windows otherwise
     int32_t score, context; // as used
     kn_split split;
 } kn_eval_result;

@@ -113,29 +113,55 @@ size_t kn_guess_top(const kn_guess *g, size_t most, int32_t *tokens) {
 typedef struct asking {
     kn_window *windows;
     int32_t **inputs;
+    kn_past **pasts;
     float *distributions, *entropies, *states;
 } asking;
 
-// The start token and the last tokens that the model's own context holds.
-static knnlm_status lay_window(kn_lm *lm, const kn_context *c, kn_window *window, int32_t **inputs,
+// All but the last window of a text that is read as a stream: of each the last position alone is scored,
+// which is the least that can be asked for.
+static knnlm_status read_before(kn_lm *lm, const int32_t *read, size_t count, kn_tap tap, asking *a,
+                                size_t number) {
+    size_t stream = (size_t)kn_lm_describe(lm)->stream, vocabulary = (size_t)kn_lm_describe(lm)->vocabulary,
+           width = (size_t)kn_lm_describe(lm)->key_width;
+    // Rows of this context in the results: written over by its own later.
+    kn_lm_output out = {.distribution = a->distributions + number * vocabulary,
+                        .entropies = a->entropies + number,
+                        .keys = a->states + number * width};
+    KN_TRY(kn_past_open(lm, &a->pasts[number]));
+    for (size_t done = 0; done < count; done += stream)
+        KN_TRY(kn_lm_run(lm,
+                         &(kn_window){.inputs = read + done,
+                                      .length = (int32_t)stream,
+                                      .first = (int32_t)stream - 1,
+                                      .past = a->pasts[number]},
+                         1, tap, &out));
+    return KNNLM_OK;
+}
+
+// The start token and the last tokens that the model's own context holds; all of them where it reads streams.
+static knnlm_status lay_window(kn_lm *lm, const kn_context *c, kn_tap tap, asking *a, size_t number,
                                kn_next *out) {
-    size_t room = (size_t)kn_lm_describe(lm)->context, n = kn_least(c->count, room - 1);
-    int32_t *read = *inputs = kn_alloc(n + 1, sizeof *read);
+    size_t room = kn_session_room(lm), n = kn_least(c->count, room - 1);
+    size_t stream = (size_t)kn_lm_describe(lm)->stream, before = stream ? n / stream * stream : 0;
+    int32_t *read = a->inputs[number] = kn_alloc(n + 1, sizeof *read);
     if (!read) return KNNLM_ENOMEM;
     read[0] = kn_tokenizer_start(kn_lm_tokenizer(lm));
     if (n) memcpy(read + 1, c->tokens + c->count - n, n * sizeof *read);
     out->tokens = n;
     out->cut = n < c->count;
-    *window = (kn_window){read, NULL, (int32_t)(n + 1), (int32_t)n};
+    if (before) KN_TRY(read_before(lm, read, before, tap, a, number));
+    a->windows[number] = (kn_window){.inputs = read + before,
+                                     .length = (int32_t)(n + 1 - before),
+                                     .first = (int32_t)(n - before),
+                                     .past = a->pasts[number]};
     return KNNLM_OK;
 }
 
 static knnlm_status ask_model(kn_lm *lm, const kn_context *contexts, size_t count, asking *a, kn_next *out) {
     kn_tap tap = KN_TAP_DEFAULT;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         if (contexts[i].mixture->count) tap = contexts[i].mixture->tap;
-        KN_TRY(lay_window(lm, &contexts[i], &a->windows[i], &a->inputs[i], &out[i]));
-    }
+    for (size_t i = 0; i < count; i++) KN_TRY(lay_window(lm, &contexts[i], tap, a, i, &out[i]));
     kn_lm_output output = {.distribution = a->distributions, .entropies = a->entropies, .keys = a->states};
     return kn_lm_run(lm, a->windows, count, tap, &output);
 }
@@ -167,10 +193,12 @@ static knnlm_status guess_all(kn_lm *lm, const kn_context *contexts, size_t coun
         return kn_fail(KNNLM_ENOMEM, "too many contexts at a time");
     a->windows = kn_alloc(count, sizeof *a->windows);
     a->inputs = kn_alloc(count, sizeof *a->inputs);
+    a->pasts = kn_alloc(count, sizeof *a->pasts);
     a->distributions = kn_alloc(numbers, sizeof *a->distributions);
     a->entropies = kn_alloc(count, sizeof *a->entropies);
     a->states = kn_alloc(count * (size_t)info->key_width, sizeof *a->states);
-    if (!a->windows || !a->inputs || !a->distributions || !a->entropies || !a->states) return KNNLM_ENOMEM;
+    if (!a->windows || !a->inputs || !a->pasts || !a->distributions || !a->entropies || !a->states)
+        return KNNLM_ENOMEM;
     KN_TRY(ask_model(lm, contexts, count, a, out));
     for (size_t i = 0; i < count; i++) KN_TRY(guess_one(lm, contexts[i].mixture, a, i, &out[i]));
     return KNNLM_OK;
@@ -181,9 +209,11 @@ knnlm_status kn_next_guess_all(kn_lm *lm, const kn_context *contexts, size_t cou
     for (size_t i = 0; i < count; i++) out[i] = (kn_next){0};
     knnlm_status status = guess_all(lm, contexts, count, &a, out);
     for (size_t i = 0; i < count && a.inputs; i++) free(a.inputs[i]);
+    for (size_t i = 0; i < count && a.pasts; i++) kn_past_close(a.pasts[i]);
     for (size_t i = 0; i < count && status != KNNLM_OK; i++) kn_next_free(&out[i]);
     free(a.windows);
     free(a.inputs);
+    free(a.pasts);
     free(a.distributions);
     free(a.entropies);
     free(a.states);

@@ -37,6 +37,7 @@ typedef struct session {
     size_t count;
     kn_read_options read;
     kn_tap tap;
+    kn_past **pasts;   // of each text that is read as a stream in more than one piece
     int32_t **streams; // of each text: start token, tokens, and one more where what comes next is wanted
     piece *pieces;
     size_t piece_count, piece_capacity;
@@ -84,6 +85,7 @@ static knnlm_status lay_stream(session *s, size_t number) {
 
 static knnlm_status cut(session *s, size_t number) {
     size_t targets = targets_of(&s->asked[number]);
+    if (s->read.stream && targets > (size_t)s->read.score) KN_TRY(kn_past_open(s->lm, &s->pasts[number]));
     for (size_t done = 0, n; done < targets; done += n) {
         n = kn_read_targets(&s->read, targets, done);
         KN_TRY(kn_grow(&s->pieces, &s->piece_capacity, s->piece_count + 1, sizeof *s->pieces));
@@ -95,7 +97,7 @@ static knnlm_status cut(session *s, size_t number) {
 static kn_window window_of(const session *s, const piece *p) {
     size_t before = kn_least(p->from, (size_t)s->read.context);
     const int32_t *inputs = s->streams[p->text] + p->from - before;
-    return (kn_window){inputs, inputs + 1, (int32_t)(before + p->count), (int32_t)before};
+    return (kn_window){inputs, inputs + 1, (int32_t)(before + p->count), (int32_t)before, s->pasts[p->text]};
 }
 
 // Of a token.
@@ -305,9 +307,10 @@ static knnlm_status run_batch(session *s, size_t first, size_t n, bool ranked) {
 static knnlm_status prepare(session *s) {
     s->workers = kn_threads();
     s->streams = kn_alloc(s->count, sizeof *s->streams);
+    s->pasts = kn_alloc(s->count, sizeof *s->pasts);
     s->groups = kn_alloc(2 * s->count, sizeof *s->groups); // a text has two mixtures at most
     s->guesses = kn_alloc((size_t)s->workers, sizeof *s->guesses);
-    if (!s->streams || !s->groups || !s->guesses) return KNNLM_ENOMEM;
+    if (!s->streams || !s->pasts || !s->groups || !s->guesses) return KNNLM_ENOMEM;
     for (int i = 0; i < s->workers; i++) KN_TRY(kn_guess_init(&s->guesses[i], s->lm));
     s->read = (kn_read_options){.context = -1};
     s->tap = KN_TAP_DEFAULT;
@@ -323,8 +326,10 @@ static knnlm_status prepare(session *s) {
 
 static void session_free(session *s) {
     for (size_t i = 0; s->streams && i < s->count; i++) free(s->streams[i]);
+    for (size_t i = 0; s->pasts && i < s->count; i++) kn_past_close(s->pasts[i]);
     for (int i = 0; s->guesses && i < s->workers; i++) kn_guess_free(&s->guesses[i]);
     free(s->streams);
+    free(s->pasts);
     free(s->pieces);
     free(s->windows);
     free(s->rows);

@@ -141,7 +141,7 @@ static knnlm_status check(const kn_generator *g, kn_sequence *const *sequences, 
 
 // A full context goes on with the start token and half as many of the last tokens as it holds.
 static void make_room(kn_sequence *s) {
-    size_t context = (size_t)kn_lm_describe(s->lm)->context, length = kn_session_length(s->session);
+    size_t context = kn_session_room(s->lm), length = kn_session_length(s->session);
     if (length == 0 || length + (s->count - s->next) <= context) return;
     kn_session_cut(s->session, 0);
     s->next = s->count - kn_least(s->count, context / 2);

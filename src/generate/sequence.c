@@ -25,7 +25,7 @@ static knnlm_status take_prompt(kn_sequence *s, const int32_t *prompt, size_t co
 // What the context holds beside the start token and the tokens to come, of which the last is not read; but
 // half of the context at least is the prompt's.
 static void fit_prompt(kn_sequence *s) {
-    size_t context = (size_t)kn_lm_describe(s->lm)->context, to_come = kn_most(s->options.tokens, 1) - 1;
+    size_t context = kn_session_room(s->lm), to_come = kn_most(s->options.tokens, 1) - 1;
     size_t kept = kn_least(s->count, context - 1 - kn_least(to_come, (context - 1) / 2));
     s->next = s->count - kept;
     s->cut = kept < s->count;

@@ -9,6 +9,9 @@ typedef struct kn_engine {
     // Windows, tap and outputs were checked by the door.
     knnlm_status (*run)(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
                         const kn_lm_output *out);
+    // NULL: no windows with a past.
+    knnlm_status (*past_open)(kn_lm *lm, kn_past **out);
+    void (*past_close)(kn_past *past);
     knnlm_status (*session_open)(kn_lm *lm, kn_session **out);
     void (*session_close)(kn_session *s);
     knnlm_status (*session_feed)(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
@@ -29,6 +32,9 @@ struct kn_lm {
     kn_tokenizer *tokenizer;
 };
 struct kn_session {
+    kn_lm *lm;
+};
+struct kn_past {
     kn_lm *lm;
 };
 

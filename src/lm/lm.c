@@ -77,9 +77,12 @@ static knnlm_status check_tokens(const kn_lm *lm, const int32_t *tokens, size_t 
 }
 
 static knnlm_status check_window(const kn_lm *lm, const kn_window *w, const kn_lm_output *out) {
-    if (w->length < 1 || w->length > lm->info.context)
+    if (w->length < 1 || (!w->past && w->length > lm->info.context))
         return kn_fail(KNNLM_EINVAL, "a window of %d tokens: the model takes 1 to %d", w->length,
                        lm->info.context);
+    if (w->past && (w->past->lm != lm || w->length > lm->info.stream))
+        return kn_fail(KNNLM_EINVAL, "a window of %d tokens with a past: 1 to %d of the past's own model",
+                       w->length, lm->info.stream);
     if (w->first < 0 || w->first >= w->length)
         return kn_fail(KNNLM_EINVAL, "a window of %d tokens scored from %d on", w->length, w->first);
     if (out->logprobs && !w->targets)
@@ -95,7 +98,21 @@ knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap
     return count ? lm->engine->run(lm, windows, count, tap, out) : KNNLM_OK;
 }
 
+knnlm_status kn_past_open(kn_lm *lm, kn_past **out) {
+    if (lm->info.stream) return lm->engine->past_open(lm, out);
+    return kn_fail(KNNLM_ENOTSUP, "%s: its attention has no sliding window: texts are read in windows",
+                   lm->info.path);
+}
+
+void kn_past_close(kn_past *past) {
+    if (past) past->lm->engine->past_close(past);
+}
+
 // ---------------------------------------------------------------- sessions
+
+size_t kn_session_room(const kn_lm *lm) {
+    return lm->info.stream ? SIZE_MAX : (size_t)lm->info.context;
+}
 
 knnlm_status kn_session_open(kn_lm *lm, kn_session **out) {
     return lm->engine->session_open(lm, out);
@@ -116,7 +133,7 @@ void kn_session_cut(kn_session *s, size_t length) {
 static knnlm_status check_feed(const kn_session *s, const int32_t *tokens, size_t count) {
     size_t total;
     if (count == 0) return kn_fail(KNNLM_EINVAL, "no tokens to read");
-    if (!kn_add(kn_session_length(s), count, &total) || total > (size_t)s->lm->info.context)
+    if (!kn_add(kn_session_length(s), count, &total) || total > kn_session_room(s->lm))
         return kn_fail(KNNLM_EINVAL, "%zu tokens after %zu: the model's context is %d", count,
                        kn_session_length(s), s->lm->info.context);
     return check_tokens(s->lm, tokens, count);

@@ -30,6 +30,7 @@ typedef struct kn_lm_info {
     const char *path, *architecture, *engine, *kernels; // kernels: the instruction set that serves
     int32_t vocabulary, width, layers, heads, ffn, context;
     int32_t window;    // tokens read at a time where nobody says otherwise: at most `context`
+    int32_t stream;    // tokens of a window that has a past (kn_past); 0: the model knows none
     int32_t key_width; // of a tapped state
     uint64_t parameters;
     uint64_t file_bytes;
@@ -80,11 +81,23 @@ knnlm_status kn_tap_print(const kn_lm *lm, kn_tap tap, char out[KN_TAP_TEXT]);
 
 // ---------------------------------------------------------------- windows
 
+// What a model whose attention has a sliding window carries from one window of a text to the next: the keys
+// and values that later positions still see. A text of any length is then read as a stream, no token twice,
+// with the same numbers whatever is read beside it.
+typedef struct kn_past kn_past;
+// KNNLM_ENOTSUP: the model has no sliding window. To be closed before the model.
+knnlm_status kn_past_open(kn_lm *lm, kn_past **out);
+void kn_past_close(kn_past *past);
+
 // A window: position i reads inputs[0..i] and predicts targets[i]. Positions below `first` are context only.
+// With a past it goes on where the window before it with the same past ended; all but the last one of a text
+// have `stream` tokens, and all are run for the same tap and the same kinds of results. After a failure a
+// past can only be closed.
 typedef struct kn_window {
     const int32_t *inputs;
     const int32_t *targets; // NULL where no log-probability is wanted
     int32_t length, first;
+    kn_past *past; // NULL: the window stands alone
 } kn_window;
 
 // Where the results go, a row for every scored position, window after window. NULL: not wanted. Entropies
@@ -104,7 +117,8 @@ knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap
 
 // ---------------------------------------------------------------- one token after another
 
-// A sequence with its key/value cache: same numbers as kn_lm_run, to rounding.
+// A sequence with its key/value cache: same numbers as kn_lm_run, to rounding. That of a model with a sliding
+// window has no end; others hold a context.
 typedef struct kn_session kn_session;
 knnlm_status kn_session_open(kn_lm *lm, kn_session **out);
 void kn_session_close(kn_session *session);
@@ -118,7 +132,9 @@ knnlm_status kn_session_feed(kn_session *session, const int32_t *tokens, size_t 
 knnlm_status kn_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens, kn_tap tap,
                               const kn_lm_output *out);
 size_t kn_session_length(const kn_session *session);
-// Forgets all but the first `length` tokens.
+// Tokens that a session of this model may hold.
+size_t kn_session_room(const kn_lm *lm);
+// Forgets all but the first `length` tokens; those of a session without end can only be forgotten all (0).
 void kn_session_cut(kn_session *session, size_t length);
 
 #endif

@@ -1,6 +1,7 @@
 // Which engine serves a model file, and the file's identity.
 #include "base/file.h"
 #include "lm/engine.h"
+#include "lm/native/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,7 +88,9 @@ static knnlm_status recognise(const char *path, file_kind *out) {
     KN_TRY(kn_gguf_open(path, &file));
     knnlm_status status = kn_gguf_get_string(file, "general.architecture", &architecture, &found);
     if (status == KNNLM_OK && !found) status = kn_fail(KNNLM_EDATA, "%s: no \"general.architecture\"", path);
-    *out = strcmp(architecture, "knnlm") == 0 ? OURS : strcmp(architecture, "gpt2") == 0 ? SHARED : FOREIGN;
+    // A Llama or Qwen3 is native where we made it: others may have what ours have not.
+    bool ours = strcmp(architecture, "knnlm") == 0 || kn_model_folded(file);
+    *out = ours ? OURS : strcmp(architecture, "gpt2") == 0 ? SHARED : FOREIGN;
     kn_gguf_close(file);
     return status;
 }

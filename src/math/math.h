@@ -72,26 +72,44 @@ typedef struct kn_kernels {
     // unless `moment` is NULL, that of (x - largest) exp(x - largest). Sums do not depend on what is wanted.
     void (*block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
                           float *moment, size_t stride);
-    // Causal softmax over `blocks` blocks of 32 keys side by side, in place: row r sees the first `visible` +
-    // r keys, the others become 0. logs[r] = log of the sum of exp.
-    void (*causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs);
+    // Causal softmax over `blocks` blocks of 32 keys side by side, in place: of the first `visible` + r keys
+    // row r sees the last `window`, the others become 0. logs[r] = log of the sum of exp.
+    void (*causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, size_t window,
+                           float *logs);
     // The same given the logs: scores become probabilities.
-    void (*causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, const float *logs);
+    void (*causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, size_t window,
+                       const float *logs);
     // slopes = weights * (slopes - dots[row]) over blocks as above: the gradient of a softmax by its scores.
     void (*softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows,
                              const float *dots);
     void (*relu)(float *y, const float *x, size_t n);
     void (*relu_backward)(float *dx, const float *x, size_t n); // dx = 0 where x <= 0
+    // LayerNorm; bias NULL: there is none.
     void (*norm)(float *y, float *mean, float *inverse, const float *x, const float *weight,
                  const float *bias, size_t n, float epsilon);
     // dx += gradient of norm by x.
     void (*norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean,
                           float inverse, size_t n);
-    // dweight += dy * normalised x, dbias += dy, over n columns of one row.
+    // dweight += dy * normalised x, dbias (NULL: there is none) += dy, over n columns of one row.
     void (*norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean,
                       float inverse, size_t n);
+    // RMSNorm: y = x * inverse * weight, inverse = 1/sqrt(mean of squares + epsilon).
+    void (*rms_norm)(float *y, float *inverse, const float *x, const float *weight, size_t n, float epsilon);
+    // dx += gradient of rms_norm by x.
+    void (*rms_backward)(float *dx, const float *dy, const float *x, const float *weight, float inverse,
+                         size_t n);
     void (*gelu)(float *y, const float *x, size_t n);           // tanh form, as GPT-2
     void (*gelu_backward)(float *dx, const float *x, size_t n); // dx *= gelu'(x)
+    void (*relu2)(float *y, const float *x, size_t n);          // squared ReLU
+    void (*relu2_backward)(float *dx, const float *x, size_t n);
+    // SwiGLU: y = gate s(gate) * up, s the logistic function; the gradients by gate and up from that by y.
+    void (*swiglu)(float *y, const float *gate, const float *up, size_t n);
+    void (*swiglu_backward)(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
+                            size_t n);
+    // Rotary positions: pairs (x[i], x[i + half]) turn by the angles whose cosines and sines are given, or,
+    // adjacent, pairs (x[2i], x[2i + 1]). `sign` -1 turns back.
+    void (*rotate)(float *x, const float *cosines, const float *sines, size_t half, bool adjacent,
+                   float sign);
     // x[i] becomes 0 with probability p, else x[i]/(1-p); decided by (key, first + i) alone.
     void (*dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first);
     void (*adam)(float *w, float *m, float *v, const float *g, size_t n, const kn_adam *p);

@@ -20,6 +20,7 @@ typedef struct pending {
 typedef struct held {
     size_t number, stream, tokens; // tokens: its first target is stream + 1
     char *name;
+    kn_past *past; // of documents read as a stream in more than one window
 } held;
 
 typedef struct reader {
@@ -42,8 +43,16 @@ typedef struct reader {
     size_t batch_capacity;
 } reader;
 
+static void forget(reader *r) {
+    for (size_t i = 0; i < r->document_count; i++) {
+        free(r->documents[i].name);
+        kn_past_close(r->documents[i].past);
+    }
+    r->used = r->document_count = r->window_count = r->window_tokens = 0;
+}
+
 static void reader_free(reader *r) {
-    for (size_t i = 0; i < r->document_count; i++) free(r->documents[i].name);
+    forget(r);
     free(r->stream);
     free(r->offsets);
     free(r->documents);
@@ -55,7 +64,15 @@ static void reader_free(reader *r) {
 }
 
 knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *o) {
-    int32_t context = kn_lm_describe(lm)->context, window = kn_lm_describe(lm)->window;
+    int32_t context = kn_lm_describe(lm)->context, window = kn_lm_describe(lm)->window,
+            stream = kn_lm_describe(lm)->stream;
+    if (o->score == 0 && o->context < 0 && stream) o->stream = true;
+    if (o->stream) {
+        if (!stream) return kn_fail(KNNLM_EINVAL, "the model reads windows, not streams");
+        o->score = stream;
+        o->context = 0;
+        return KNNLM_OK;
+    }
     if (o->score == 0) o->score = window / 2 < 512 ? (window + 1) / 2 : 512;
     if (o->context < 0) o->context = window > o->score ? window - o->score : 0;
     if (o->score < 1 || o->score > context)
@@ -91,7 +108,11 @@ static knnlm_status run_model(reader *r) {
     for (size_t i = 0; i < r->window_count; i++) {
         const pending *p = &r->windows[i];
         const int32_t *inputs = r->stream + p->from;
-        r->batch[i] = (kn_window){inputs, r->o->logprobs ? inputs + 1 : NULL, p->length, p->first};
+        r->batch[i] = (kn_window){.inputs = inputs,
+                                  .targets = r->o->logprobs ? inputs + 1 : NULL,
+                                  .length = p->length,
+                                  .first = p->first,
+                                  .past = r->documents[p->document].past};
     }
     kn_lm_output out = {.logprobs = r->logprobs, .entropies = r->entropies, .keys = r->keys};
     return kn_lm_run(r->lm, r->batch, r->window_count, r->o->tap, &out);
@@ -115,15 +136,10 @@ static knnlm_status deliver(reader *r) {
                               .logprobs = r->logprobs ? r->logprobs + from : NULL,
                               .entropies = r->entropies ? r->entropies + from : NULL,
                               .keys = r->keys ? r->keys + from * width : NULL};
-        KN_TRY(r->sink(r->context, &records));
         row += n;
+        if (records.count) KN_TRY(r->sink(r->context, &records)); // none: read for what comes after it
     }
     return KNNLM_OK;
-}
-
-static void forget(reader *r) {
-    for (size_t i = 0; i < r->document_count; i++) free(r->documents[i].name);
-    r->used = r->document_count = r->window_count = r->window_tokens = 0;
 }
 
 static knnlm_status flush(reader *r) {
@@ -143,7 +159,8 @@ static knnlm_status hold_document(reader *r, const char *name, const int32_t *to
     KN_TRY(kn_grow(&r->documents, &r->document_capacity, r->document_count + 1, sizeof *r->documents));
     char *copy = kn_strdup(name);
     if (!copy) return KNNLM_ENOMEM;
-    r->documents[r->document_count++] = (held){r->next_document++, r->used, n, copy};
+    r->documents[r->document_count++] =
+        (held){.number = r->next_document++, .stream = r->used, .tokens = n, .name = copy};
     r->stream[r->used] = kn_tokenizer_start(kn_lm_tokenizer(r->lm));
     r->offsets[r->used] = 0;
     if (n) memcpy(r->stream + r->used + 1, tokens, n * sizeof *tokens); // no tokens: no array either
@@ -172,17 +189,21 @@ static size_t gather_of(const reader *r) {
 }
 
 // Cuts the document held last into windows, running the model whenever enough have gathered. The windows are
-// the same whatever is skipped: those of which nothing is wanted are left out.
+// the same whatever is skipped: those of which nothing is wanted are left out, but for those of a stream,
+// which the rest goes on from.
 static knnlm_status cut_windows(reader *r, uint64_t skip, const reached *at) {
     size_t document = r->document_count - 1;
+    bool streamed = r->o->stream && model_wanted(r);
     held d = r->documents[document];
+    if (streamed && d.tokens > (size_t)r->o->score) KN_TRY(kn_past_open(r->lm, &r->documents[document].past));
     for (size_t done = 0, n; done < d.tokens; done += n) {
         size_t before = kn_least(done, (size_t)r->o->context);
         n = kn_read_targets(r->o, d.tokens, done);
-        if (done + n <= skip) continue;
+        if (done + n <= skip && !streamed) continue;
+        size_t unwanted = skip > done ? kn_least(n, (size_t)(skip - done)) : 0;
         KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
         r->windows[r->window_count++] = (pending){document, d.stream + done - before, (int32_t)(before + n),
-                                                  (int32_t)before, skip > done ? (int32_t)(skip - done) : 0};
+                                                  (int32_t)before, (int32_t)unwanted};
         r->window_tokens += before + n;
         if (r->window_tokens < gather_of(r)) continue;
         KN_TRY(flush(r));

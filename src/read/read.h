@@ -4,6 +4,10 @@
 // A document of tokens t[0..n) is read after the tokenizer's start token, so that every token has a context:
 // t[i] is predicted from start, t[0..i). Targets are taken `score` at a time; each window has up to `context`
 // tokens before the first of them. Windows never cross documents.
+//
+// A model with a sliding window reads a document as a stream instead, `stream` tokens at a time, each of them
+// once: what was before comes along (kn_past). Targets are then taken `score` = `stream` at a time and
+// `context` is 0.
 #ifndef KN_READ_H
 #define KN_READ_H
 
@@ -12,6 +16,7 @@
 #include "text/documents.h"
 
 typedef struct kn_read_options {
+    bool stream;     // as a stream; set where neither of the next two is given and the model can
     int32_t score;   // targets of a window; 0: half of the model's usual window, at most 512
     int32_t context; // tokens before them; negative: what is left of that window
     kn_split split;

@@ -44,10 +44,10 @@ typedef struct kn_store_settings {
     int32_t dimension;       // of a key
     int32_t model_dimension; // of the model's state: above `dimension` when keys are projected
     kn_distance distance;
-    const char *tap;   // where in the model keys were taken, such as "ffn"
-    const char *split; // how files were cut into documents
-    int32_t window, min_context;
-    uint32_t segment; // entries of a full segment
+    const char *tap;             // where in the model keys were taken, such as "ffn"
+    const char *split;           // how files were cut into documents
+    int32_t window, min_context; // window 0: texts were read as a stream (or not by us)
+    uint32_t segment;            // entries of a full segment
 } kn_store_settings;
 
 // A weight for every bin of the nearest distance and of the model's entropy. No bins: one weight for all.

@@ -59,6 +59,7 @@ typedef struct job {
 typedef struct head {
     const kn_kernels *k;
     const scratch *s;
+    size_t window;                 // keys that a query sees, its own included
     size_t width, length, ld, ldo; // ld: stride of q, k, v and their gradients; ldo: of the output
     const float *q, *keys, *v, *out, *dout;
     float *dq, *dk, *dv;
@@ -96,18 +97,28 @@ static void pack_queries(const head *h, size_t query, size_t rows) {
     }
 }
 
+// The blocks of 32 keys that some queries see.
+typedef struct blocks_seen {
+    size_t first, count;
+} blocks_seen;
+
+static blocks_seen blocks_of(const head *h, size_t query, size_t rows) {
+    size_t first = query + 1 > h->window ? (query + 1 - h->window) / KN_CELL : 0;
+    return (blocks_seen){first, kn_cells(query + rows) - first};
+}
+
 // weights = P, dropped = drop(P), dscores = dS of the queries at hand.
-static void score_slopes(const head *h, size_t query, size_t rows, size_t blocks) {
+static void score_slopes(const head *h, size_t query, size_t rows, blocks_seen seen) {
     const scratch *s = h->s;
-    size_t panel = kn_panel_bytes(h->k, h->width);
+    size_t panel = kn_panel_bytes(h->k, h->width), blocks = seen.count;
     float dots[KN_CELL];
     for (size_t b = 0; b < blocks; b++) {
-        h->k->multiply(s->weights + b * KN_CELL_SIZE, s->query, s->keys + b * panel, kn_cells(h->width), rows,
-                       false);
-        h->k->multiply(s->dscores + b * KN_CELL_SIZE, s->slope_out, s->values + b * panel, kn_cells(h->width),
-                       rows, false);
+        h->k->multiply(s->weights + b * KN_CELL_SIZE, s->query, s->keys + (seen.first + b) * panel,
+                       kn_cells(h->width), rows, false);
+        h->k->multiply(s->dscores + b * KN_CELL_SIZE, s->slope_out, s->values + (seen.first + b) * panel,
+                       kn_cells(h->width), rows, false);
     }
-    h->k->causal_exp(s->weights, blocks, rows, query + 1, h->logs + query);
+    h->k->causal_exp(s->weights, blocks, rows, query + 1 - seen.first * KN_CELL, h->window, h->logs + query);
     if (h->probability > 0) {
         memcpy(s->dropped, s->weights, blocks * KN_CELL_SIZE * sizeof(float));
         kn_attention_drop(h->k, s->dropped, blocks, rows, query, h->probability, h->drop_key);
@@ -118,33 +129,35 @@ static void score_slopes(const head *h, size_t query, size_t rows, size_t blocks
     h->k->softmax_backward(s->dscores, s->weights, blocks, rows, dots);
 }
 
-static void add_key_slopes(const head *h, size_t query, size_t rows, size_t blocks) {
+static void add_key_slopes(const head *h, size_t query, size_t rows, blocks_seen seen) {
     const scratch *s = h->s;
     const float *used = h->probability > 0 ? s->dropped : s->weights;
     size_t panels = kn_cells(h->width), cell = KN_CELL_SIZE * h->k->element;
-    for (size_t b = 0; b < blocks; b++) {
+    for (size_t b = 0; b < seen.count; b++) {
         // A block of keys is first met by the queries that stand in it.
-        bool met = b * KN_CELL < query;
+        size_t place = (seen.first + b) * panels;
+        bool met = (seen.first + b) * KN_CELL < query;
         h->k->pack_lhs_t(s->cell, used + b * KN_CELL_SIZE, KN_CELL, KN_CELL, rows);
         for (size_t p = 0; p < panels; p++)
-            h->k->multiply(s->dvalues + (b * panels + p) * KN_CELL_SIZE, s->cell, s->slope_out_t + p * cell,
-                           1, KN_CELL, met);
+            h->k->multiply(s->dvalues + (place + p) * KN_CELL_SIZE, s->cell, s->slope_out_t + p * cell, 1,
+                           KN_CELL, met);
         h->k->pack_lhs_t(s->cell, s->dscores + b * KN_CELL_SIZE, KN_CELL, KN_CELL, rows);
         for (size_t p = 0; p < panels; p++)
-            h->k->multiply(s->dkeys + (b * panels + p) * KN_CELL_SIZE, s->cell, s->query_t + p * cell, 1,
-                           KN_CELL, met);
+            h->k->multiply(s->dkeys + (place + p) * KN_CELL_SIZE, s->cell, s->query_t + p * cell, 1, KN_CELL,
+                           met);
     }
 }
 
-static void write_query_slopes(const head *h, size_t query, size_t rows, size_t blocks) {
+static void write_query_slopes(const head *h, size_t query, size_t rows, blocks_seen seen) {
     const scratch *s = h->s;
     size_t cell = KN_CELL_SIZE * h->k->element, wide = kn_panel_bytes(h->k, h->length);
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
-    for (size_t b = 0; b < blocks; b++)
+    for (size_t b = 0; b < seen.count; b++)
         h->k->pack_lhs(s->slopes + b * cell, s->dscores + b * KN_CELL_SIZE, KN_CELL, rows, KN_CELL);
     for (size_t i = 0; i < h->width; i += KN_CELL) {
         size_t n = kn_least(KN_CELL, h->width - i);
-        h->k->multiply(block, s->slopes, s->keys_t + i / KN_CELL * wide, blocks, rows, false);
+        h->k->multiply(block, s->slopes, s->keys_t + i / KN_CELL * wide + seen.first * cell, seen.count, rows,
+                       false);
         for (size_t r = 0; r < rows; r++)
             for (size_t c = 0; c < n; c++)
                 h->dq[(query + r) * h->ld + i + c] = h->scale * block[r * KN_CELL + c];
@@ -171,6 +184,7 @@ static void head_task(void *context, size_t task, int worker) {
     lay_out(g->k, g->length, j->width, g->attention + (size_t)worker * g->attention_stride, &s);
     head h = {.k = g->k,
               .s = &s,
+              .window = kn_config_window(&g->config),
               .width = j->width,
               .length = g->length,
               .ld = 3 * d,
@@ -191,11 +205,12 @@ static void head_task(void *context, size_t task, int worker) {
     }
     pack_sequence(&h);
     for (size_t query = 0; query < h.length; query += KN_CELL) {
-        size_t rows = kn_least(KN_CELL, h.length - query), blocks = kn_cells(query + rows);
+        size_t rows = kn_least(KN_CELL, h.length - query);
+        blocks_seen seen = blocks_of(&h, query, rows);
         pack_queries(&h, query, rows);
-        score_slopes(&h, query, rows, blocks);
-        add_key_slopes(&h, query, rows, blocks);
-        write_query_slopes(&h, query, rows, blocks);
+        score_slopes(&h, query, rows, seen);
+        add_key_slopes(&h, query, rows, seen);
+        write_query_slopes(&h, query, rows, seen);
     }
     write_sums(&h, s.dkeys, h.dk);
     write_sums(&h, s.dvalues, h.dv);

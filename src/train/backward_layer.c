@@ -48,9 +48,16 @@ static void norm_back_panel(void *context, size_t task, int worker) {
     size_t d = (size_t)n->g->config.width, first = task * KN_CELL,
            end = kn_least(first + KN_CELL, n->g->batch.rows);
     (void)worker;
-    for (size_t r = first; r < end; r++)
-        n->g->k->norm_backward(n->dx + r * d, n->dy + r * d, n->x + r * d, n->weight, n->state.mean[r],
-                               n->state.inverse[r], d);
+    for (size_t r = first; r < end; r++) switch (n->g->config.norm) {
+        case KN_NORM_LAYER:
+            n->g->k->norm_backward(n->dx + r * d, n->dy + r * d, n->x + r * d, n->weight, n->state.mean[r],
+                                   n->state.inverse[r], d);
+            break;
+        case KN_NORM_RMS:
+            n->g->k->rms_backward(n->dx + r * d, n->dy + r * d, n->x + r * d, n->weight, n->state.inverse[r],
+                                  d);
+            break;
+        }
 }
 
 static void norm_again_panel(void *context, size_t task, int worker) {
@@ -60,8 +67,7 @@ static void norm_again_panel(void *context, size_t task, int worker) {
     float mean, inverse;
     (void)worker;
     for (size_t r = first; r < end; r++)
-        n->g->k->norm(n->y + r * d, &mean, &inverse, n->x + r * d, n->weight, n->bias, d,
-                      n->g->config.epsilon);
+        kn_norm_row(&n->g->w, n->y + r * d, n->x + r * d, n->weight, n->bias, &mean, &inverse);
 }
 
 // Gradients by a norm's weight and bias: sums over rows, a range of columns a task.
@@ -80,15 +86,15 @@ static void norm_sum_columns(void *context, size_t task, int worker) {
     (void)worker;
     for (size_t r = 0; r < n->g->batch.rows; r++) {
         size_t at = r * d + first;
-        n->g->k->norm_sums(n->dweight + first, n->dbias + first, n->dy + at, n->x + at, n->state.mean[r],
-                           n->state.inverse[r], end - first);
+        n->g->k->norm_sums(n->dweight + first, n->dbias ? n->dbias + first : NULL, n->dy + at, n->x + at,
+                           n->state.mean[r], n->state.inverse[r], end - first);
     }
 }
 
-// dx += gradient by x of norm(x), given dy.
+// dx += gradient by x of norm(x), given dy. bias_at 0: it has none.
 static void backward_norm(kn_gradient *g, float *dx, const float *dy, const float *x, const float *weight,
                           kn_norm_state state, size_t weight_at, size_t bias_at) {
-    norm_sums sums = {g, dy, x, state, g->grads + weight_at, g->grads + bias_at};
+    norm_sums sums = {g, dy, x, state, g->grads + weight_at, bias_at ? g->grads + bias_at : NULL};
     kn_parallel(((size_t)g->config.width + SUM_COLUMNS - 1) / SUM_COLUMNS, norm_sum_columns, &sums);
     norm_back n = {.g = g, .dx = dx, .dy = dy, .x = x, .weight = weight, .state = state};
     kn_parallel(kn_cells(g->batch.rows), norm_back_panel, &n);
@@ -104,8 +110,9 @@ static void norm_again(kn_gradient *g, float *y, const float *x, const float *we
 typedef struct hidden_back {
     kn_gradient *g;
     int32_t layer;
-    float *active; // act(hidden), dropped: what the down matrix read
-    float *dhidden;
+    float *active;  // (rows, ffn): act(hidden), dropped: what the down matrix read
+    float *dactive; // (rows, ffn); where there is no gate it becomes dhidden in its place
+    float *dhidden; // (rows, hidden)
 } hidden_back;
 
 static void active_panel(void *context, size_t task, int worker) {
@@ -113,8 +120,8 @@ static void active_panel(void *context, size_t task, int worker) {
     kn_gradient *g = h->g;
     size_t f = (size_t)g->config.ffn, first = task * KN_CELL, rows = kn_least(KN_CELL, g->batch.rows - first);
     (void)worker;
-    kn_activate(&g->w, h->active + first * f, g->layers[h->layer].hidden + first * f, rows, first,
-                g->dropout ? g->dropout->activation : 0,
+    const float *hidden = g->layers[h->layer].hidden + first * kn_config_hidden(&g->config);
+    kn_activate(&g->w, h->active + first * f, hidden, rows, first, g->dropout ? g->dropout->activation : 0,
                 g->dropout ? kn_drop_key(g, h->layer, KN_DROP_HIDDEN) : 0);
 }
 
@@ -122,44 +129,64 @@ static void hidden_back_panel(void *context, size_t task, int worker) {
     const hidden_back *h = context;
     kn_gradient *g = h->g;
     size_t f = (size_t)g->config.ffn, first = task * KN_CELL, end = kn_least(first + KN_CELL, g->batch.rows);
-    const float *hidden = g->layers[h->layer].hidden;
+    size_t wide = kn_config_hidden(&g->config);
     (void)worker;
     for (size_t r = first; r < end; r++) {
+        const float *hidden = g->layers[h->layer].hidden + r * wide;
+        float *dactive = h->dactive + r * f, *dhidden = h->dhidden + r * wide;
         if (g->dropout && g->dropout->activation > 0)
-            g->k->dropout(h->dhidden + r * f, f, g->dropout->activation,
+            g->k->dropout(dactive, f, g->dropout->activation,
                           kn_drop_key(g, h->layer, KN_DROP_HIDDEN) + (r << 32), 0);
-        if (g->config.activation == KN_ACTIVATION_GELU)
-            g->k->gelu_backward(h->dhidden + r * f, hidden + r * f, f);
-        else
-            g->k->relu_backward(h->dhidden + r * f, hidden + r * f, f);
+        switch (g->config.activation) {
+        case KN_ACTIVATION_RELU:
+            g->k->relu_backward(dactive, hidden, f);
+            break;
+        case KN_ACTIVATION_GELU:
+            g->k->gelu_backward(dactive, hidden, f);
+            break;
+        case KN_ACTIVATION_RELU2:
+            g->k->relu2_backward(dactive, hidden, f);
+            break;
+        case KN_ACTIVATION_SWIGLU:
+            g->k->swiglu_backward(dhidden, dhidden + f, dactive, hidden, hidden + f, f);
+            break;
+        }
     }
+}
+
+static void bias_gradient(kn_gradient *g, size_t bias_at, const float *dy, size_t n) {
+    if (!g->config.no_bias) kn_column_sums(g->k, g->grads + bias_at, dy, n, g->batch.rows, n);
 }
 
 static void backward_ffn(kn_gradient *g, int32_t n) {
     const kn_layer_layout *at = &g->layout->layers[n];
     const kn_layer_weights *l = &g->w.layers[n];
     kn_layer_state *st = &g->layers[n];
-    size_t d = (size_t)g->config.width, f = (size_t)g->config.ffn, rows = g->batch.rows,
-           panels = kn_cells(rows);
-    hidden_back h = {.g = g, .layer = n, .active = g->wide2, .dhidden = g->wide};
+    size_t d = (size_t)g->config.width, f = (size_t)g->config.ffn, wide = kn_config_hidden(&g->config),
+           rows = g->batch.rows, panels = kn_cells(rows);
+    hidden_back h = {.g = g,
+                     .layer = n,
+                     .active = g->wide2,
+                     .dactive = kn_config_gated(&g->config) ? g->wide2 : g->wide,
+                     .dhidden = g->wide};
 
     kn_drop_rows(g, g->dy, NULL, g->dx, n, KN_DROP_FED);
     kn_parallel(panels, active_panel, &h);
     kn_weight_gradient_at(g, g->dy, d, g->wide2, f, at->down_w);
-    kn_column_sums(g->k, g->grads + at->down_b, g->dy, d, rows, d);
+    bias_gradient(g, at->down_b, g->dy, d);
     kn_pack_rows(&g->s, g->dy, d, rows, d);
-    kn_apply(&g->s, rows, &g->transposed[n].down, NULL, g->wide, false);
+    kn_apply(&g->s, rows, &g->transposed[n].down, NULL, h.dactive, false);
     kn_parallel(panels, hidden_back_panel, &h);
 
     norm_again(g, g->wide2, st->middle, l->ffn_norm_w, l->ffn_norm_b);
-    kn_weight_gradient_at(g, g->wide, f, g->wide2, d, at->up_w);
-    kn_column_sums(g->k, g->grads + at->up_b, g->wide, f, rows, f);
-    kn_pack_rows(&g->s, g->wide, f, rows, f);
+    kn_weight_gradient_at(g, g->wide, wide, g->wide2, d, at->up_w);
+    bias_gradient(g, at->up_b, g->wide, wide);
+    kn_pack_rows(&g->s, g->wide, wide, rows, wide);
     kn_apply(&g->s, rows, &g->transposed[n].up, NULL, g->dy, false);
     backward_norm(g, g->dx, g->dy, st->middle, l->ffn_norm_w, st->ffn_norm, at->ffn_norm_w, at->ffn_norm_b);
 }
 
-static void backward_attention_part(kn_gradient *g, int32_t n) {
+static knnlm_status backward_attention_part(kn_gradient *g, int32_t n) {
     const kn_layer_layout *at = &g->layout->layers[n];
     const kn_layer_weights *l = &g->w.layers[n];
     kn_layer_state *st = &g->layers[n];
@@ -167,22 +194,24 @@ static void backward_attention_part(kn_gradient *g, int32_t n) {
 
     kn_drop_rows(g, g->dy, NULL, g->dx, n, KN_DROP_ATTENDED);
     kn_weight_gradient_at(g, g->dy, d, st->attended, d, at->out_w);
-    kn_column_sums(g->k, g->grads + at->out_b, g->dy, d, rows, d);
+    bias_gradient(g, at->out_b, g->dy, d);
     kn_pack_rows(&g->s, g->dy, d, rows, d);
     kn_apply(&g->s, rows, &g->transposed[n].out, NULL, g->dy, false);
     kn_backward_attention(g, n, g->dy, g->wide);
+    KN_TRY(kn_backward_heads(g, n, g->wide));
 
     norm_again(g, g->wide2, st->x, l->attn_norm_w, l->attn_norm_b);
     kn_weight_gradient_at(g, g->wide, 3 * d, g->wide2, d, at->qkv_w);
-    kn_column_sums(g->k, g->grads + at->qkv_b, g->wide, 3 * d, rows, 3 * d);
+    bias_gradient(g, at->qkv_b, g->wide, 3 * d);
     kn_pack_rows(&g->s, g->wide, 3 * d, rows, 3 * d);
     kn_apply(&g->s, rows, &g->transposed[n].qkv, NULL, g->dy, false);
     backward_norm(g, g->dx, g->dy, st->x, l->attn_norm_w, st->attn_norm, at->attn_norm_w, at->attn_norm_b);
+    return KNNLM_OK;
 }
 
-void kn_backward_layer(kn_gradient *g, int32_t n) {
+knnlm_status kn_backward_layer(kn_gradient *g, int32_t n) {
     backward_ffn(g, n);
-    backward_attention_part(g, n);
+    return backward_attention_part(g, n);
 }
 
 void kn_backward_final_norm(kn_gradient *g) {

@@ -129,6 +129,11 @@ static knnlm_status check_model(const kn_gguf *file, const kn_config *asked) {
       kinds[] = {
           {"--positions", made.positions, asked->positions},
           {"--activation", made.activation, asked->activation},
+          {"--norm", made.norm, asked->norm},
+          {"--no-bias", made.no_bias, asked->no_bias},
+          {"--qk-norm", made.qk_norm, asked->qk_norm},
+          {"--window", made.window, asked->window},
+          {"rotary base", made.rope_base, asked->rope_base},
           {"final norm", made.final_norm, asked->final_norm},
           {"epsilon", made.epsilon, asked->epsilon},
           {"embedding scale", made.embedding_scale, asked->embedding_scale},

@@ -59,6 +59,7 @@ static void fill_sequences(kn_gradient *g, const kn_layer_state *st) {
                                            .ldo = d,
                                            .queries = g->length,
                                            .keys = g->length,
+                                           .window = kn_config_window(&g->config),
                                            .logs = st->logs + s * heads * g->length};
     }
 }
@@ -74,6 +75,7 @@ static void forward_layer(kn_gradient *g, int32_t n, float *y) {
 
     kn_norm_pack(&g->w, &g->s, st->x, rows, l->attn_norm_w, l->attn_norm_b, st->attn_norm, NULL);
     kn_apply(&g->s, rows, &l->qkv, l->qkv_b, st->qkv, false);
+    kn_place_heads(&g->w, l, &g->batch, st->qkv, st->heads);
     fill_sequences(g, st);
     kn_attention_run(g->k, g->s.sequences, g->batch.count, heads, head_width, g->dropout ? &drop : NULL,
                      g->s.attention, g->s.attention_stride);

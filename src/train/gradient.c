@@ -17,7 +17,7 @@ static float *floats(size_t rows, size_t columns, knnlm_status *status) {
 }
 
 static knnlm_status init_layer_state(const kn_gradient *g, kn_layer_state *st) {
-    size_t rows = g->capacity, d = (size_t)g->config.width, f = (size_t)g->config.ffn;
+    size_t rows = g->capacity, d = (size_t)g->config.width;
     knnlm_status status = KNNLM_OK;
     *st = (kn_layer_state){
         .x = floats(rows, d, &status),
@@ -27,8 +27,11 @@ static knnlm_status init_layer_state(const kn_gradient *g, kn_layer_state *st) {
         .attended = floats(rows, d, &status),
         .logs = floats(rows, (size_t)g->config.heads, &status),
         .middle = floats(rows, d, &status),
-        .hidden = floats(rows, f, &status),
+        .hidden = floats(rows, kn_config_hidden(&g->config), &status),
     };
+    if (g->config.qk_norm)
+        st->heads = (kn_heads_state){floats(rows, 2 * d, &status),
+                                     floats(rows, 2 * (size_t)g->config.heads, &status)};
     return status;
 }
 
@@ -42,7 +45,9 @@ static void free_layer_state(kn_layer_state *st) {
                     st->attended,
                     st->logs,
                     st->middle,
-                    st->hidden};
+                    st->hidden,
+                    st->heads.raw,
+                    st->heads.inverse};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) kn_free_aligned(all[i]);
 }
 
@@ -54,7 +59,7 @@ static knnlm_status init_transposed(kn_gradient *g) {
     for (int32_t n = 0; n < c->layers; n++) {
         KN_TRY(kn_rhs_init(g->k, &g->transposed[n].qkv, d, 3 * d));
         KN_TRY(kn_rhs_init(g->k, &g->transposed[n].out, d, d));
-        KN_TRY(kn_rhs_init(g->k, &g->transposed[n].up, d, f));
+        KN_TRY(kn_rhs_init(g->k, &g->transposed[n].up, d, kn_config_hidden(c)));
         KN_TRY(kn_rhs_init(g->k, &g->transposed[n].down, f, d));
     }
     for (int32_t b = 0; b < c->bands; b++) {
@@ -67,7 +72,8 @@ static knnlm_status init_transposed(kn_gradient *g) {
 // Room for the two packed operands of any weight's gradient, and for those of the softmax.
 static knnlm_status init_operands(kn_gradient *g) {
     const kn_config *c = &g->config;
-    size_t d = (size_t)c->width, widest = kn_most(3 * d, (size_t)c->ffn), classes = 0, chunk = KN_HEAD_ROWS;
+    size_t d = (size_t)c->width, widest = kn_most(3 * d, kn_config_hidden(c)), classes = 0,
+           chunk = KN_HEAD_ROWS;
     size_t right_bytes = kn_cells(widest) * kn_panel_bytes(g->k, g->capacity);
     for (int32_t b = 0; b < c->bands; b++) {
         size_t n = kn_cluster_size(c, b), group = kn_head_group(g->k, n, g->capacity);
@@ -85,7 +91,7 @@ static knnlm_status init_operands(kn_gradient *g) {
 
 static knnlm_status init_buffers(kn_gradient *g) {
     const kn_config *c = &g->config;
-    size_t rows = g->capacity, d = (size_t)c->width, widest = kn_most(3 * d, (size_t)c->ffn);
+    size_t rows = g->capacity, d = (size_t)c->width, widest = kn_most(3 * d, kn_config_hidden(c));
     size_t keys = kn_most(1, rows < (size_t)c->context ? rows : (size_t)c->context),
            head = d / (size_t)c->heads;
     knnlm_status status = KNNLM_OK;
@@ -260,6 +266,6 @@ knnlm_status kn_gradient_add(kn_gradient *g, const int32_t *inputs, const int32_
     for (size_t i = 0; i < g->batch.rows; i++) *loss += (double)g->losses[i];
     if (!grads) return KNNLM_OK;
     kn_backward_final_norm(g);
-    for (int32_t n = g->config.layers - 1; n >= 0; n--) kn_backward_layer(g, n);
+    for (int32_t n = g->config.layers - 1; n >= 0; n--) KN_TRY(kn_backward_layer(g, n));
     return kn_backward_embedding(g);
 }

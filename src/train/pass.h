@@ -9,11 +9,12 @@
 typedef struct kn_layer_state {
     float *x; // (rows, width): its input
     kn_norm_state attn_norm, ffn_norm;
-    float *qkv;      // (rows, 3 width)
+    float *qkv; // (rows, 3 width): as attention reads them
+    kn_heads_state heads;
     float *attended; // (rows, width)
     float *logs;     // (sequences, heads, length)
     float *middle;   // (rows, width): after attention
-    float *hidden;   // (rows, ffn): before the activation
+    float *hidden;   // (rows, hidden): before the activation
 } kn_layer_state;
 
 // The matrices of a layer packed the other way round: gradients flow through these.
@@ -91,9 +92,11 @@ void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const floa
 knnlm_status kn_forward_keep(kn_gradient *g);
 knnlm_status kn_backward_head(kn_gradient *g); // fills losses; dx = gradient by the states it read
 void kn_backward_final_norm(kn_gradient *g);   // dx: from the softmax's input to the last layer's output
-void kn_backward_layer(kn_gradient *g, int32_t layer);
+knnlm_status kn_backward_layer(kn_gradient *g, int32_t layer);
 void kn_backward_attention(kn_gradient *g, int32_t layer, const float *dattended, float *dqkv);
 size_t kn_backward_attention_scratch(const kn_kernels *k, size_t keys, size_t head_width);
+// dqkv: from queries and keys as attention reads them to what the matrix gave.
+knnlm_status kn_backward_heads(kn_gradient *g, int32_t layer, float *dqkv);
 knnlm_status kn_backward_embedding(kn_gradient *g);
 
 #endif

@@ -51,19 +51,34 @@ typedef struct job {
 
 static void pack_keys_and_values(const job *j, const kn_attention *a, size_t head, const scratch *s) {
     size_t offset = head * j->width, panel = kn_panel_bytes(j->k, j->width),
-           wide = kn_panel_bytes(j->k, a->keys);
-    for (size_t i = 0; i < a->keys; i += KN_CELL)
-        j->k->pack_rhs(s->keys + i / KN_CELL * panel, a->k + i * a->ldk + offset, a->ldk,
-                       kn_least(KN_CELL, a->keys - i), j->width);
-    for (size_t i = 0; i < j->width; i += KN_CELL)
-        j->k->pack_rhs_t(s->values + i / KN_CELL * wide, a->v + offset + i, a->ldk,
-                         kn_least(KN_CELL, j->width - i), a->keys);
+           wide = kn_panel_bytes(j->k, a->keys), fresh = a->keys - a->past,
+           past_bytes = a->past * KN_CELL * j->k->element; // of a panel of values
+    for (size_t i = 0; i < a->past; i += KN_CELL)
+        j->k->pack_rhs(s->keys + i / KN_CELL * panel, a->past_k + i * a->ldpast + offset, a->ldpast, KN_CELL,
+                       j->width);
+    for (size_t i = 0; i < fresh; i += KN_CELL)
+        j->k->pack_rhs(s->keys + (a->past + i) / KN_CELL * panel, a->k + i * a->ldk + offset, a->ldk,
+                       kn_least(KN_CELL, fresh - i), j->width);
+    for (size_t i = 0; i < j->width; i += KN_CELL) {
+        char *values = s->values + i / KN_CELL * wide;
+        size_t columns = kn_least(KN_CELL, j->width - i);
+        if (a->past) j->k->pack_rhs_t(values, a->past_v + offset + i, a->ldpast, columns, a->past);
+        j->k->pack_rhs_t(values + past_bytes, a->v + offset + i, a->ldk, columns, fresh);
+    }
 }
 
-// Softmax of the scaled scores of `rows` queries from `query` on, packed as the left operand of the values.
+// Keys before the first that any of some queries sees, in whole blocks, when the first of them sees
+// `visible`.
+static size_t unseen_blocks(const kn_attention *a, size_t visible) {
+    return visible > a->window ? (visible - a->window) / KN_CELL : 0;
+}
+
+// Softmax of the scaled scores of `rows` queries from `query` on, packed as the left operand of the values;
+// returns the blocks of keys that it is over.
 static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_t head, size_t query,
                      size_t rows, const scratch *s) {
-    size_t visible = a->keys - a->queries + query + 1, blocks = kn_cells(visible + rows - 1);
+    size_t visible = a->keys - a->queries + query + 1, unseen = unseen_blocks(a, visible);
+    size_t blocks = kn_cells(visible + rows - 1) - unseen;
     size_t panel = kn_panel_bytes(j->k, j->width), cell = KN_CELL_SIZE * j->k->element;
     float scale = 1.0f / sqrtf((float)j->width), logs[KN_CELL];
     for (size_t r = 0; r < rows; r++)
@@ -71,9 +86,9 @@ static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_
             s->rows[r * j->width + i] = a->q[(query + r) * a->ldq + head * j->width + i] * scale;
     j->k->pack_lhs(s->query, s->rows, j->width, rows, j->width);
     for (size_t b = 0; b < blocks; b++)
-        j->k->multiply(s->scores + b * KN_CELL_SIZE, s->query, s->keys + b * panel, kn_cells(j->width), rows,
-                       false);
-    j->k->causal_softmax(s->scores, blocks, rows, visible, logs);
+        j->k->multiply(s->scores + b * KN_CELL_SIZE, s->query, s->keys + (unseen + b) * panel,
+                       kn_cells(j->width), rows, false);
+    j->k->causal_softmax(s->scores, blocks, rows, visible - unseen * KN_CELL, a->window, logs);
     if (a->logs) memcpy(a->logs + head * a->queries + query, logs, rows * sizeof *logs);
     if (j->dropout && j->dropout->probability > 0)
         kn_attention_drop(j->k, s->scores, blocks, rows, query, j->dropout->probability,
@@ -85,15 +100,21 @@ static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_
 
 static void gather_values(const job *j, const kn_attention *a, size_t head, size_t query, size_t rows,
                           size_t blocks, const scratch *s) {
-    size_t wide = kn_panel_bytes(j->k, a->keys);
+    size_t wide = kn_panel_bytes(j->k, a->keys), cell = KN_CELL_SIZE * j->k->element;
+    size_t unseen = unseen_blocks(a, a->keys - a->queries + query + 1);
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t i = 0; i < j->width; i += KN_CELL) {
         size_t columns = kn_least(KN_CELL, j->width - i);
-        j->k->multiply(block, s->weights, s->values + i / KN_CELL * wide, blocks, rows, false);
+        j->k->multiply(block, s->weights, s->values + i / KN_CELL * wide + unseen * cell, blocks, rows,
+                       false);
         for (size_t r = 0; r < rows; r++)
             memcpy(a->out + (query + r) * a->ldo + head * j->width + i, block + r * KN_CELL,
                    columns * sizeof *block);
     }
+}
+
+static const float *row_at(const kn_attention *a, const float *past, const float *fresh, size_t i) {
+    return i < a->past ? past + i * a->ldpast : fresh + (i - a->past) * a->ldk;
 }
 
 // A query or two against many keys: reading keys and values once costs less than packing them.
@@ -101,14 +122,15 @@ static void attend_few(const job *j, const kn_attention *a, size_t head, const s
     float scale = 1.0f / sqrtf((float)j->width);
     for (size_t query = a->from; query < a->queries; query++) {
         size_t visible = a->keys - a->queries + query + 1, offset = head * j->width;
+        size_t first = visible > a->window ? visible - a->window : 0, seen = visible - first;
         float *out = a->out + query * a->ldo + offset;
-        for (size_t i = 0; i < visible; i++)
-            s->scores[i] =
-                scale * j->k->dot(a->q + query * a->ldq + offset, a->k + i * a->ldk + offset, j->width);
-        float sum = j->k->exp_shift(s->scores, visible, j->k->max(s->scores, visible));
+        for (size_t i = 0; i < seen; i++)
+            s->scores[i] = scale * j->k->dot(a->q + query * a->ldq + offset,
+                                             row_at(a, a->past_k, a->k, first + i) + offset, j->width);
+        float sum = j->k->exp_shift(s->scores, seen, j->k->max(s->scores, seen));
         memset(out, 0, j->width * sizeof *out);
-        for (size_t i = 0; i < visible; i++)
-            j->k->axpy(out, s->scores[i] / sum, a->v + i * a->ldk + offset, j->width);
+        for (size_t i = 0; i < seen; i++)
+            j->k->axpy(out, s->scores[i] / sum, row_at(a, a->past_v, a->v, first + i) + offset, j->width);
     }
 }
 

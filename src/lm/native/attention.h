@@ -12,7 +12,11 @@ typedef struct kn_attention {
     float *out;
     size_t ldq, ldk, ldo;
     size_t queries, keys;
-    size_t from; // queries below it are not wanted
+    size_t window; // keys that a query sees, its own included; SIZE_MAX: all before it
+    size_t from;   // queries below it are not wanted
+    // Keys and values of positions before those at k and v, counted in `keys` too: a multiple of 32 of them.
+    const float *past_k, *past_v;
+    size_t past, ldpast;
     float *logs; // (heads, queries): log of the softmax's sum, for the backward pass; NULL: not wanted
 } kn_attention;
 

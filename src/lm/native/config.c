@@ -11,6 +11,12 @@
     .positions = KN_POSITIONS_LEARNED, .activation = KN_ACTIVATION_GELU, .final_norm = true,                 \
     .epsilon = 1e-5f, .embedding_scale = 1, .bands = 1, .band_factor = 4
 
+// As Transformers are built since the paper, and read as a stream: what won in experiments/bundled.
+#define STREAM                                                                                               \
+    .positions = KN_POSITIONS_ROTARY, .norm = KN_NORM_RMS, .activation = KN_ACTIVATION_SWIGLU,               \
+    .no_bias = true, .qk_norm = true, .final_norm = true, .rope_base = 10000, .epsilon = 1e-5f, .bands = 1,  \
+    .band_factor = 4
+
 static const struct {
     const char *name;
     kn_config config;
@@ -72,6 +78,16 @@ knnlm_status kn_config_validate(const kn_config *c, const char *where) {
         return kn_fail(KNNLM_EDATA, "%s: context of %d", where, c->context);
     if (!(c->epsilon >= 0 && c->epsilon < 1) || !isfinite(c->embedding_scale))
         return kn_fail(KNNLM_EDATA, "%s: LayerNorm epsilon or embedding scale out of range", where);
+    bool rotary = c->positions == KN_POSITIONS_ROTARY;
+    if (rotary && (kn_config_head_width(c) % 2 || kn_config_head_width(c) > KN_HEAD_WIDTH_MAX ||
+                   !(c->rope_base >= 1 && c->rope_base <= 1e9f)))
+        return kn_fail(KNNLM_EDATA,
+                       "%s: rotary positions of heads %zu wide (even, up to 1024), base %g (1 to 1e9)", where,
+                       kn_config_head_width(c), (double)c->rope_base);
+    if (!rotary && (c->qk_norm || c->window))
+        return kn_fail(KNNLM_EDATA,
+                       "%s: norms of queries and keys, and a sliding window, need rotary positions", where);
+    if (c->window < 0) return kn_fail(KNNLM_EDATA, "%s: attention over %d positions", where, c->window);
     if (!within(c->bands, 1, KN_BANDS_MAX) || (c->bands > 1 && !within(c->band_factor, 1, 64)))
         return kn_fail(KNNLM_EDATA, "%s: %d vocabulary bands by a factor of %d", where, c->bands,
                        c->band_factor);
@@ -84,9 +100,19 @@ knnlm_status kn_config_validate(const kn_config *c, const char *where) {
     return KNNLM_OK;
 }
 
-bool kn_config_is_gpt2(const kn_config *c) {
+static bool is_gpt2(const kn_config *c) {
     return c->positions == KN_POSITIONS_LEARNED && c->activation == KN_ACTIVATION_GELU && c->final_norm &&
-           c->bands == 1 && c->embedding_scale == 1;
+           c->bands == 1 && c->embedding_scale == 1 && c->norm == KN_NORM_LAYER && !c->no_bias && !c->window;
+}
+
+// Whatever the scale of the embeddings: written, it is folded into them and into the final norm.
+static bool is_llama(const kn_config *c) {
+    return c->positions == KN_POSITIONS_ROTARY && c->activation == KN_ACTIVATION_SWIGLU && c->final_norm &&
+           c->bands == 1 && c->norm == KN_NORM_RMS && c->no_bias;
+}
+
+const char *kn_config_architecture(const kn_config *c) {
+    return is_gpt2(c) ? "gpt2" : !is_llama(c) ? "knnlm" : c->qk_norm ? "qwen3" : "llama";
 }
 
 int32_t kn_band_width(const kn_config *c, int32_t band) {
@@ -103,8 +129,9 @@ int32_t kn_band_of(const kn_config *c, int32_t token) {
 
 // ---------------------------------------------------------------- in the file
 
-static const char *const position_names[] = {"sinusoidal", "learned"};
-static const char *const activation_names[] = {"relu", "gelu"};
+static const char *const position_names[] = {"sinusoidal", "learned", "rotary", NULL};
+static const char *const activation_names[] = {"relu", "gelu", "relu2", "swiglu", NULL};
+static const char *const norm_names[] = {"layer", "rms", NULL};
 
 typedef struct key_reader {
     const kn_gguf *file;
@@ -141,15 +168,15 @@ static knnlm_status read_float(key_reader *r, const char *name, float *out) {
     return KNNLM_OK;
 }
 
-static knnlm_status read_choice(key_reader *r, const char *name, const char *const names[2], int *out) {
+static knnlm_status read_choice(key_reader *r, const char *name, const char *const *names, int *out) {
     const char *value = NULL;
     bool found;
     KN_TRY(kn_gguf_get_string(r->file, full_key(r, name), &value, &found));
     if (!found) return missing(r);
-    for (*out = 0; *out < 2; ++*out)
+    for (*out = 0; names[*out]; ++*out)
         if (strcmp(value, names[*out]) == 0) return KNNLM_OK;
-    return kn_fail(KNNLM_ENOTSUP, "%s: \"%s\" is \"%s\": %s and %s are known", kn_gguf_path(r->file), r->key,
-                   value, names[0], names[1]);
+    return kn_fail(KNNLM_ENOTSUP, "%s: \"%s\" is \"%s\": not known here", kn_gguf_path(r->file), r->key,
+                   value);
 }
 
 static knnlm_status read_bands(key_reader *r, kn_config *c) {
@@ -173,6 +200,18 @@ static knnlm_status read_bands(key_reader *r, kn_config *c) {
     return read_int(r, "band_factor", &c->band_factor);
 }
 
+// Keys of what models had not at first: without them they are as those were.
+static knnlm_status read_later_keys(key_reader *r, kn_config *c) {
+    int norm = KN_NORM_LAYER;
+    bool found;
+    const char *ignored;
+    KN_TRY(kn_gguf_get_string(r->file, full_key(r, "norm"), &ignored, &found));
+    if (found) KN_TRY(read_choice(r, "norm", norm_names, &norm));
+    c->norm = (kn_norm_kind)norm;
+    KN_TRY(kn_gguf_get_bool(r->file, full_key(r, "no_bias"), &c->no_bias, &found));
+    return kn_gguf_get_bool(r->file, full_key(r, "qk_norm"), &c->qk_norm, &found);
+}
+
 static knnlm_status read_own_keys(key_reader *r, kn_config *c) {
     int positions, activation;
     bool found;
@@ -183,7 +222,88 @@ static knnlm_status read_own_keys(key_reader *r, kn_config *c) {
     if (!found) return missing(r);
     c->positions = (kn_positions)positions;
     c->activation = (kn_activation)activation;
+    KN_TRY(read_later_keys(r, c));
     return read_bands(r, c);
+}
+
+// What a Llama or Qwen3 may have and ours have not.
+static knnlm_status refuse_foreign(key_reader *r, const kn_config *c) {
+    static const char *const absent[] = {"expert_count", "rope.scaling.type", "rope.scaling.factor",
+                                         "attention.sliding_window"};
+    struct {
+        const char *name;
+        int32_t expected;
+    } same[] = {{"attention.head_count_kv", c->heads},
+                {"attention.key_length", c->width / c->heads},
+                {"attention.value_length", c->width / c->heads},
+                {"rope.dimension_count", c->width / c->heads}};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        if (kn_gguf_has(r->file, full_key(r, absent[i])))
+            return kn_fail(KNNLM_ENOTSUP, "%s: \"%s\" is not native", kn_gguf_path(r->file), r->key);
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        int32_t value;
+        if (!kn_gguf_has(r->file, full_key(r, same[i].name))) continue;
+        KN_TRY(read_int(r, same[i].name, &value));
+        if (value != same[i].expected)
+            return kn_fail(KNNLM_ENOTSUP, "%s: \"%s\" is %d (%d is native)", kn_gguf_path(r->file), r->key,
+                           value, same[i].expected);
+    }
+    return KNNLM_OK;
+}
+
+// Llama's shape, or Qwen3's.
+static knnlm_status read_llama_keys(key_reader *r, kn_config *c) {
+    c->positions = KN_POSITIONS_ROTARY;
+    c->activation = KN_ACTIVATION_SWIGLU;
+    c->norm = KN_NORM_RMS;
+    c->no_bias = c->final_norm = true;
+    c->qk_norm = strcmp(r->prefix, "qwen3") == 0;
+    c->bands = 1;
+    c->band_factor = 4;
+    double scale = 1;
+    bool found;
+    KN_TRY(kn_gguf_get_f64(r->file, KN_KEY_SCALE, &scale, &found));
+    c->embedding_scale = (float)scale;
+    if (!(c->embedding_scale > 0))
+        return kn_fail(KNNLM_EDATA, "%s: \"%s\" is %g", kn_gguf_path(r->file), KN_KEY_SCALE, scale);
+    KN_TRY(read_float(r, "attention.layer_norm_rms_epsilon", &c->epsilon));
+    return refuse_foreign(r, c);
+}
+
+static knnlm_status read_gpt2_keys(key_reader *r, kn_config *c) {
+    c->positions = KN_POSITIONS_LEARNED;
+    c->activation = KN_ACTIVATION_GELU;
+    c->final_norm = true;
+    c->embedding_scale = 1;
+    c->bands = 1;
+    c->band_factor = 4;
+    return read_float(r, "attention.layer_norm_epsilon", &c->epsilon);
+}
+
+static knnlm_status read_rotary(key_reader *r, kn_config *c) {
+    double base = 10000;
+    int64_t window = 0;
+    bool found;
+    if (c->positions != KN_POSITIONS_ROTARY) return KNNLM_OK;
+    KN_TRY(kn_gguf_get_f64(r->file, full_key(r, "rope.freq_base"), &base, &found));
+    KN_TRY(kn_gguf_get_i64(r->file, KN_KEY_WINDOW, &window, &found));
+    if (window < 0 || window > INT32_MAX)
+        return kn_fail(KNNLM_EDATA, "%s: \"%s\" is %lld", kn_gguf_path(r->file), KN_KEY_WINDOW,
+                       (long long)window);
+    c->rope_base = (float)base;
+    c->window = (int32_t)window;
+    return KNNLM_OK;
+}
+
+static knnlm_status read_architecture(key_reader *r, kn_config *c) {
+    if (strcmp(r->prefix, "knnlm") == 0) {
+        KN_TRY(read_float(r, "attention.layer_norm_epsilon", &c->epsilon));
+        return read_own_keys(r, c);
+    }
+    if (strcmp(r->prefix, "gpt2") == 0) return read_gpt2_keys(r, c);
+    if (strcmp(r->prefix, "llama") == 0 || strcmp(r->prefix, "qwen3") == 0) return read_llama_keys(r, c);
+    return kn_fail(KNNLM_ENOTSUP, "%s: architecture \"%s\" (knnlm, gpt2, llama and qwen3 are native)",
+                   kn_gguf_path(r->file), r->prefix);
 }
 
 knnlm_status kn_config_load(const kn_gguf *file, kn_config *out) {
@@ -193,31 +313,17 @@ knnlm_status kn_config_load(const kn_gguf *file, kn_config *out) {
     *out = (kn_config){0};
     KN_TRY(kn_gguf_get_string(file, "general.architecture", &r.prefix, &found));
     if (!found) return kn_fail(KNNLM_EDATA, "%s: no \"general.architecture\"", kn_gguf_path(file));
-    bool own = strcmp(r.prefix, "knnlm") == 0;
-    if (!own && strcmp(r.prefix, "gpt2") != 0)
-        return kn_fail(KNNLM_ENOTSUP, "%s: architecture \"%s\" (knnlm and gpt2 are native)",
-                       kn_gguf_path(file), r.prefix);
     KN_TRY(read_int(&r, "context_length", &out->context));
     KN_TRY(read_int(&r, "embedding_length", &out->width));
     KN_TRY(read_int(&r, "block_count", &out->layers));
     KN_TRY(read_int(&r, "feed_forward_length", &out->ffn));
     KN_TRY(read_int(&r, "attention.head_count", &out->heads));
-    KN_TRY(read_float(&r, "attention.layer_norm_epsilon", &out->epsilon));
+    if (out->heads < 1) return kn_fail(KNNLM_EDATA, "%s: %d attention heads", kn_gguf_path(file), out->heads);
     KN_TRY(kn_gguf_get_array(file, "tokenizer.ggml.tokens", &tokens, &found));
     if (!found || tokens > INT32_MAX) return kn_fail(KNNLM_EDATA, "%s: no vocabulary", kn_gguf_path(file));
     out->vocabulary = (int32_t)tokens;
-    if (own) {
-        KN_TRY(read_own_keys(&r, out));
-    } else {
-        *out = (kn_config){GPT2,
-                           .vocabulary = out->vocabulary,
-                           .width = out->width,
-                           .layers = out->layers,
-                           .heads = out->heads,
-                           .ffn = out->ffn,
-                           .context = out->context};
-        KN_TRY(read_float(&r, "attention.layer_norm_epsilon", &out->epsilon));
-    }
+    KN_TRY(read_architecture(&r, out));
+    KN_TRY(read_rotary(&r, out));
     if (out->bands == 1) out->band_end[0] = out->vocabulary;
     return kn_config_validate(out, kn_gguf_path(file));
 }
@@ -228,23 +334,49 @@ static knnlm_status put_int(kn_gguf_writer *file, const char *prefix, const char
     return kn_gguf_put_u32(file, key, (uint32_t)value);
 }
 
-knnlm_status kn_config_save(const kn_config *c, kn_gguf_writer *file) {
-    const char *prefix = kn_config_is_gpt2(c) ? "gpt2" : "knnlm";
+static knnlm_status put_float(kn_gguf_writer *file, const char *prefix, const char *name, float value) {
     char key[128];
+    snprintf(key, sizeof key, "%s.%s", prefix, name);
+    return kn_gguf_put_f32(file, key, value);
+}
+
+static knnlm_status put_own_keys(const kn_config *c, kn_gguf_writer *file) {
+    KN_TRY(kn_gguf_put_string(file, "knnlm.positions", position_names[c->positions]));
+    KN_TRY(kn_gguf_put_string(file, "knnlm.activation", activation_names[c->activation]));
+    KN_TRY(kn_gguf_put_f32(file, "knnlm.embedding_scale", c->embedding_scale));
+    KN_TRY(kn_gguf_put_bool(file, "knnlm.final_norm", c->final_norm));
+    // What models had not at first is written where it is used: older readers then read the others.
+    if (c->norm != KN_NORM_LAYER) KN_TRY(kn_gguf_put_string(file, "knnlm.norm", norm_names[c->norm]));
+    if (c->no_bias) KN_TRY(kn_gguf_put_bool(file, "knnlm.no_bias", true));
+    if (c->qk_norm) KN_TRY(kn_gguf_put_bool(file, "knnlm.qk_norm", true));
+    if (c->bands == 1) return KNNLM_OK;
+    KN_TRY(kn_gguf_put_i32s(file, "knnlm.band_ends", c->band_end, (size_t)c->bands));
+    return put_int(file, "knnlm", "band_factor", c->band_factor);
+}
+
+static knnlm_status put_llama_keys(const kn_config *c, kn_gguf_writer *file, const char *prefix) {
+    int32_t head = c->width / c->heads;
+    KN_TRY(put_int(file, prefix, "attention.head_count_kv", c->heads));
+    KN_TRY(put_int(file, prefix, "attention.key_length", head));
+    KN_TRY(put_int(file, prefix, "attention.value_length", head));
+    KN_TRY(put_int(file, prefix, "rope.dimension_count", head));
+    KN_TRY(put_int(file, prefix, "vocab_size", c->vocabulary));
+    return kn_gguf_put_f32(file, KN_KEY_SCALE, c->embedding_scale);
+}
+
+knnlm_status kn_config_save(const kn_config *c, kn_gguf_writer *file) {
+    const char *prefix = kn_config_architecture(c);
     KN_TRY(kn_gguf_put_string(file, "general.architecture", prefix));
     KN_TRY(put_int(file, prefix, "context_length", c->context));
     KN_TRY(put_int(file, prefix, "embedding_length", c->width));
     KN_TRY(put_int(file, prefix, "block_count", c->layers));
     KN_TRY(put_int(file, prefix, "feed_forward_length", c->ffn));
     KN_TRY(put_int(file, prefix, "attention.head_count", c->heads));
-    snprintf(key, sizeof key, "%s.attention.layer_norm_epsilon", prefix);
-    KN_TRY(kn_gguf_put_f32(file, key, c->epsilon));
-    if (kn_config_is_gpt2(c)) return KNNLM_OK;
-    KN_TRY(kn_gguf_put_string(file, "knnlm.positions", position_names[c->positions]));
-    KN_TRY(kn_gguf_put_string(file, "knnlm.activation", activation_names[c->activation]));
-    KN_TRY(kn_gguf_put_f32(file, "knnlm.embedding_scale", c->embedding_scale));
-    KN_TRY(kn_gguf_put_bool(file, "knnlm.final_norm", c->final_norm));
-    if (c->bands == 1) return KNNLM_OK;
-    KN_TRY(kn_gguf_put_i32s(file, "knnlm.band_ends", c->band_end, (size_t)c->bands));
-    return put_int(file, prefix, "band_factor", c->band_factor);
+    KN_TRY(put_float(file, prefix,
+                     is_llama(c) ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+                     c->epsilon));
+    if (c->positions == KN_POSITIONS_ROTARY) KN_TRY(put_float(file, prefix, "rope.freq_base", c->rope_base));
+    if (c->window) KN_TRY(kn_gguf_put_u32(file, KN_KEY_WINDOW, (uint32_t)c->window));
+    if (is_llama(c)) return put_llama_keys(c, file, prefix);
+    return is_gpt2(c) ? KNNLM_OK : put_own_keys(c, file);
 }

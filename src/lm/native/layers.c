@@ -7,7 +7,7 @@
 
 knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t rows, size_t keys,
                              kn_scratch *out) {
-    size_t widest = kn_most((size_t)c->ffn, 3 * (size_t)c->width);
+    size_t widest = kn_most(kn_config_hidden(c), 3 * (size_t)c->width);
     *out = (kn_scratch){.k = k, .rows = rows, .workers = (size_t)kn_threads()};
     out->panel_stride = KN_CELL * widest;
     out->attention_stride = kn_attention_scratch(k, keys, (size_t)(c->width / c->heads));
@@ -63,6 +63,7 @@ static void embed_sequence(void *context, size_t s, int worker) {
         float *x = e->x + row * d;
         if (e->w->config.bands == 1) kn_weights_embedding(e->w, e->b->tokens[row], x);
         e->w->k->scale(x, e->w->config.embedding_scale, d);
+        if (!e->w->positions) continue;
         e->w->k->axpy(x, 1.0f, e->w->positions + (kn_batch_position(e->b, s) + row - e->b->start[s]) * d, d);
     }
 }
@@ -110,13 +111,27 @@ typedef struct norming {
     float *copy;
 } norming;
 
-static void plain_norm(float *y, const float *x, size_t n, float epsilon) {
+static void plain_norm(kn_norm_kind kind, float *y, const float *x, size_t n, float epsilon) {
     double mean = 0, squares = 0;
-    for (size_t i = 0; i < n; i++) mean += x[i];
+    for (size_t i = 0; kind == KN_NORM_LAYER && i < n; i++) mean += x[i];
     mean /= (double)n;
     for (size_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
     double scale = 1.0 / __builtin_sqrt(squares / (double)n + epsilon);
     for (size_t i = 0; i < n; i++) y[i] = (float)((x[i] - mean) * scale);
+}
+
+void kn_norm_row(const kn_weights *w, float *y, const float *x, const float *weight, const float *bias,
+                 float *mean, float *inverse) {
+    size_t d = (size_t)w->config.width;
+    switch (w->config.norm) {
+    case KN_NORM_RMS:
+        *mean = 0;
+        w->k->rms_norm(y, inverse, x, weight, d, w->config.epsilon);
+        return;
+    case KN_NORM_LAYER:
+        w->k->norm(y, mean, inverse, x, weight, bias, d, w->config.epsilon);
+        return;
+    }
 }
 
 static void norm_panel(void *context, size_t task, int worker) {
@@ -127,11 +142,11 @@ static void norm_panel(void *context, size_t task, int worker) {
     for (size_t r = 0; r < rows; r++) {
         size_t row = first + r;
         if (n->weight)
-            n->w->k->norm(panel + r * d, n->state.mean ? n->state.mean + row : &mean,
-                          n->state.inverse ? n->state.inverse + row : &inverse, n->x + row * d, n->weight,
-                          n->bias, d, n->w->config.epsilon);
+            kn_norm_row(n->w, panel + r * d, n->x + row * d, n->weight, n->bias,
+                        n->state.mean ? n->state.mean + row : &mean,
+                        n->state.inverse ? n->state.inverse + row : &inverse);
         else
-            plain_norm(panel + r * d, n->x + row * d, d, n->w->config.epsilon);
+            plain_norm(n->w->config.norm, panel + r * d, n->x + row * d, d, n->w->config.epsilon);
     }
     n->w->k->pack_lhs((char *)n->s->lhs + task * kn_panel_bytes(n->w->k, d), panel, d, rows, d);
 }
@@ -163,10 +178,20 @@ typedef struct activating {
 void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, size_t first,
                  float probability, uint64_t key) {
     size_t f = (size_t)w->config.ffn;
-    if (w->config.activation == KN_ACTIVATION_GELU)
-        w->k->gelu(out, u, rows * f);
-    else
+    switch (w->config.activation) {
+    case KN_ACTIVATION_RELU:
         w->k->relu(out, u, rows * f);
+        break;
+    case KN_ACTIVATION_GELU:
+        w->k->gelu(out, u, rows * f);
+        break;
+    case KN_ACTIVATION_RELU2:
+        w->k->relu2(out, u, rows * f);
+        break;
+    case KN_ACTIVATION_SWIGLU:
+        for (size_t r = 0; r < rows; r++) w->k->swiglu(out + r * f, u + r * 2 * f, u + r * 2 * f + f, f);
+        break;
+    }
     for (size_t r = 0; probability > 0 && r < rows; r++)
         w->k->dropout(out + r * f, f, probability, key + ((first + r) << 32), 0);
 }
@@ -175,7 +200,7 @@ static void activate_panel(void *context, size_t task, int worker) {
     const activating *a = context;
     size_t f = (size_t)a->w->config.ffn, first = task * KN_CELL, rows = kn_least(KN_CELL, a->rows - first);
     float *panel = a->s->panel + (size_t)worker * a->s->panel_stride;
-    const float *u = a->u + first * f;
+    const float *u = a->u + first * kn_config_hidden(&a->w->config);
     kn_activate(a->w, panel, u, rows, first, a->probability, a->key);
     a->w->k->pack_lhs((char *)a->s->lhs + task * kn_panel_bytes(a->w->k, f), panel, f, rows, f);
 }

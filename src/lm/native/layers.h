@@ -47,12 +47,27 @@ knnlm_status kn_embed(const kn_weights *w, const kn_batch *b, kn_scratch *s, flo
 // weights.
 void kn_norm_pack(const kn_weights *w, kn_scratch *s, const float *x, size_t rows, const float *weight,
                   const float *bias, kn_norm_state state, float *copy);
+// One row, by the model's kind of norm, with weights; mean is 0 of a norm that does not take it off.
+void kn_norm_row(const kn_weights *w, float *y, const float *x, const float *weight, const float *bias,
+                 float *mean, float *inverse);
 // out (rows, columns of m) = [out +] scratch lhs . m + bias
 void kn_apply(kn_scratch *s, size_t rows, const kn_rhs *m, const float *bias, float *out, bool add);
 // scratch lhs = packed x (rows, depth).
 void kn_pack_rows(kn_scratch *s, const float *x, size_t ld, size_t rows, size_t depth);
-// out (rows, ffn) = act(u), dropped with the given key when probability > 0; row 0 is row `first` of the
-// batch.
+// What placing leaves for the backward pass. NULL: not wanted.
+typedef struct kn_heads_state {
+    float *raw;     // (rows, 2 width): queries and keys before their norms
+    float *inverse; // (rows, 2 heads): of those norms
+} kn_heads_state;
+// Queries and keys of qkv (rows, 3 width) as attention compares them: normalised where the model does so,
+// turned by their positions. Nothing where positions are not rotary.
+void kn_place_heads(const kn_weights *w, const kn_layer_weights *l, const kn_batch *b, float *qkv,
+                    kn_heads_state state);
+// The rotation of a row of a sequence: in the weights' table, or made in `scratch` (head width).
+const float *kn_rotation_at(const kn_weights *w, size_t position, float *scratch);
+
+// out (rows, ffn) = act(u), u (rows, hidden), dropped with the given key when probability > 0; row 0 is row
+// `first` of the batch.
 void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, size_t first,
                  float probability, uint64_t key);
 // scratch lhs = packed act(u), dropped with the given key when probability > 0.

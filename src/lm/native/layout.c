@@ -26,22 +26,71 @@ static size_t add(kn_layout *l, knnlm_status *status, bool is_vector, size_t row
     return p->offset;
 }
 
+// The layer being laid out, so that a parameter is a line.
+typedef struct adding {
+    const kn_config *c;
+    kn_layout *l;
+    int32_t n;
+    knnlm_status *status;
+} adding;
+
+static size_t matrix(const adding *a, const char *name, size_t rows, size_t columns) {
+    return add(a->l, a->status, false, rows, columns, "blk.%d.%s.weight", a->n, name);
+}
+
+static size_t vector(const adding *a, const char *name, size_t n) {
+    return add(a->l, a->status, true, 1, n, "blk.%d.%s.weight", a->n, name);
+}
+
+static size_t bias(const adding *a, const char *name, size_t n) {
+    return a->c->no_bias ? 0 : add(a->l, a->status, true, 1, n, "blk.%d.%s.bias", a->n, name);
+}
+
+static size_t norm_bias(const adding *a, const char *name) {
+    return kn_config_norm_bias(a->c) ? bias(a, name, (size_t)a->c->width) : 0;
+}
+
+// Queries, keys and values are read as one matrix: in three parts they stand one after another.
+static void add_qkv(const adding *a, kn_layer_layout *at) {
+    size_t d = (size_t)a->c->width, head = kn_config_head_width(a->c);
+    if (a->c->positions != KN_POSITIONS_ROTARY) {
+        at->qkv_w = matrix(a, "attn_qkv", 3 * d, d);
+        at->qkv_b = bias(a, "attn_qkv", 3 * d);
+        return;
+    }
+    at->qkv_w = matrix(a, "attn_q", d, d);
+    matrix(a, "attn_k", d, d);
+    matrix(a, "attn_v", d, d);
+    at->qkv_b = bias(a, "attn_q", d);
+    bias(a, "attn_k", d);
+    bias(a, "attn_v", d);
+    if (!a->c->qk_norm) return;
+    at->q_norm = vector(a, "attn_q_norm", head);
+    at->k_norm = vector(a, "attn_k_norm", head);
+}
+
 static void add_layer(const kn_config *c, kn_layout *l, int32_t n, knnlm_status *status) {
     size_t d = (size_t)c->width, f = (size_t)c->ffn;
-    l->layers[n] = (kn_layer_layout){
-        .attn_norm_w = add(l, status, true, 1, d, "blk.%d.attn_norm.weight", n),
-        .attn_norm_b = add(l, status, true, 1, d, "blk.%d.attn_norm.bias", n),
-        .qkv_w = add(l, status, false, 3 * d, d, "blk.%d.attn_qkv.weight", n),
-        .qkv_b = add(l, status, true, 1, 3 * d, "blk.%d.attn_qkv.bias", n),
-        .out_w = add(l, status, false, d, d, "blk.%d.attn_output.weight", n),
-        .out_b = add(l, status, true, 1, d, "blk.%d.attn_output.bias", n),
-        .ffn_norm_w = add(l, status, true, 1, d, "blk.%d.ffn_norm.weight", n),
-        .ffn_norm_b = add(l, status, true, 1, d, "blk.%d.ffn_norm.bias", n),
-        .up_w = add(l, status, false, f, d, "blk.%d.ffn_up.weight", n),
-        .up_b = add(l, status, true, 1, f, "blk.%d.ffn_up.bias", n),
-        .down_w = add(l, status, false, d, f, "blk.%d.ffn_down.weight", n),
-        .down_b = add(l, status, true, 1, d, "blk.%d.ffn_down.bias", n),
-    };
+    adding a = {c, l, n, status};
+    kn_layer_layout *at = &l->layers[n];
+    at->attn_norm_w = vector(&a, "attn_norm", d);
+    at->attn_norm_b = norm_bias(&a, "attn_norm");
+    add_qkv(&a, at);
+    at->out_w = matrix(&a, "attn_output", d, d);
+    at->out_b = bias(&a, "attn_output", d);
+    at->ffn_norm_w = vector(&a, "ffn_norm", d);
+    at->ffn_norm_b = norm_bias(&a, "ffn_norm");
+    if (kn_config_gated(c)) {
+        at->up_w = matrix(&a, "ffn_gate", f, d);
+        matrix(&a, "ffn_up", f, d);
+        at->up_b = bias(&a, "ffn_gate", f);
+        bias(&a, "ffn_up", f);
+    } else {
+        at->up_w = matrix(&a, "ffn_up", f, d);
+        at->up_b = bias(&a, "ffn_up", f);
+    }
+    at->down_w = matrix(&a, "ffn_down", d, f);
+    at->down_b = bias(&a, "ffn_down", d);
 }
 
 static void add_embeddings(const kn_config *c, kn_layout *l, knnlm_status *status) {
@@ -70,7 +119,7 @@ knnlm_status kn_layout_init(const kn_config *c, kn_layout *out) {
     for (int32_t n = 0; n < c->layers; n++) add_layer(c, out, n, &status);
     if (c->final_norm) {
         out->norm_w = add(out, &status, true, 1, d, "output_norm.weight");
-        out->norm_b = add(out, &status, true, 1, d, "output_norm.bias");
+        if (kn_config_norm_bias(c)) out->norm_b = add(out, &status, true, 1, d, "output_norm.bias");
     }
     if (status != KNNLM_OK) kn_layout_free(out);
     return status;

@@ -3,11 +3,34 @@
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // Q8_0 packs rows in blocks of 32; a matrix of other widths stays f16.
 static kn_gguf_type type_of(const kn_param *p, kn_gguf_type type) {
     if (p->is_vector) return KN_GGUF_F32;
     return type == KN_GGUF_Q8_0 && p->columns % 32 ? KN_GGUF_F16 : type;
+}
+
+// What a parameter's values are multiplied by in the file.
+static float folded_by(const kn_config *c, const kn_param *p) {
+    if (strcmp(p->name, "token_embd.weight") == 0) return c->embedding_scale;
+    return strcmp(p->name, "output_norm.weight") == 0 ? 1.0f / c->embedding_scale : 1.0f;
+}
+
+static bool folds(const kn_config *c) {
+    return c->positions == KN_POSITIONS_ROTARY && strcmp(kn_config_architecture(c), "knnlm") != 0;
+}
+
+static knnlm_status put_values(kn_gguf_writer *w, const float *values, size_t n, float factor) {
+    enum { PIECE = 4096 }; // whole blocks of any type
+    float scaled[PIECE];
+    if (factor == 1.0f) return kn_gguf_put_data_f32(w, values, n);
+    for (size_t done = 0, count; done < n; done += count) {
+        count = kn_least(PIECE, n - done);
+        for (size_t i = 0; i < count; i++) scaled[i] = factor * values[done + i];
+        KN_TRY(kn_gguf_put_data_f32(w, scaled, count));
+    }
+    return KNNLM_OK;
 }
 
 static knnlm_status write_model(kn_gguf_writer *w, const kn_config *c, const kn_layout *layout,
@@ -21,7 +44,7 @@ static knnlm_status write_model(kn_gguf_writer *w, const kn_config *c, const kn_
     }
     for (size_t i = 0; i < layout->count; i++) {
         const kn_param *p = &layout->params[i];
-        KN_TRY(kn_gguf_put_data_f32(w, params + p->offset, p->rows * p->columns));
+        KN_TRY(put_values(w, params + p->offset, p->rows * p->columns, folds(c) ? folded_by(c, p) : 1.0f));
     }
     return KNNLM_OK;
 }
@@ -60,12 +83,16 @@ knnlm_status kn_model_tensor(const kn_gguf *file, const kn_param *param, const k
     return KNNLM_OK;
 }
 
-knnlm_status kn_model_load_params(const kn_gguf *file, const kn_layout *layout, float *params) {
+knnlm_status kn_model_load_params(const kn_gguf *file, const kn_config *c, const kn_layout *layout,
+                                  float *params) {
     for (size_t i = 0; i < layout->count; i++) {
         const kn_param *p = &layout->params[i];
         const kn_gguf_tensor *t;
+        size_t n = p->rows * p->columns;
+        float factor = kn_model_folded(file) ? 1.0f / folded_by(c, p) : 1.0f, *values = params + p->offset;
         KN_TRY(kn_model_tensor(file, p, &t));
-        KN_TRY(kn_gguf_tensor_f32(t, 0, p->rows * p->columns, params + p->offset));
+        KN_TRY(kn_gguf_tensor_f32(t, 0, n, values));
+        for (size_t j = 0; factor != 1.0f && j < n; j++) values[j] *= factor;
     }
     return KNNLM_OK;
 }

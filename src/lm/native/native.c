@@ -58,10 +58,11 @@ static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_option
     if (kn_tokenizer_size(m->lm.tokenizer) != c.vocabulary)
         return kn_fail(KNNLM_EDATA, "%s: tokenizer of %d tokens for a vocabulary of %d", path,
                        kn_tokenizer_size(m->lm.tokenizer), c.vocabulary);
+    if (kn_model_folded(m->file)) c.embedding_scale = 1; // its tensors have it
     const kn_kernels *k = kn_math_kernels(options->precision);
     KN_TRY(load(m, &c, k));
     info->path = kn_gguf_path(m->file);
-    info->architecture = kn_config_is_gpt2(&c) ? "gpt2" : "knnlm";
+    info->architecture = kn_config_architecture(&c);
     info->engine = "native";
     info->kernels = k->name;
     info->vocabulary = c.vocabulary;
@@ -70,6 +71,7 @@ static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_option
     info->heads = c.heads;
     info->ffn = c.ffn;
     info->context = info->window = c.context;
+    info->stream = c.window ? KN_NATIVE_STREAM : 0;
     return kn_lm_identify(path, options->progress, info);
 }
 
@@ -99,7 +101,8 @@ static knnlm_status make_room(kn_native *m, size_t rows, size_t keys) {
 // The windows of one sub-batch, laid one after another.
 typedef struct laid {
     int32_t *tokens, *targets;
-    size_t *start, *first;
+    size_t *start, *first, *positions;
+    kn_native_past **pasts;
     size_t rows, scored;
 } laid;
 
@@ -112,18 +115,34 @@ static void lay(const kn_window *windows, size_t count, laid *l) {
         if (w->targets) memcpy(l->targets + l->scored, w->targets + first, (n - first) * sizeof *l->targets);
         l->start[i] = l->rows;
         l->first[i] = first;
+        l->pasts[i] = (kn_native_past *)w->past;
+        l->positions[i] = l->pasts[i] ? l->pasts[i]->position : 0;
         l->rows += n;
         l->scored += n - first;
     }
     l->start[count] = l->rows;
 }
 
-// How many of the windows make the next sub-batch.
+// Whether the last of the windows goes on from one of the others.
+static bool goes_on(const kn_window *windows, size_t count) {
+    const kn_past *past = windows[count - 1].past;
+    for (size_t i = 0; past && i + 1 < count; i++)
+        if (windows[i].past == past) return true;
+    return false;
+}
+
+// How many of the windows make the next sub-batch: none of them goes on from another.
 static size_t sub_batch(const kn_window *windows, size_t count) {
     size_t n = 0, rows = 0;
-    while (n < count && (n == 0 || rows + (size_t)windows[n].length <= KN_NATIVE_ROWS))
+    while (n < count &&
+           (n == 0 || (rows + (size_t)windows[n].length <= KN_NATIVE_ROWS && !goes_on(windows, n + 1))))
         rows += (size_t)windows[n++].length;
     return n;
+}
+
+static void move_pasts(const kn_native *m, const laid *l, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (l->pasts[i]) kn_native_past_move(l->pasts[i], &m->w.config, l->start[i + 1] - l->start[i]);
 }
 
 static knnlm_status run_laid(kn_native *m, const kn_window *windows, size_t count, kn_tap tap,
@@ -134,13 +153,19 @@ static knnlm_status run_laid(kn_native *m, const kn_window *windows, size_t coun
         lay(windows + done, n, l);
         kn_pass p = {.w = &m->w,
                      .ws = &m->ws,
-                     .batch = {.tokens = l->tokens, .start = l->start, .count = n, .rows = l->rows},
+                     .batch = {.tokens = l->tokens,
+                               .start = l->start,
+                               .count = n,
+                               .rows = l->rows,
+                               .positions = l->positions},
                      .first = l->first,
+                     .pasts = l->pasts,
                      .targets = windows[done].targets ? l->targets : NULL,
                      .scored = l->scored,
                      .tap = tap,
                      .out = rest};
         KN_TRY(kn_pass_run(&p));
+        move_pasts(m, l, n);
         kn_lm_output_advance(&m->lm, &rest, l->scored);
         done += n;
     }
@@ -155,7 +180,8 @@ static knnlm_status run_native(kn_lm *lm, const kn_window *windows, size_t count
         size_t n = sub_batch(windows + done, count - done), sum = 0;
         for (size_t i = done; i < done + n; i++) {
             sum += (size_t)windows[i].length;
-            if ((size_t)windows[i].length > longest) longest = (size_t)windows[i].length;
+            size_t keys = (size_t)windows[i].length + (windows[i].past ? kn_past_most(&m->w.config) : 0);
+            if (keys > longest) longest = keys;
         }
         if (sum > rows) rows = sum;
         done += n;
@@ -164,19 +190,26 @@ static knnlm_status run_native(kn_lm *lm, const kn_window *windows, size_t count
     laid l = {.tokens = kn_alloc(rows, sizeof *l.tokens),
               .targets = kn_alloc(rows, sizeof *l.targets),
               .start = kn_alloc(count + 1, sizeof *l.start),
-              .first = kn_alloc(count, sizeof *l.first)};
-    knnlm_status status = l.tokens && l.targets && l.start && l.first ? KNNLM_OK : KNNLM_ENOMEM;
+              .first = kn_alloc(count, sizeof *l.first),
+              .positions = kn_alloc(count, sizeof *l.positions),
+              .pasts = kn_alloc(count, sizeof *l.pasts)};
+    bool had = l.tokens && l.targets && l.start && l.first && l.positions && l.pasts;
+    knnlm_status status = had ? KNNLM_OK : KNNLM_ENOMEM;
     if (status == KNNLM_OK) status = run_laid(m, windows, count, tap, out, &l);
     free(l.tokens);
     free(l.targets);
     free(l.start);
     free(l.first);
+    free(l.positions);
+    free(l.pasts);
     return status;
 }
 
 const kn_engine kn_native_engine = {
     .close = close_native,
     .run = run_native,
+    .past_open = kn_native_past_open,
+    .past_close = kn_native_past_close,
     .session_open = kn_native_session_open,
     .session_close = kn_native_session_close,
     .session_feed = kn_native_session_feed,

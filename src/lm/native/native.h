@@ -9,6 +9,28 @@
 // caches.
 enum { KN_NATIVE_ROWS = 2048 };
 
+// Tokens of a window with a past. A multiple of 32, so that blocks of keys lie alike in every window; the
+// past then has whole blocks.
+enum { KN_NATIVE_STREAM = 512 };
+
+// Keys and values of each layer that positions to come still see: (kept, 2 width).
+typedef struct kn_native_past {
+    kn_past past;
+    float **kept;    // a layer: room for kn_past_most() rows
+    size_t position; // of the next token
+    size_t rows;     // kept: those before it, from a multiple of 32 on
+} kn_native_past;
+
+// The first position that has to be kept when `position` comes next.
+static inline size_t kn_past_first(const kn_config *c, size_t position) {
+    size_t unseen = position + 1 > (size_t)c->window ? position + 1 - (size_t)c->window : 0;
+    return unseen / KN_CELL * KN_CELL;
+}
+// Rows that are kept at most.
+static inline size_t kn_past_most(const kn_config *c) {
+    return (size_t)c->window + KN_CELL;
+}
+
 // Activations of one layer, reused by all.
 typedef struct kn_workspace {
     kn_scratch s;
@@ -16,7 +38,7 @@ typedef struct kn_workspace {
     float *x;        // (rows, width): residual stream
     float *qkv;      // (rows, 3 width)
     float *attended; // (rows, width)
-    float *hidden;   // (rows, ffn)
+    float *hidden;   // (rows, hidden)
     float *copy;     // (rows, width): a tapped norm, final states
     float *scored;   // (rows, width): residual stream of the scored rows
 } kn_workspace;
@@ -42,12 +64,22 @@ typedef struct kn_pass {
     size_t scored;          // rows
     kn_tap tap;
     kn_lm_output out; // rows of this pass
-    // Sessions: of each sequence the keys and values of each layer, (context, 2 width). NULL: windows.
+    // Sessions: of each sequence the keys and values of each layer, (room, 2 width), and the position of the
+    // first of them. NULL: windows.
     float *const *const *caches;
+    const size_t *cached_from; // NULL: 0
+    // Windows: what each goes on from, or NULL. NULL: none has a past.
+    kn_native_past *const *pasts;
 } kn_pass;
 knnlm_status kn_pass_run(kn_pass *p);
 
 extern const kn_engine kn_native_engine;
+knnlm_status kn_native_past_open(kn_lm *lm, kn_past **out);
+void kn_native_past_close(kn_past *past);
+// The past takes over the new rows of a layer; then, once for all layers, it moves on by `rows`.
+void kn_native_past_keep(kn_native_past *past, const kn_config *c, int32_t layer, const float *qkv,
+                         size_t rows);
+void kn_native_past_move(kn_native_past *past, const kn_config *c, size_t rows);
 knnlm_status kn_native_session_open(kn_lm *lm, kn_session **out);
 void kn_native_session_close(kn_session *s);
 knnlm_status kn_native_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,

@@ -6,7 +6,7 @@
 
 knnlm_status kn_workspace_init(kn_workspace *ws, const kn_config *c, const kn_kernels *k, size_t rows,
                                size_t keys) {
-    size_t d = (size_t)c->width, f = (size_t)c->ffn;
+    size_t d = (size_t)c->width, f = kn_config_hidden(c);
     *ws = (kn_workspace){.rows = rows};
     knnlm_status status = kn_scratch_init(c, k, rows, keys, &ws->s);
     ws->x = kn_alloc_aligned(rows * d, sizeof(float));
@@ -52,22 +52,44 @@ static void take_scored(const kn_pass *p, const float *rows, float *out) {
 
 // ---------------------------------------------------------------- attention
 
+// The row of a session's cache where its new rows begin.
+static size_t cache_row(const kn_pass *p, size_t s) {
+    return kn_batch_position(&p->batch, s) - (p->cached_from ? p->cached_from[s] : 0);
+}
+
+// A sequence that stands alone, one with a past, or a session, whose keys and values are all in its cache.
+static kn_attention sequence_of(const kn_pass *p, int32_t layer, size_t s) {
+    size_t d = (size_t)p->w->config.width, start = p->batch.start[s], rows = p->batch.start[s + 1] - start;
+    const float *qkv = p->ws->qkv + start * 3 * d;
+    kn_attention a = {.q = qkv,
+                      .k = qkv + d,
+                      .v = qkv + 2 * d,
+                      .out = p->ws->attended + start * d,
+                      .ldq = 3 * d,
+                      .ldk = 3 * d,
+                      .ldo = d,
+                      .queries = rows,
+                      .keys = rows,
+                      .window = kn_config_window(&p->w->config)};
+    if (p->caches) {
+        a.k = p->caches[s][layer];
+        a.v = a.k + d;
+        a.ldk = 2 * d;
+        a.keys = cache_row(p, s) + rows;
+    } else if (p->pasts && p->pasts[s]) {
+        a.past = p->pasts[s]->rows;
+        a.past_k = p->pasts[s]->kept[layer];
+        a.past_v = a.past_k + d;
+        a.ldpast = 2 * d;
+        a.keys = a.past + rows;
+    }
+    return a;
+}
+
 static void fill_sequences(kn_pass *p, int32_t layer, bool only_scored) {
-    size_t d = (size_t)p->w->config.width;
-    kn_workspace *ws = p->ws;
     for (size_t s = 0; s < p->batch.count; s++) {
-        size_t start = p->batch.start[s], rows = p->batch.start[s + 1] - start;
-        const float *qkv = ws->qkv + start * 3 * d, *cache = p->caches ? p->caches[s][layer] : NULL;
-        ws->s.sequences[s] = (kn_attention){.q = qkv,
-                                            .k = cache ? cache : qkv + d,
-                                            .v = cache ? cache + d : qkv + 2 * d,
-                                            .out = ws->attended + start * d,
-                                            .ldq = 3 * d,
-                                            .ldk = cache ? 2 * d : 3 * d,
-                                            .ldo = d,
-                                            .queries = rows,
-                                            .keys = kn_batch_position(&p->batch, s) + rows,
-                                            .from = only_scored ? p->first[s] : 0};
+        p->ws->s.sequences[s] = sequence_of(p, layer, s);
+        p->ws->s.sequences[s].from = only_scored ? p->first[s] : 0;
     }
 }
 
@@ -75,9 +97,18 @@ static void fill_sequences(kn_pass *p, int32_t layer, bool only_scored) {
 static void fill_cache(const kn_pass *p, int32_t layer) {
     size_t d = (size_t)p->w->config.width;
     for (size_t s = 0; s < p->batch.count; s++) {
-        float *cache = p->caches[s][layer] + kn_batch_position(&p->batch, s) * 2 * d;
+        float *cache = p->caches[s][layer] + cache_row(p, s) * 2 * d;
         for (size_t r = p->batch.start[s]; r < p->batch.start[s + 1]; r++, cache += 2 * d)
             memcpy(cache, p->ws->qkv + r * 3 * d + d, 2 * d * sizeof(float));
+    }
+}
+
+static void fill_pasts(const kn_pass *p, int32_t layer) {
+    for (size_t s = 0; p->pasts && s < p->batch.count; s++) {
+        size_t start = p->batch.start[s], rows = p->batch.start[s + 1] - start;
+        if (p->pasts[s])
+            kn_native_past_keep(p->pasts[s], &p->w->config, layer,
+                                p->ws->qkv + start * 3 * (size_t)p->w->config.width, rows);
     }
 }
 
@@ -88,10 +119,12 @@ static float *attend(kn_pass *p, int32_t n, bool last) {
     size_t d = (size_t)p->w->config.width, heads = (size_t)p->w->config.heads,
            rows = last ? p->scored : p->batch.rows;
     kn_apply(&ws->s, p->batch.rows, &l->qkv, l->qkv_b, ws->qkv, false);
+    kn_place_heads(p->w, l, &p->batch, ws->qkv, (kn_heads_state){0});
     if (p->caches) fill_cache(p, n);
     fill_sequences(p, n, last);
     kn_attention_run(p->w->k, ws->s.sequences, p->batch.count, heads, d / heads, NULL, ws->s.attention,
                      ws->s.attention_stride);
+    fill_pasts(p, n);
     float *x = ws->x;
     if (last) {
         take_scored(p, ws->attended, ws->attended);

@@ -2,11 +2,14 @@
 #include "lm/native/native.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct native_session {
     kn_session session;
-    float **caches; // a layer: (context, 2 width)
+    float **caches; // a layer: (room, 2 width)
+    size_t room;    // rows of them
     size_t length;
+    size_t cached_from; // position of the first row; with a sliding window it moves on
     kn_workspace ws;
 } native_session;
 
@@ -17,12 +20,24 @@ static knnlm_status init(native_session *s, const kn_native *m) {
     const kn_config *c = &m->w.config;
     s->caches = kn_alloc((size_t)c->layers, sizeof *s->caches);
     if (!s->caches) return KNNLM_ENOMEM;
+    // Room for as much again as is kept: what is kept then moves seldom.
+    s->room = c->window ? 2 * kn_past_most(c) + PIECE : (size_t)c->context;
     for (int32_t n = 0; n < c->layers; n++) {
-        s->caches[n] = kn_alloc_aligned((size_t)c->context * 2 * (size_t)c->width, sizeof(float));
+        s->caches[n] = kn_alloc_aligned(s->room * 2 * (size_t)c->width, sizeof(float));
         if (!s->caches[n]) return KNNLM_ENOMEM;
     }
-    size_t rows = (size_t)c->context < PIECE ? (size_t)c->context : PIECE;
-    return kn_workspace_init(&s->ws, c, m->w.k, rows, (size_t)c->context);
+    return kn_workspace_init(&s->ws, c, m->w.k, kn_least(s->room, PIECE), s->room);
+}
+
+// Forgets what no position to come sees, when there is no room for `rows` more.
+static void make_room(native_session *s, size_t rows) {
+    const kn_config *c = &((const kn_native *)s->session.lm)->w.config;
+    size_t first = c->window ? kn_past_first(c, s->length) : 0, width = 2 * (size_t)c->width;
+    if (s->length - s->cached_from + rows <= s->room || first <= s->cached_from) return;
+    for (int32_t n = 0; n < c->layers; n++)
+        memmove(s->caches[n], s->caches[n] + (first - s->cached_from) * width,
+                (s->length - first) * width * sizeof(float));
+    s->cached_from = first;
 }
 
 knnlm_status kn_native_session_open(kn_lm *lm, kn_session **out) {
@@ -52,6 +67,8 @@ size_t kn_native_session_length(const kn_session *session) {
 void kn_native_session_cut(kn_session *session, size_t length) {
     native_session *s = (native_session *)session;
     if (length < s->length) s->length = length;
+    if (s->length < s->cached_from) s->length = 0; // what is before that is gone
+    if (s->length == 0) s->cached_from = 0;
 }
 
 knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, size_t count, kn_tap tap,
@@ -60,6 +77,7 @@ knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, 
     const kn_native *m = (const kn_native *)session->lm;
     for (size_t done = 0; done < count;) {
         size_t n = count - done < s->ws.rows ? count - done : s->ws.rows, start[2] = {0, n}, first = n - 1;
+        make_room(s, n);
         kn_pass p = {.w = &m->w,
                      .ws = &s->ws,
                      .batch = {.tokens = tokens + done,
@@ -70,7 +88,8 @@ knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, 
                      .first = &first,
                      .scored = 1,
                      .tap = tap,
-                     .caches = (float *const *const *)&s->caches};
+                     .caches = (float *const *const *)&s->caches,
+                     .cached_from = &s->cached_from};
         if (done + n == count) {
             p.out = *out;
             p.out.logprobs = NULL; // there is no target
@@ -85,10 +104,12 @@ knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, 
 // One row a session: the weights are read once for all of them.
 static knnlm_status feed_together(native_session *const *sessions, size_t count, const int32_t *tokens,
                                   kn_tap tap, const kn_lm_output *out) {
-    size_t start[PIECE + 1], first[PIECE] = {0}, positions[PIECE];
+    size_t start[PIECE + 1], first[PIECE] = {0}, positions[PIECE], cached_from[PIECE];
     float *const *caches[PIECE];
     for (size_t i = 0; i < count; i++) {
+        make_room(sessions[i], 1);
         start[i] = i;
+        cached_from[i] = sessions[i]->cached_from;
         positions[i] = sessions[i]->length;
         caches[i] = sessions[i]->caches;
     }
@@ -101,7 +122,8 @@ static knnlm_status feed_together(native_session *const *sessions, size_t count,
         .scored = count,
         .tap = tap,
         .out = *out,
-        .caches = caches};
+        .caches = caches,
+        .cached_from = cached_from};
     p.out.logprobs = NULL; // there are no targets
     KN_TRY(kn_pass_run(&p));
     for (size_t i = 0; i < count; i++) sessions[i]->length++;

@@ -8,7 +8,7 @@ static knnlm_status init_layer(const kn_config *c, const kn_kernels *k, kn_layer
     size_t d = (size_t)c->width, f = (size_t)c->ffn;
     KN_TRY(kn_rhs_init(k, &l->qkv, 3 * d, d));
     KN_TRY(kn_rhs_init(k, &l->out, d, d));
-    KN_TRY(kn_rhs_init(k, &l->up, f, d));
+    KN_TRY(kn_rhs_init(k, &l->up, kn_config_hidden(c), d));
     return kn_rhs_init(k, &l->down, d, f);
 }
 
@@ -51,13 +51,38 @@ static knnlm_status fill_sinusoids(kn_weights *w) {
     return status;
 }
 
+void kn_rotation_fill(const kn_config *c, size_t position, float *out) {
+    size_t head = kn_config_head_width(c), half = head / 2;
+    for (size_t i = 0; i < half; i++) {
+        double angle = (double)position * pow((double)c->rope_base, -2.0 * (double)i / (double)head);
+        out[i] = (float)cos(angle);
+        out[half + i] = (float)sin(angle);
+    }
+}
+
+static knnlm_status fill_rotations(kn_weights *w) {
+    size_t head = kn_config_head_width(&w->config), context = (size_t)w->config.context;
+    w->rotations = w->owned_positions = kn_alloc_aligned(context * head, sizeof(float));
+    if (!w->rotations) return KNNLM_ENOMEM;
+    for (size_t p = 0; p < context; p++) kn_rotation_fill(&w->config, p, w->owned_positions + p * head);
+    return KNNLM_OK;
+}
+
 static knnlm_status init_all(kn_weights *w) {
     const kn_config *c = &w->config;
     w->layers = kn_alloc((size_t)c->layers, sizeof *w->layers);
     if (!w->layers) return KNNLM_ENOMEM;
     for (int32_t n = 0; n < c->layers; n++) KN_TRY(init_layer(c, w->k, &w->layers[n]));
     KN_TRY(init_bands(c, w->k, w));
-    return c->positions == KN_POSITIONS_SINUSOIDAL ? fill_sinusoids(w) : KNNLM_OK;
+    switch (c->positions) {
+    case KN_POSITIONS_SINUSOIDAL:
+        return fill_sinusoids(w);
+    case KN_POSITIONS_ROTARY:
+        return fill_rotations(w);
+    case KN_POSITIONS_LEARNED:
+        break; // with the other values
+    }
+    return KNNLM_OK;
 }
 
 knnlm_status kn_weights_init(const kn_config *c, const kn_kernels *k, kn_weights *out) {
@@ -118,15 +143,33 @@ static void pack_band(kn_weights *w, int32_t b, const float *embedding, const fl
     if (b > 0) kn_rhs_pack(w->k, &w->reduce[b], projection, width, true);
 }
 
+enum { LAYER_VECTORS = 10 };
+
+// The vectors of a layer: where each stands in the layout (0: there is none), and its pointer.
+typedef struct vector_place {
+    size_t offset;
+    const float **pointer;
+} vector_place;
+
+static void list_vectors(const kn_layer_layout *at, kn_layer_weights *l, vector_place out[LAYER_VECTORS]) {
+    const vector_place places[LAYER_VECTORS] = {{at->attn_norm_w, &l->attn_norm_w},
+                                                {at->attn_norm_b, &l->attn_norm_b},
+                                                {at->qkv_b, &l->qkv_b},
+                                                {at->q_norm, &l->q_norm},
+                                                {at->k_norm, &l->k_norm},
+                                                {at->out_b, &l->out_b},
+                                                {at->ffn_norm_w, &l->ffn_norm_w},
+                                                {at->ffn_norm_b, &l->ffn_norm_b},
+                                                {at->up_b, &l->up_b},
+                                                {at->down_b, &l->down_b}};
+    memcpy(out, places, sizeof places);
+}
+
 static void set_layer_vectors(kn_layer_weights *l, const kn_layer_layout *at, const float *params) {
-    l->attn_norm_w = params + at->attn_norm_w;
-    l->attn_norm_b = params + at->attn_norm_b;
-    l->qkv_b = params + at->qkv_b;
-    l->out_b = params + at->out_b;
-    l->ffn_norm_w = params + at->ffn_norm_w;
-    l->ffn_norm_b = params + at->ffn_norm_b;
-    l->up_b = params + at->up_b;
-    l->down_b = params + at->down_b;
+    vector_place places[LAYER_VECTORS];
+    list_vectors(at, l, places);
+    for (size_t i = 0; i < LAYER_VECTORS; i++)
+        if (places[i].offset) *places[i].pointer = params + places[i].offset;
 }
 
 void kn_weights_set(kn_weights *w, const kn_layout *layout, const float *params) {
@@ -148,7 +191,7 @@ void kn_weights_set(kn_weights *w, const kn_layout *layout, const float *params)
     }
     if (c->positions == KN_POSITIONS_LEARNED) w->positions = params + layout->positions;
     w->norm_w = c->final_norm ? params + layout->norm_w : NULL;
-    w->norm_b = c->final_norm ? params + layout->norm_b : NULL;
+    w->norm_b = layout->norm_b ? params + layout->norm_b : NULL;
 }
 
 // ---------------------------------------------------------------- from a file
@@ -178,9 +221,18 @@ static knnlm_status fetch(loading *in, size_t offset, const kn_gguf_tensor **ten
     return KNNLM_OK;
 }
 
+// The matrix may stand in several tensors of the file, one after another in the layout.
 static knnlm_status load_matrix(loading *in, size_t offset, kn_rhs *out) {
-    const kn_gguf_tensor *tensor;
-    KN_TRY(fetch(in, offset, &tensor));
+    size_t size = out->columns * out->depth;
+    KN_TRY(kn_grow(&in->values, &in->capacity, size, sizeof *in->values));
+    for (size_t done = 0; done < size;) {
+        const kn_param *p = param_at(in->layout, offset + done, false);
+        const kn_gguf_tensor *tensor;
+        KN_TRY(kn_model_tensor(in->file, p, &tensor));
+        KN_TRY(kn_gguf_tensor_f32(tensor, 0, p->rows * p->columns, in->values + done));
+        kn_gguf_tensor_release(in->file, tensor);
+        done += p->rows * p->columns;
+    }
     kn_rhs_pack(in->w->k, out, in->values, out->depth, false);
     return KNNLM_OK;
 }
@@ -223,21 +275,10 @@ static knnlm_status load_vectors(loading *in) {
         KN_TRY(kn_model_tensor(in->file, p, &tensor));
         KN_TRY(kn_gguf_tensor_f32(tensor, 0, p->columns, values));
         for (int32_t n = 0; n < w->config.layers; n++) {
-            const kn_layer_layout *at = &layout->layers[n];
-            kn_layer_weights *l = &w->layers[n];
-            const struct {
-                size_t offset;
-                const float **place;
-            } places[] = {{at->attn_norm_w, &l->attn_norm_w},
-                          {at->attn_norm_b, &l->attn_norm_b},
-                          {at->qkv_b, &l->qkv_b},
-                          {at->out_b, &l->out_b},
-                          {at->ffn_norm_w, &l->ffn_norm_w},
-                          {at->ffn_norm_b, &l->ffn_norm_b},
-                          {at->up_b, &l->up_b},
-                          {at->down_b, &l->down_b}};
-            for (size_t j = 0; j < sizeof places / sizeof *places; j++)
-                if (places[j].offset == p->offset) *places[j].place = values;
+            vector_place places[LAYER_VECTORS];
+            list_vectors(&layout->layers[n], &w->layers[n], places);
+            for (size_t j = 0; j < LAYER_VECTORS; j++)
+                if (places[j].offset == p->offset) *places[j].pointer = values;
         }
         if (w->config.final_norm && p->offset == layout->norm_w) w->norm_w = values;
         if (w->config.final_norm && p->offset == layout->norm_b) w->norm_b = values;

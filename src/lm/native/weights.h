@@ -6,7 +6,9 @@
 #include "math/math.h"
 
 typedef struct kn_layer_weights {
-    const float *attn_norm_w, *attn_norm_b, *qkv_b, *out_b, *ffn_norm_w, *ffn_norm_b, *up_b, *down_b;
+    // NULL: the model has none
+    const float *attn_norm_w, *attn_norm_b, *qkv_b, *q_norm, *k_norm, *out_b, *ffn_norm_w, *ffn_norm_b, *up_b,
+        *down_b;
     kn_rhs qkv, out, up, down;
 } kn_layer_weights;
 
@@ -15,14 +17,15 @@ typedef struct kn_weights {
     const kn_kernels *k;
     kn_layer_weights *layers;
     const float *norm_w, *norm_b; // final norm
-    const float *positions;       // (context, width)
+    const float *positions;       // (context, width); NULL: they are rotary
+    const float *rotations;       // (context, head width): cosines, then sines; NULL: they are not
     kn_rhs project[KN_BANDS_MAX]; // band embedding -> width (adaptive)
     kn_rhs reduce[KN_BANDS_MAX];  // width -> band width (adaptive, bands above 0)
     kn_rhs
         classes[KN_BANDS_MAX]; // the softmax of a cluster: its words, and in cluster 0 a class a further band
     const float *embedding[KN_BANDS_MAX];       // rows of the embedding in memory (training), or else
     const kn_gguf_tensor *stored[KN_BANDS_MAX]; // in the file (inference: rows are few, memory is dear)
-    float *owned_vectors, *owned_positions;
+    float *owned_vectors, *owned_positions;     // positions or rotations
 } kn_weights;
 
 // Makes room for every packed matrix. Values come by one of the two functions below.
@@ -32,6 +35,9 @@ void kn_weights_free(kn_weights *w);
 void kn_weights_set(kn_weights *w, const kn_layout *layout, const float *params);
 // From a file, which must stay open; one matrix at a time is in memory unpacked.
 knnlm_status kn_weights_load(kn_weights *w, const kn_layout *layout, const kn_gguf *file);
+
+// Cosines, then sines, of the angles by which the pairs of a head turn at a position: head width of them.
+void kn_rotation_fill(const kn_config *c, size_t position, float *out);
 
 // Row `token` of its band's embedding, `width of the band` floats.
 void kn_weights_embedding(const kn_weights *w, int32_t token, float *out);

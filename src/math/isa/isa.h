@@ -41,8 +41,10 @@ float kn_isa(exp_shift)(float *x, size_t n, float shift);
 float kn_isa(exp_scale_sum)(const float *x, size_t n, float scale, float shift);
 void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
                            float *moment, size_t stride);
-void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs);
-void kn_isa(causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, const float *logs);
+void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, size_t window,
+                            float *logs);
+void kn_isa(causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, size_t window,
+                        const float *logs);
 void kn_isa(softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows,
                               const float *dots);
 void kn_isa(relu)(float *y, const float *x, size_t n);
@@ -53,6 +55,16 @@ void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const flo
                            float inverse, size_t n);
 void kn_isa(norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean,
                        float inverse, size_t n);
+void kn_isa(rms_norm)(float *y, float *inverse, const float *x, const float *weight, size_t n, float epsilon);
+void kn_isa(rms_backward)(float *dx, const float *dy, const float *x, const float *weight, float inverse,
+                          size_t n);
+void kn_isa(relu2)(float *y, const float *x, size_t n);
+void kn_isa(relu2_backward)(float *dx, const float *x, size_t n);
+void kn_isa(swiglu)(float *y, const float *gate, const float *up, size_t n);
+void kn_isa(swiglu_backward)(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
+                             size_t n);
+void kn_isa(rotate)(float *x, const float *cosines, const float *sines, size_t half, bool adjacent,
+                    float sign);
 void kn_isa(gelu)(float *y, const float *x, size_t n);
 void kn_isa(gelu_backward)(float *dx, const float *x, size_t n);
 void kn_isa(dropout)(float *x, size_t n, float p, uint64_t key, uint32_t first);

@@ -156,36 +156,45 @@ void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, floa
         softmax_rows(block, rows, KN_CELL, largest, sum, NULL, stride);
 }
 
-// Row r of the blocks sees `seen` keys: whole blocks, then part of one.
-static inline float row_max(const float *scores, size_t r, size_t seen) {
+// Row r of the blocks sees keys [from, seen).
+static inline float row_max(const float *scores, size_t r, size_t blocks, size_t from, size_t seen) {
     float best = -INFINITY;
-    for (size_t b = 0; b < seen / KN_CELL; b++) {
+    for (size_t b = from / KN_CELL; b < blocks; b++) {
         const float *x = scores + b * KN_CELL_SIZE + r * KN_CELL;
+        int32_t first = (int32_t)from - (int32_t)(b * KN_CELL), left = (int32_t)seen - (int32_t)(b * KN_CELL);
 #pragma omp simd reduction(max : best)
-        for (size_t i = 0; i < KN_CELL; i++) best = x[i] > best ? x[i] : best;
+        for (int32_t i = 0; i < KN_CELL; i++) {
+            float value = i >= first && i < left ? x[i] : -INFINITY;
+            best = value > best ? value : best;
+        }
     }
-    const float *x = scores + seen / KN_CELL * KN_CELL_SIZE + r * KN_CELL;
-    for (size_t i = 0; i < seen % KN_CELL; i++) best = x[i] > best ? x[i] : best;
     return best;
 }
 
-static inline float row_exp(float *scores, size_t r, size_t blocks, size_t seen, float shift) {
+static inline float row_exp(float *scores, size_t r, size_t blocks, size_t from, size_t seen, float shift) {
     float total = 0;
     for (size_t b = 0; b < blocks; b++) {
         float *x = scores + b * KN_CELL_SIZE + r * KN_CELL;
-        int32_t left = (int32_t)seen - (int32_t)(b * KN_CELL);
+        int32_t first = (int32_t)from - (int32_t)(b * KN_CELL), left = (int32_t)seen - (int32_t)(b * KN_CELL);
 #pragma omp simd reduction(+ : total)
         for (int32_t i = 0; i < KN_CELL; i++) {
-            x[i] = i < left ? exp_fast(x[i] - shift) : 0.0f;
+            x[i] = i >= first && i < left ? exp_fast(x[i] - shift) : 0.0f;
             total += x[i];
         }
     }
     return total;
 }
 
-void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, float *logs) {
+static inline size_t window_from(size_t seen, size_t window) {
+    return seen > window ? seen - window : 0;
+}
+
+void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, size_t window,
+                            float *logs) {
     for (size_t r = 0; r < rows; r++) {
-        float best = row_max(scores, r, visible + r), total = row_exp(scores, r, blocks, visible + r, best);
+        size_t seen = visible + r, from = window_from(seen, window);
+        float best = row_max(scores, r, blocks, from, seen),
+              total = row_exp(scores, r, blocks, from, seen, best);
         float scale = 1.0f / total;
         for (size_t b = 0; b < blocks; b++) {
             float *x = scores + b * KN_CELL_SIZE + r * KN_CELL;
@@ -196,8 +205,10 @@ void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t vi
     }
 }
 
-void kn_isa(causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, const float *logs) {
-    for (size_t r = 0; r < rows; r++) row_exp(scores, r, blocks, visible + r, logs[r]);
+void kn_isa(causal_exp)(float *scores, size_t blocks, size_t rows, size_t visible, size_t window,
+                        const float *logs) {
+    for (size_t r = 0; r < rows; r++)
+        row_exp(scores, r, blocks, window_from(visible + r, window), visible + r, logs[r]);
 }
 
 void kn_isa(softmax_backward)(float *slopes, const float *weights, size_t blocks, size_t rows,
@@ -230,10 +241,15 @@ void kn_isa(norm)(float *y, float *mean, float *inverse, const float *x, const f
 #pragma omp simd reduction(+ : squares)
     for (size_t i = 0; i < n; i++) squares += (x[i] - mu) * (x[i] - mu);
     float scale = 1.0f / sqrtf(squares / (float)n + epsilon);
-#pragma omp simd
-    for (size_t i = 0; i < n; i++) y[i] = (x[i] - mu) * scale * weight[i] + bias[i];
     *mean = mu;
     *inverse = scale;
+    if (!bias) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) y[i] = (x[i] - mu) * scale * weight[i];
+        return;
+    }
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) y[i] = (x[i] - mu) * scale * weight[i] + bias[i];
 }
 
 void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const float *weight, float mean,
@@ -255,10 +271,31 @@ void kn_isa(norm_backward)(float *dx, const float *dy, const float *x, const flo
 void kn_isa(norm_sums)(float *dweight, float *dbias, const float *dy, const float *x, float mean,
                        float inverse, size_t n) {
 #pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        dweight[i] += dy[i] * (x[i] - mean) * inverse;
-        dbias[i] += dy[i];
-    }
+    for (size_t i = 0; i < n; i++) dweight[i] += dy[i] * (x[i] - mean) * inverse;
+    if (!dbias) return;
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) dbias[i] += dy[i];
+}
+
+void kn_isa(rms_norm)(float *y, float *inverse, const float *x, const float *weight, size_t n,
+                      float epsilon) {
+    float squares = 0;
+#pragma omp simd reduction(+ : squares)
+    for (size_t i = 0; i < n; i++) squares += x[i] * x[i];
+    float scale = 1.0f / sqrtf(squares / (float)n + epsilon);
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) y[i] = x[i] * scale * weight[i];
+    *inverse = scale;
+}
+
+void kn_isa(rms_backward)(float *dx, const float *dy, const float *x, const float *weight, float inverse,
+                          size_t n) {
+    float projection = 0;
+#pragma omp simd reduction(+ : projection)
+    for (size_t i = 0; i < n; i++) projection += dy[i] * weight[i] * x[i];
+    projection *= inverse * inverse / (float)n;
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) dx[i] += inverse * (dy[i] * weight[i] - x[i] * projection);
 }
 
 // gelu(x) = x s(2u), u = sqrt(2/pi)(x + 0.044715 x^3), s the logistic function: the tanh form, rearranged.
@@ -276,6 +313,54 @@ void kn_isa(gelu_backward)(float *dx, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) {
         float gate = gelu_gate(x[i]), slope = 1.5957691216f * (1.0f + 0.134145f * x[i] * x[i]);
         dx[i] *= gate + x[i] * gate * (1.0f - gate) * slope;
+    }
+}
+
+void kn_isa(relu2)(float *y, const float *x, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) y[i] = x[i] > 0.0f ? x[i] * x[i] : 0.0f;
+}
+
+void kn_isa(relu2_backward)(float *dx, const float *x, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) dx[i] = x[i] > 0.0f ? 2.0f * dx[i] * x[i] : 0.0f;
+}
+
+static inline float logistic(float x) {
+    return 1.0f / (1.0f + exp_fast(-x));
+}
+
+void kn_isa(swiglu)(float *y, const float *gate, const float *up, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) y[i] = gate[i] * logistic(gate[i]) * up[i];
+}
+
+void kn_isa(swiglu_backward)(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
+                             size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        float s = logistic(gate[i]), slope = dy[i];
+        dgate[i] = slope * up[i] * s * (1.0f + gate[i] * (1.0f - s));
+        dup[i] = slope * gate[i] * s;
+    }
+}
+
+void kn_isa(rotate)(float *x, const float *cosines, const float *sines, size_t half, bool adjacent,
+                    float sign) {
+    if (adjacent) {
+#pragma omp simd
+        for (size_t i = 0; i < half; i++) {
+            float a = x[2 * i], b = x[2 * i + 1], c = cosines[i], s = sign * sines[i];
+            x[2 * i] = a * c - b * s;
+            x[2 * i + 1] = a * s + b * c;
+        }
+        return;
+    }
+#pragma omp simd
+    for (size_t i = 0; i < half; i++) {
+        float a = x[i], b = x[half + i], c = cosines[i], s = sign * sines[i];
+        x[i] = a * c - b * s;
+        x[half + i] = a * s + b * c;
     }
 }
 

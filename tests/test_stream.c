@@ -1,0 +1,339 @@
+// Models with a sliding window read texts as streams: the numbers of the plain reference model over the whole
+// text, whatever is read beside it, in windows with a past, by sessions without end, and by the reader.
+#include "golden_model.h"
+
+#include "base/random.h"
+#include "base/threads.h"
+#include "eval/mixture.h"
+#include "eval/together.h"
+#include "read/read.h"
+
+#include <unistd.h>
+
+enum { WORDS = 40, LENGTH = 1300, CONTEXT = 64 };
+
+#define MODERN                                                                                               \
+    .vocabulary = WORDS + 2, .width = 32, .layers = 2, .heads = 2, .ffn = 40, .context = CONTEXT,            \
+    .rope_base = 1000, .positions = KN_POSITIONS_ROTARY, .epsilon = 1e-5f, .embedding_scale = 4,             \
+    .final_norm = true, .norm = KN_NORM_RMS, .no_bias = true, .activation = KN_ACTIVATION_SWIGLU,            \
+    .bands = 1, .band_end = {WORDS + 2}, .band_factor = 4
+
+static const kn_config shapes[] = {
+    {MODERN, .window = 33},                   // Llama's
+    {MODERN, .window = 100, .qk_norm = true}, // Qwen3's
+    {MODERN, .window = 1},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+typedef struct desk {
+    kn_config config;
+    kn_layout layout;
+    float *params;
+    double *exact;
+    char path[64];
+    int32_t inputs[LENGTH], targets[LENGTH];
+    double *expected; // (LENGTH): log-probabilities of the targets, by the reference
+} desk;
+
+static kn_tokenizer *make_tokenizer(void) {
+    char text[WORDS * 8];
+    size_t used = 0;
+    kn_tokenizer *tokenizer;
+    for (int i = 0; i < WORDS; i++) used += (size_t)snprintf(text + used, 8, "w%d ", i);
+    assert_ok(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, text, used, NULL, &tokenizer));
+    return tokenizer;
+}
+
+static void desk_open(desk *d, const kn_config *config, uint64_t seed) {
+    kn_random random = {seed};
+    *d = (desk){.config = *config};
+    assert_ok(kn_config_validate(config, "the test's model"));
+    assert_ok(kn_layout_init(config, &d->layout));
+    d->params = test_alloc(d->layout.total, sizeof *d->params);
+    d->exact = test_alloc(d->layout.total, sizeof *d->exact);
+    kn_layout_fill(config, &d->layout, seed, d->params);
+    for (size_t i = 0; i < d->layout.total; i++)
+        d->exact[i] = d->params[i] += (float)(0.1 * kn_random_normal(&random));
+    kn_tokenizer *tokenizer = make_tokenizer();
+    assert_int_equal(kn_tokenizer_size(tokenizer), config->vocabulary);
+    strcpy(d->path, "/tmp/knnlm-test-stream-XXXXXX");
+    close(mkstemp(d->path));
+    assert_ok(kn_model_save(d->path, config, tokenizer, d->params, KN_GGUF_F32));
+    d->inputs[0] = kn_tokenizer_start(tokenizer);
+    for (int i = 0; i < LENGTH; i++) {
+        d->targets[i] = (int32_t)kn_random_below(&random, WORDS);
+        if (i + 1 < LENGTH) d->inputs[i + 1] = d->targets[i];
+    }
+    kn_tokenizer_free(tokenizer);
+    size_t vocabulary = (size_t)config->vocabulary;
+    double *distribution = test_alloc(LENGTH * vocabulary, sizeof *distribution);
+    reference r = {&d->config, &d->layout, d->exact};
+    reference_run(&r, d->inputs, LENGTH, &(reference_output){.distribution = distribution});
+    d->expected = test_alloc(LENGTH, sizeof *d->expected);
+    for (int i = 0; i < LENGTH; i++)
+        d->expected[i] = distribution[(size_t)i * vocabulary + (size_t)d->targets[i]];
+    free(distribution);
+}
+
+static void desk_close(desk *d) {
+    unlink(d->path);
+    kn_layout_free(&d->layout);
+    free(d->params);
+    free(d->exact);
+    free(d->expected);
+}
+
+static kn_lm *open_model(const desk *d, kn_precision precision) {
+    kn_lm *lm;
+    assert_ok(kn_lm_open(d->path, &(kn_lm_options){.precision = precision}, &lm));
+    assert_string_equal(kn_lm_describe(lm)->engine, "native");
+    assert_true(kn_lm_describe(lm)->stream > 0);
+    return lm;
+}
+
+// Sums of f32 over two layers of width 32: thousands of roundings of 2^-24 at worst, of numbers of about 10.
+static void assert_expected(const desk *d, const float *logprobs, size_t from, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)logprobs[i] - d->expected[from + i]) < 1e-3))
+            fail_msg("position %zu: %.9g, the reference says %.9g", from + i, (double)logprobs[i],
+                     d->expected[from + i]);
+}
+
+// The whole text in windows with a past, each in a call of its own, or all in one.
+static void stream_text(kn_lm *lm, const desk *d, size_t length, bool together, float *logprobs,
+                        float *keys) {
+    size_t stream = (size_t)kn_lm_describe(lm)->stream, width = (size_t)kn_lm_describe(lm)->key_width, n = 0;
+    kn_window windows[LENGTH / 32 + 1];
+    kn_past *past;
+    assert_ok(kn_past_open(lm, &past));
+    for (size_t done = 0; done < length; done += stream)
+        windows[n++] = (kn_window){.inputs = d->inputs + done,
+                                   .targets = d->targets + done,
+                                   .length = (int32_t)kn_least(stream, length - done),
+                                   .past = past};
+    for (size_t i = 0; i < n; i += together ? n : 1) {
+        size_t at = i * stream;
+        kn_lm_output out = {.logprobs = logprobs + at, .keys = keys ? keys + at * width : NULL};
+        assert_ok(kn_lm_run(lm, windows + i, together ? n : 1, KN_TAP_DEFAULT, &out));
+    }
+    kn_past_close(past);
+}
+
+static void streams_are_the_whole_text(void **state) {
+    (void)state;
+    float logprobs[LENGTH], again[LENGTH], shorter[LENGTH];
+    for (size_t i = 0; i < SHAPES; i++) {
+        desk d;
+        desk_open(&d, &shapes[i], 7 + i);
+        kn_lm *lm = open_model(&d, KN_PRECISION_F32);
+        stream_text(lm, &d, LENGTH, false, logprobs, NULL);
+        assert_expected(&d, logprobs, 0, LENGTH);
+        stream_text(lm, &d, LENGTH, true, again, NULL);
+        assert_memory_equal(logprobs, again, sizeof logprobs);
+        // What comes later changes nothing before it; few rows are summed another way.
+        stream_text(lm, &d, 1100, true, shorter, NULL);
+        assert_memory_equal(logprobs, shorter, 1100 * sizeof *logprobs);
+        kn_lm_close(lm);
+        desk_close(&d);
+    }
+}
+
+static void every_kernel_streams(void **state) {
+    (void)state;
+    desk d;
+    float logprobs[LENGTH], again[LENGTH];
+    desk_open(&d, &shapes[1], 3);
+    kn_lm *lm = open_model(&d, KN_PRECISION_BF16);
+    stream_text(lm, &d, LENGTH, true, logprobs, NULL);
+    assert_ok(kn_threads_set(1));
+    stream_text(lm, &d, LENGTH, false, again, NULL);
+    assert_ok(kn_threads_set(0));
+    assert_memory_equal(logprobs, again, sizeof logprobs);
+    double off = 0;
+    for (size_t i = 0; i < LENGTH; i++) off += fabs((double)logprobs[i] - d.expected[i]) / LENGTH;
+    if (!(off < 0.1)) fail_msg("bf16 is off by %g in the mean", off); // 2^-8 of logits of about 10
+    kn_lm_close(lm);
+    desk_close(&d);
+}
+
+// Beside other texts, of which some go on too.
+static void company_changes_nothing(void **state) {
+    (void)state;
+    desk d;
+    desk_open(&d, &shapes[0], 5);
+    kn_lm *lm = open_model(&d, KN_PRECISION_AUTO);
+    size_t stream = (size_t)kn_lm_describe(lm)->stream;
+    float alone[LENGTH], logprobs[4 * LENGTH];
+    stream_text(lm, &d, LENGTH, false, alone, NULL);
+    kn_past *pasts[2];
+    for (int i = 0; i < 2; i++) assert_ok(kn_past_open(lm, &pasts[i]));
+    const kn_window windows[] = {
+        {.inputs = d.inputs, .targets = d.targets, .length = (int32_t)stream, .past = pasts[0]},
+        {.inputs = d.inputs + 9, .targets = d.targets + 9, .length = 40},
+        {.inputs = d.inputs, .targets = d.targets, .length = (int32_t)stream, .past = pasts[1]},
+        {.inputs = d.inputs + stream, .targets = d.targets + stream, .length = 100, .past = pasts[0]},
+        {.inputs = d.inputs + stream, .targets = d.targets + stream, .length = 50, .past = pasts[1]},
+    };
+    assert_ok(kn_lm_run(lm, windows, 5, KN_TAP_DEFAULT, &(kn_lm_output){.logprobs = logprobs}));
+    assert_memory_equal(logprobs, alone, stream * sizeof(float));
+    assert_memory_equal(logprobs + stream + 40, alone, stream * sizeof(float));
+    assert_memory_equal(logprobs + 2 * stream + 40, alone + stream, 100 * sizeof(float));
+    assert_memory_equal(logprobs + 2 * stream + 140, alone + stream, 50 * sizeof(float));
+    for (int i = 0; i < 2; i++) kn_past_close(pasts[i]);
+    kn_lm_close(lm);
+    desk_close(&d);
+}
+
+// A session goes on beyond any context.
+static void sessions_have_no_end(void **state) {
+    (void)state;
+    desk d;
+    desk_open(&d, &shapes[0], 11);
+    kn_lm *lm = open_model(&d, KN_PRECISION_F32);
+    size_t vocabulary = (size_t)d.config.vocabulary;
+    float *distribution = test_alloc(2 * vocabulary, sizeof *distribution);
+    kn_session *sessions[2];
+    for (int i = 0; i < 2; i++) assert_ok(kn_session_open(lm, &sessions[i]));
+    const size_t pieces[] = {1, 1, 3, 5, 512, 31, 1, 1, 600, 1, 1};
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+        kn_lm_output out = {.distribution = distribution};
+        assert_ok(kn_session_feed(sessions[0], d.inputs + at, pieces[i], KN_TAP_DEFAULT, &out));
+        at += pieces[i];
+        assert_expected(&d, &distribution[d.targets[at - 1]], at - 1, 1);
+    }
+    // Two sessions step together, the second far behind.
+    assert_ok(kn_session_feed(sessions[1], d.inputs, 40, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+    for (size_t i = 0; i < 60; i++) {
+        int32_t tokens[2] = {d.inputs[at], d.inputs[40 + i]};
+        kn_lm_output out = {.distribution = distribution};
+        assert_ok(kn_sessions_feed(sessions, 2, tokens, KN_TAP_DEFAULT, &out));
+        assert_expected(&d, &distribution[d.targets[at]], at, 1);
+        assert_expected(&d, &distribution[vocabulary + (size_t)d.targets[40 + i]], 40 + i, 1);
+        at++;
+    }
+    kn_session_cut(sessions[0], 0);
+    assert_int_equal(kn_session_length(sessions[0]), 0);
+    kn_lm_output out = {.distribution = distribution};
+    assert_ok(kn_session_feed(sessions[0], d.inputs, 20, KN_TAP_DEFAULT, &out));
+    assert_expected(&d, &distribution[d.targets[19]], 19, 1);
+    for (int i = 0; i < 2; i++) kn_session_close(sessions[i]);
+    free(distribution);
+    kn_lm_close(lm);
+    desk_close(&d);
+}
+
+// ---------------------------------------------------------------- the reader
+
+static knnlm_status collect(void *context, const kn_records *r) {
+    float *logprobs = context;
+    assert_true(r->count > 0);
+    memcpy(logprobs + r->position, r->logprobs, r->count * sizeof *logprobs);
+    return KNNLM_OK;
+}
+
+static void the_reader_streams(void **state) {
+    (void)state;
+    desk d;
+    float streamed[LENGTH], read[LENGTH];
+    desk_open(&d, &shapes[1], 13);
+    kn_lm *lm = open_model(&d, KN_PRECISION_AUTO);
+    stream_text(lm, &d, LENGTH, false, streamed, NULL);
+    kn_read_options o = {.context = -1, .tap = KN_TAP_DEFAULT, .logprobs = true};
+    assert_ok(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
+    assert_memory_equal(streamed, read, sizeof read);
+    o.gather = 100; // whatever is read at a time
+    memset(read, 0, sizeof read);
+    assert_ok(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
+    assert_memory_equal(streamed, read, sizeof read);
+    // A window that is asked for is one: it sees nothing before it.
+    o = (kn_read_options){.score = 16, .context = 8, .tap = KN_TAP_DEFAULT, .logprobs = true};
+    assert_ok(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
+    assert_true(memcmp(streamed, read, sizeof read) != 0);
+    kn_lm_close(lm);
+    desk_close(&d);
+}
+
+static void scoring_together_streams(void **state) {
+    (void)state;
+    desk d;
+    float streamed[LENGTH];
+    desk_open(&d, &shapes[0], 17);
+    kn_lm *lm = open_model(&d, KN_PRECISION_AUTO);
+    stream_text(lm, &d, LENGTH, false, streamed, NULL);
+    kn_mixture m = {0};
+    kn_verdict *verdicts = test_alloc(2 * LENGTH, sizeof *verdicts);
+    kn_asked asked[] = {
+        {.tokens = d.targets, .count = LENGTH, .mixture = &m, .verdicts = verdicts},
+        {.tokens = d.targets, .count = 700, .mixture = &m, .verdicts = verdicts + LENGTH},
+    };
+    assert_ok(kn_score_together(lm, asked, 2, NULL, NULL));
+    for (size_t i = 0; i < LENGTH; i++) assert_true(verdicts[i].lm == (double)streamed[i]);
+    for (size_t i = 0; i < 700; i++) assert_true(verdicts[LENGTH + i].lm == (double)streamed[i]);
+    free(verdicts);
+    kn_lm_close(lm);
+    desk_close(&d);
+}
+
+// ---------------------------------------------------------------- files
+
+// Folded into the file and back: nothing is lost when the scale is a power of two.
+static void files_keep_the_parameters(void **state) {
+    (void)state;
+    for (size_t i = 0; i < SHAPES; i++) {
+        desk d;
+        kn_gguf *file;
+        kn_config config;
+        const char *architecture;
+        bool found;
+        desk_open(&d, &shapes[i], 19);
+        assert_ok(kn_gguf_open(d.path, &file));
+        assert_ok(kn_gguf_get_string(file, "general.architecture", &architecture, &found));
+        assert_string_equal(architecture, d.config.qk_norm ? "qwen3" : "llama");
+        assert_ok(kn_config_load(file, &config));
+        assert_memory_equal(&config, &d.config, sizeof config);
+        float *params = test_alloc(d.layout.total, sizeof *params);
+        assert_ok(kn_model_load_params(file, &config, &d.layout, params));
+        assert_memory_equal(params, d.params, d.layout.total * sizeof *params);
+        free(params);
+        kn_gguf_close(file);
+        desk_close(&d);
+    }
+}
+
+static void bad_windows_are_refused(void **state) {
+    (void)state;
+    desk d, other;
+    desk_open(&d, &shapes[0], 23);
+    desk_open(&other, &(kn_config){MODERN}, 23);
+    kn_lm *lm = open_model(&d, KN_PRECISION_F32), *whole;
+    kn_past *past;
+    float logprobs[LENGTH];
+    assert_ok(kn_lm_open(other.path, NULL, &whole));
+    assert_int_equal(kn_lm_describe(whole)->stream, 0);
+    assert_int_equal(kn_past_open(whole, &past), KNNLM_ENOTSUP);
+    assert_ok(kn_past_open(lm, &past));
+    kn_lm_output out = {.logprobs = logprobs};
+    kn_window w = {
+        .inputs = d.inputs, .targets = d.targets, .length = kn_lm_describe(lm)->stream + 1, .past = past};
+    assert_int_equal(kn_lm_run(lm, &w, 1, KN_TAP_DEFAULT, &out), KNNLM_EINVAL);
+    w.length = 10;
+    assert_int_equal(kn_lm_run(whole, &w, 1, KN_TAP_DEFAULT, &out), KNNLM_EINVAL);
+    kn_read_options o = {.stream = true, .tap = KN_TAP_DEFAULT, .logprobs = true};
+    assert_int_equal(kn_read_tokens(whole, d.targets, 10, &o, collect, logprobs), KNNLM_EINVAL);
+    kn_past_close(past);
+    kn_lm_close(lm);
+    kn_lm_close(whole);
+    desk_close(&d);
+    desk_close(&other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(streams_are_the_whole_text), cmocka_unit_test(every_kernel_streams),
+        cmocka_unit_test(company_changes_nothing),    cmocka_unit_test(sessions_have_no_end),
+        cmocka_unit_test(the_reader_streams),         cmocka_unit_test(scoring_together_streams),
+        cmocka_unit_test(files_keep_the_parameters),  cmocka_unit_test(bad_windows_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
