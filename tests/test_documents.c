@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "text/documents.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -410,6 +411,65 @@ static void test_shared_wiki(void **state) {
     free(text);
 }
 
+// A listener who wants to stop at its `at`-th report.
+typedef struct patience {
+    int at, reports;
+} patience;
+
+static bool lose_patience(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
+    patience *p = context;
+    (void)done, (void)total;
+    assert_string_equal(what, "reading");
+    assert_string_equal(unit, "B");
+    return ++p->reports != p->at;
+}
+
+static knnlm_status read_watched(const char *path, patience *p) {
+    kn_progress progress = {lose_patience, p};
+    kn_document document;
+    bool found = true;
+    kn_documents *d = open_one(path, KN_SPLIT_FILE);
+    kn_documents_watch(d, &progress);
+    knnlm_status status = KNNLM_OK;
+    while (status == KNNLM_OK && found) status = kn_documents_next(d, &document, &found);
+    kn_documents_close(d);
+    return status;
+}
+
+static void test_stops_within_a_file(void **state) {
+    (void)state;
+    size_t size = 3 << 20;
+    char *text = malloc(size);
+    assert_non_null(text);
+    memset(text, 'x', size);
+    const char *path = put("large", text, size);
+    free(text);
+    patience never = {0};
+    assert_int_equal(read_watched(path, &never), KNNLM_OK);
+    assert_true(never.reports > 4);
+    for (int at = 1; at <= never.reports; at++) {
+        patience p = {.at = at};
+        assert_int_equal(read_watched(path, &p), KNNLM_ESTOPPED);
+        assert_int_equal(p.reports, at);
+        assert_non_null(strstr(knnlm_message(), "large: stopped"));
+    }
+}
+
+// A pipe that somebody holds open and writes nothing more to: only the listener can end the wait.
+static void test_stops_waiting_for_a_pipe(void **state) {
+    (void)state;
+    const char *path = at("pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    int held = open(path, O_RDWR);
+    assert_true(held >= 0);
+    for (int written = 0; written < 2; written++) {
+        patience p = {.at = 4};
+        if (written) assert_int_equal(write(held, "some text", 9), 9);
+        assert_int_equal(read_watched(path, &p), KNNLM_ESTOPPED);
+    }
+    close(held);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_file),
@@ -433,6 +493,8 @@ int main(void) {
         cmocka_unit_test(test_directory_that_contains_itself),
         cmocka_unit_test(test_no_paths),
         cmocka_unit_test(test_shared_wiki),
+        cmocka_unit_test(test_stops_within_a_file),
+        cmocka_unit_test(test_stops_waiting_for_a_pipe),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -66,6 +66,7 @@ const char *cli_count(double n, char buffer[32]) {
 
 static struct {
     const char *what;
+    uint64_t first; // what was done already when it began
     double started, drawn;
     bool visible;
 } bar;
@@ -80,7 +81,8 @@ void cli_progress_clear(void) {
 static void draw(const char *what, uint64_t done, uint64_t total, const char *unit, double now) {
     char rate[32], left[32], cells[BAR_WIDTH + 1];
     double seconds = now - bar.started, part = total ? (double)done / (double)total : 0;
-    cli_count(seconds > 0 ? (double)done / seconds : 0, rate);
+    double speed = done > bar.first ? (double)(done - bar.first) / seconds : 0;
+    cli_count(speed, rate);
     if (!total) {
         char count[32];
         fprintf(stderr, "\r\033[K%s %s %s, %s %s/s", what, cli_count((double)done, count), unit, rate, unit);
@@ -90,7 +92,7 @@ static void draw(const char *what, uint64_t done, uint64_t total, const char *un
     memset(cells, '#', (size_t)((part < 1 ? part : 1) * BAR_WIDTH));
     cells[BAR_WIDTH] = 0;
     fprintf(stderr, "\r\033[K%s [%s] %3.0f%%  %s %s/s  %s left", what, cells, 100 * part, rate, unit,
-            cli_duration(part > 0 ? seconds * (1 - part) / part : -1, left));
+            cli_duration(speed > 0 ? ((double)total - (double)done) / speed : -1, left));
 }
 
 static bool report(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
@@ -98,8 +100,9 @@ static bool report(void *context, const char *what, uint64_t done, uint64_t tota
     (void)context;
     if (interrupted) return false;
     if (!isatty(STDERR_FILENO)) return true;
-    if (!bar.what || strcmp(bar.what, what) != 0) {
+    if (!bar.what || strcmp(bar.what, what) != 0 || done < bar.first) {
         bar.what = what;
+        bar.first = done;
         bar.started = now;
         bar.drawn = now; // nothing is drawn for work that is over at once
     }

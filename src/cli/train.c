@@ -207,7 +207,7 @@ static knnlm_status make_tokenizer(const char *const *paths, size_t count, kn_to
     if (said.kind == KN_TOKENIZER_WORDPIECE)
         return kn_fail(KNNLM_EINVAL, "--tokenizer wordpiece: give its vocab.txt by --tokenizer-file");
     size_t limit = said.kind == KN_TOKENIZER_WORD ? SIZE_MAX : (size_t)said.vocabulary_sample << 20;
-    KN_TRY(kn_corpus_text(paths, count, limit, &text, &size));
+    KN_TRY(kn_corpus_text(paths, count, limit, &cli_progress, &text, &size));
     knnlm_status status = kn_tokenizer_train((kn_tokenizer_kind)said.kind, (int32_t)said.vocabulary, text,
                                              size, &cli_progress, out);
     free(text);

@@ -31,7 +31,9 @@ struct kn_documents {
     char held;
     size_t held_at;
     uint64_t total, done;
-    const kn_document *one; // given in place of files, until it was handed on
+    const kn_progress *progress; // NULL: nobody listens
+    kn_progress blocks;          // of the open file, passed on to it
+    const kn_document *one;      // given in place of files, until it was handed on
 };
 
 static knnlm_status list_files(kn_documents *d, const char *const *paths, size_t count) {
@@ -82,6 +84,17 @@ void kn_documents_close(kn_documents *d) {
     free(d);
 }
 
+static bool on_block(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
+    kn_documents *d = context;
+    (void)total; // of the one file, which does not know it
+    return kn_progress_report(d->progress, what, d->done + done, d->total, unit);
+}
+
+void kn_documents_watch(kn_documents *d, const kn_progress *progress) {
+    d->progress = progress;
+    d->blocks = (kn_progress){on_block, d};
+}
+
 uint64_t kn_documents_total(const kn_documents *d) {
     return d->total;
 }
@@ -93,7 +106,7 @@ uint64_t kn_documents_done(const kn_documents *d) {
 
 static knnlm_status open_next(kn_documents *d) {
     d->path = kn_strings_at(&d->files, d->next_file);
-    KN_TRY(kn_unpack_open(d->path, &d->file));
+    KN_TRY(kn_unpack_open(d->path, d->progress ? &d->blocks : NULL, &d->file));
     d->next_file++;
     if (strcmp(d->path, "-") == 0) d->path = "<stdin>";
     d->text.size = d->start = d->line = d->searched = d->valid = 0;

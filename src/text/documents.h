@@ -2,6 +2,7 @@
 #ifndef KN_TEXT_DOCUMENTS_H
 #define KN_TEXT_DOCUMENTS_H
 
+#include "base/progress.h"
 #include "base/status.h"
 
 typedef enum kn_split {
@@ -23,6 +24,9 @@ typedef struct kn_document {
 // an empty file has none.
 typedef struct kn_documents kn_documents;
 knnlm_status kn_documents_open(const char *const *paths, size_t count, kn_split split, kn_documents **out);
+// From now on `progress`, which outlives `d`, hears of every block read, and is asked while a pipe has
+// nothing to give: kn_documents_next is KNNLM_ESTOPPED when it wants to stop.
+void kn_documents_watch(kn_documents *d, const kn_progress *progress);
 // Gives the one document, which is the caller's and must last as long. KNNLM_EDATA: not UTF-8.
 knnlm_status kn_documents_open_one(const kn_document *document, kn_documents **out);
 // KNNLM_OK with *found false at the end. Not UTF-8: KNNLM_EDATA naming file and byte.

@@ -8,12 +8,22 @@
 #include <string.h>
 #include <xxhash.h>
 
+enum { REPORT = 1 << 18 }; // tokens between two reports: a tenth of a second of encoding, more or less
+
 // ---- lists of tokens
+
+static knnlm_status report(kn_tokens *t) {
+    t->reported = t->count;
+    if (kn_progress_report(t->progress, "tokenizing", t->count, 0, "tokens")) return KNNLM_OK;
+    return kn_fail(KNNLM_ESTOPPED, "stopped while tokenizing");
+}
 
 knnlm_status kn_tokens_reserve(kn_tokens *t, size_t more) {
     size_t needed;
     if (!kn_add(t->count, more, &needed))
         return kn_fail(KNNLM_ENOMEM, "out of memory: %zu more tokens", more);
+    // A list that was emptied has fewer tokens than at the last report: the difference is large then, too.
+    if (t->progress && t->count - t->reported >= REPORT) KN_TRY(report(t));
     KN_TRY(kn_grow(&t->ids, &t->capacity, needed, sizeof *t->ids));
     return t->with_offsets ? kn_grow(&t->offsets, &t->offset_capacity, needed, sizeof *t->offsets) : KNNLM_OK;
 }
@@ -28,7 +38,7 @@ knnlm_status kn_tokens_push(kn_tokens *t, int32_t id, uint64_t offset) {
 void kn_tokens_free(kn_tokens *t) {
     free(t->ids);
     free(t->offsets);
-    *t = (kn_tokens){.with_offsets = t->with_offsets};
+    *t = (kn_tokens){.with_offsets = t->with_offsets, .progress = t->progress};
 }
 
 knnlm_status kn_buffer_put(kn_buffer *b, const char *data, size_t size) {

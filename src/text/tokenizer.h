@@ -30,6 +30,10 @@ typedef struct kn_tokens {
     uint64_t *offsets; // filled when with_offsets
     size_t count, capacity, offset_capacity;
     bool with_offsets;
+    // Asked now and then while a long text is encoded, which is KNNLM_ESTOPPED when it wants to stop. NULL:
+    // nobody listens.
+    const kn_progress *progress;
+    size_t reported; // tokens at the last report
 } kn_tokens;
 knnlm_status kn_tokens_push(kn_tokens *tokens, int32_t id, uint64_t offset);
 void kn_tokens_free(kn_tokens *tokens);

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,7 +13,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { INPUT = 1 << 18, GZIP_WINDOW = 15 + 16 };
+enum { INPUT = 1 << 18, GZIP_WINDOW = 15 + 16, PATIENCE = 200 /* ms */ };
 
 typedef knnlm_status unpacker(kn_unpack *u, char *data, size_t size, size_t *got);
 
@@ -24,24 +25,45 @@ struct kn_unpack {
     z_stream gzip;
     bool gzip_open, inside; // inside: a frame has begun and not ended
     bool ended;             // the file has
+    const kn_progress *progress;
     uint64_t done;
     size_t at, filled; // of input
     uint8_t input[INPUT];
 };
 
+static knnlm_status report(const kn_unpack *u) {
+    if (kn_progress_report(u->progress, "reading", u->done, 0, "B")) return KNNLM_OK;
+    return kn_fail(KNNLM_ESTOPPED, "%s: stopped while reading", u->name);
+}
+
+// Until there is something to read. A read() that waits would go on after a signal (SA_RESTART); poll() never
+// does, and its time limit covers a signal that came just before it.
+static knnlm_status wait_for_input(const kn_unpack *u) {
+    struct pollfd input = {.fd = u->fd, .events = POLLIN};
+    int ready;
+    KN_TRY(report(u));
+    while (u->progress && ((ready = poll(&input, 1, PATIENCE)) == 0 || (ready < 0 && errno == EINTR)))
+        KN_TRY(report(u));
+    return KNNLM_OK;
+}
+
+// One read() after what the input holds already.
+static knnlm_status read_more(kn_unpack *u) {
+    ssize_t n;
+    KN_TRY(wait_for_input(u));
+    while ((n = read(u->fd, u->input + u->filled, sizeof u->input - u->filled)) < 0 && errno == EINTR) {
+    }
+    if (n < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot read", u->name);
+    u->ended = n == 0;
+    u->filled += (size_t)n;
+    u->done += (size_t)n;
+    return KNNLM_OK;
+}
+
 // Fills the empty input; at the file's end it stays empty.
 static knnlm_status refill(kn_unpack *u) {
     u->at = u->filled = 0;
-    while (!u->ended) {
-        ssize_t n = read(u->fd, u->input, sizeof u->input);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot read", u->name);
-        u->ended = n == 0;
-        u->filled = (size_t)n;
-        u->done += (size_t)n;
-        break;
-    }
-    return KNNLM_OK;
+    return u->ended ? KNNLM_OK : read_more(u);
 }
 
 static knnlm_status unpack_plain(kn_unpack *u, char *data, size_t size, size_t *got) {
@@ -119,14 +141,7 @@ static knnlm_status open_file(kn_unpack *u, const char *path) {
 
 // The first read of a pipe may give a byte or two; the format's mark needs four.
 static knnlm_status read_mark(kn_unpack *u) {
-    while (u->filled < 4 && !u->ended) {
-        ssize_t n = read(u->fd, u->input + u->filled, sizeof u->input - u->filled);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot read", u->name);
-        u->ended = n == 0;
-        u->filled += (size_t)n;
-        u->done += (size_t)n;
-    }
+    while (u->filled < 4 && !u->ended) KN_TRY(read_more(u));
     return KNNLM_OK;
 }
 
@@ -146,10 +161,11 @@ static knnlm_status choose_format(kn_unpack *u) {
     return KNNLM_OK;
 }
 
-knnlm_status kn_unpack_open(const char *path, kn_unpack **out) {
+knnlm_status kn_unpack_open(const char *path, const kn_progress *progress, kn_unpack **out) {
     kn_unpack *u = kn_alloc(1, sizeof *u);
     if (!u) return KNNLM_ENOMEM;
     u->fd = -1;
+    u->progress = progress;
     knnlm_status status = open_file(u, path);
     if (status == KNNLM_OK) status = choose_format(u);
     if (status != KNNLM_OK)

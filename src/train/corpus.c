@@ -38,9 +38,10 @@ static knnlm_status append_documents(const kn_tokenizer *t, kn_documents *d, con
 knnlm_status kn_corpus_read(const kn_tokenizer *tokenizer, const char *const *paths, size_t count,
                             kn_split split, const kn_progress *progress, kn_corpus *out) {
     kn_documents *d;
-    kn_tokens tokens = {0};
+    kn_tokens tokens = {.progress = progress};
     *out = (kn_corpus){0};
     KN_TRY(kn_documents_open(paths, count, split, &d));
+    kn_documents_watch(d, progress);
     knnlm_status status = append_documents(tokenizer, d, progress, out, &tokens);
     kn_documents_close(d);
     kn_tokens_free(&tokens);
@@ -73,11 +74,13 @@ static knnlm_status append_text(kn_documents *d, size_t limit, char **text, size
     return KNNLM_OK;
 }
 
-knnlm_status kn_corpus_text(const char *const *paths, size_t count, size_t limit, char **text, size_t *size) {
+knnlm_status kn_corpus_text(const char *const *paths, size_t count, size_t limit, const kn_progress *progress,
+                            char **text, size_t *size) {
     kn_documents *d;
     *text = NULL;
     *size = 0;
     KN_TRY(kn_documents_open(paths, count, KN_SPLIT_FILE, &d));
+    kn_documents_watch(d, progress);
     knnlm_status status = append_text(d, limit, text, size);
     kn_documents_close(d);
     if (status == KNNLM_OK && *size == 0) status = kn_fail(KNNLM_EDATA, "%s: no text to train on", paths[0]);

@@ -14,13 +14,16 @@ typedef struct kn_corpus {
     uint64_t hash; // of the tokens: a run is resumed on the text it began with
 } kn_corpus;
 
+// Both are KNNLM_ESTOPPED when `progress` (NULL: nobody listens) asks for it, be it in the middle of a
+// document.
 knnlm_status kn_corpus_read(const kn_tokenizer *tokenizer, const char *const *paths, size_t count,
                             kn_split split, const kn_progress *progress, kn_corpus *out);
 void kn_corpus_free(kn_corpus *c);
 
 // The raw text of the documents joined, up to `limit` bytes: what a tokenizer is trained on. Released with
 // free().
-knnlm_status kn_corpus_text(const char *const *paths, size_t count, size_t limit, char **text, size_t *size);
+knnlm_status kn_corpus_text(const char *const *paths, size_t count, size_t limit, const kn_progress *progress,
+                            char **text, size_t *size);
 
 // The order in which windows of `length` tokens are visited: a new shuffle, and a new first token, each
 // epoch. A function of seed and number alone, so that a run resumes anywhere.
