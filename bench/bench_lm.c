@@ -34,7 +34,7 @@ static int make(const char *shape, const char *path) {
     float *params = bench_need(kn_alloc_aligned(layout.total, sizeof *params));
     kn_layout_fill(&c, &layout, 1, params);
     kn_tokenizer *tokenizer = bench_tokenizer(c.vocabulary);
-    bench_check(kn_model_save(path, &c, tokenizer, params, KN_GGUF_BF16));
+    bench_check(kn_model_save(path, &c, tokenizer, 0, params, KN_GGUF_BF16));
     kn_tokenizer_free(tokenizer);
     kn_free_aligned(params);
     kn_layout_free(&layout);

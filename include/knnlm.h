@@ -69,7 +69,8 @@ typedef struct knnlm_model_info {
     int32_t vocabulary, width, layers, heads, ffn, context, key_width;
     uint64_t parameters, file_bytes;
     char fingerprint[33]; // of the file, or of all its parts: 128 bits in hexadecimal
-    int32_t window;       // tokens read at a time by default: the context, where it is not very long
+    int32_t window; // tokens read at a time by default: as the model was trained, where its file tells; else
+                    // the context, where it is not very long
 } knnlm_model_info;
 
 knnlm_model_options knnlm_model_options_default(void);

@@ -160,6 +160,13 @@ does info shared.gguf --engine llama --json
 check test "$(sed 's/.*\("fingerprint": "[0-9a-f]*", "tokenizer": "[^"]*"\).*/\1/' out)" = \
     "$(sed 's/.*\("fingerprint": "[0-9a-f]*", "tokenizer": "[^"]*"\).*/\1/' native.json)"
 
+# A model is read in windows of the length that it was trained on, whichever engine reads it.
+train short.gguf 1 --tokenizer-file own.gguf --length 24
+for engine in native llama; do
+    does info short.gguf --engine $engine --json
+    says '"context": 128, "window": 24'
+done
+
 # The number of threads changes nothing but the time.
 for model in llama parallel; do
     for threads in 1 2; do

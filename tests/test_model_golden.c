@@ -672,7 +672,7 @@ static void compare_saved(const golden *source, kn_gguf_type type) {
     kn_tokenizer *tokenizer;
     snprintf(path, sizeof path, "test_model_golden-%d.gguf", (int)getpid());
     assert_ok(kn_tokenizer_load_gguf(source->model, &tokenizer));
-    assert_ok(kn_model_save(path, &source->config, tokenizer, source->params, type));
+    assert_ok(kn_model_save(path, &source->config, tokenizer, 0, source->params, type));
     assert_ok(kn_gguf_open(path, &g.model));
     g.params = test_alloc(g.layout.total, sizeof *g.params);
     g.exact_params = test_alloc(g.layout.total, sizeof *g.exact_params);
@@ -806,7 +806,7 @@ static void check_shape(const kn_config *config, int length, int first, kn_rando
     assert_ok(kn_layout_init(config, &g.layout));
     random_params(&g, random);
     kn_tokenizer *tokenizer = word_tokenizer(config->vocabulary);
-    assert_ok(kn_model_save(path, config, tokenizer, g.params, KN_GGUF_F32));
+    assert_ok(kn_model_save(path, config, tokenizer, 0, g.params, KN_GGUF_F32));
     kn_lm *lm = open_model(path, KN_PRECISION_F32);
     compare_window(&g, lm, tokens, length, first, F32_TOLERANCE);
     kn_lm_close(lm);

@@ -58,7 +58,7 @@ static void desk_open(desk *d, const kn_config *config, uint64_t seed) {
     assert_int_equal(kn_tokenizer_size(tokenizer), config->vocabulary);
     strcpy(d->path, "/tmp/knnlm-test-stream-XXXXXX");
     close(mkstemp(d->path));
-    assert_ok(kn_model_save(d->path, config, tokenizer, d->params, KN_GGUF_F32));
+    assert_ok(kn_model_save(d->path, config, tokenizer, 0, d->params, KN_GGUF_F32));
     d->inputs[0] = kn_tokenizer_start(tokenizer);
     for (int i = 0; i < LENGTH; i++) {
         d->targets[i] = (int32_t)kn_random_below(&random, WORDS);

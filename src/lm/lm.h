@@ -29,8 +29,9 @@ typedef struct kn_lm_options {
 typedef struct kn_lm_info {
     const char *path, *architecture, *engine, *kernels; // kernels: the instruction set that serves
     int32_t vocabulary, width, layers, heads, ffn, context;
-    int32_t window;    // tokens read at a time where nobody says otherwise: at most `context`
-    int32_t stream;    // tokens of a window that has a past (kn_past); 0: the model knows none
+    int32_t window; // tokens read at a time where nobody says otherwise: as the model was trained, where its
+                    // file tells; at most `context`
+    int32_t stream; // tokens of a window that has a past (kn_past); 0: the model knows none
     int32_t key_width; // of a tapped state
     uint64_t parameters;
     uint64_t file_bytes;

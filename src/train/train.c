@@ -135,7 +135,8 @@ static knnlm_status validate(run *r, double *loss) {
 
 static knnlm_status save_model(run *r) {
     if (!r->o->output) return KNNLM_OK;
-    return kn_model_save(r->o->output, &r->o->config, r->o->tokenizer, r->state.params, r->o->type);
+    return kn_model_save(r->o->output, &r->o->config, r->o->tokenizer, (int32_t)r->o->length, r->state.params,
+                         r->o->type);
 }
 
 static bool due(int64_t step, int64_t every, bool last) {

@@ -84,6 +84,15 @@ static knnlm_status check_causal(const kn_llama *m, const char *path) {
 // other half, and attention costs more the longer it is.
 enum { LONGEST_WINDOW = 1024 };
 
+// As `knnlm train` noted it, so that a model is read alike whichever engine runs it.
+static int32_t window_of(const kn_llama *m, int32_t context) {
+    char text[32];
+    value_of(m, "knnlm.train.length", text, sizeof text);
+    long trained = strtol(text, NULL, 10);
+    if (trained >= 1 && trained <= context) return (int32_t)trained;
+    return context < LONGEST_WINDOW ? context : LONGEST_WINDOW;
+}
+
 static knnlm_status describe(kn_llama *m, const char *path) {
     const kn_llama_library *api = m->api;
     kn_lm_info *info = &m->lm.info;
@@ -101,7 +110,7 @@ static knnlm_status describe(kn_llama *m, const char *path) {
     info->heads = api->llama_model_n_head(m->model);
     info->ffn = kn_llama_number(m, "feed_forward_length");
     info->context = api->llama_model_n_ctx_train(m->model);
-    info->window = info->context < LONGEST_WINDOW ? info->context : LONGEST_WINDOW;
+    info->window = window_of(m, info->context);
     info->parameters = api->llama_model_n_params(m->model);
     if (info->vocabulary < 1 || info->width < 1 || info->layers < 1 || info->context < 1)
         return kn_fail(KNNLM_ENOTSUP,

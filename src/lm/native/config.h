@@ -139,11 +139,13 @@ void kn_layout_free(kn_layout *layout);
 // matrices by Glorot or GPT-2's rule, biases 0, norms 1.
 void kn_layout_fill(const kn_config *c, const kn_layout *layout, uint64_t seed, float *params);
 
-// The model file: configuration, tokenizer and weights. `type` is that of matrices (f32, f16, bf16, q8_0);
-// vectors are f32.
+// The model file: configuration, tokenizer and weights. `length` is that of the windows it was trained on (0:
+// not known); `type` is that of matrices (f32, f16, bf16, q8_0); vectors are f32.
 struct kn_tokenizer;
 knnlm_status kn_model_save(const char *path, const kn_config *c, const struct kn_tokenizer *tokenizer,
-                           const float *params, kn_gguf_type type);
+                           int32_t length, const float *params, kn_gguf_type type);
+// Tokens of the windows that the model was trained on; the whole context where the file does not say.
+knnlm_status kn_model_length(const kn_gguf *file, const kn_config *c, int32_t *length);
 // Whether the file's tensors have the scale of embeddings folded in.
 static inline bool kn_model_folded(const kn_gguf *file) {
     return kn_gguf_has(file, KN_KEY_SCALE);

@@ -11,6 +11,8 @@ static kn_gguf_type type_of(const kn_param *p, kn_gguf_type type) {
     return type == KN_GGUF_Q8_0 && p->columns % 32 ? KN_GGUF_F16 : type;
 }
 
+#define LENGTH_KEY "knnlm.train.length" // in checkpoints, too
+
 // What a parameter's values are multiplied by in the file.
 static float folded_by(const kn_config *c, const kn_param *p) {
     if (strcmp(p->name, "token_embd.weight") == 0) return c->embedding_scale;
@@ -34,8 +36,10 @@ static knnlm_status put_values(kn_gguf_writer *w, const float *values, size_t n,
 }
 
 static knnlm_status write_model(kn_gguf_writer *w, const kn_config *c, const kn_layout *layout,
-                                const kn_tokenizer *tokenizer, const float *params, kn_gguf_type type) {
+                                const kn_tokenizer *tokenizer, int32_t length, const float *params,
+                                kn_gguf_type type) {
     KN_TRY(kn_config_save(c, w));
+    if (length) KN_TRY(kn_gguf_put_u32(w, LENGTH_KEY, (uint32_t)length));
     KN_TRY(kn_tokenizer_save_gguf(tokenizer, w));
     for (size_t i = 0; i < layout->count; i++) {
         const kn_param *p = &layout->params[i];
@@ -50,13 +54,13 @@ static knnlm_status write_model(kn_gguf_writer *w, const kn_config *c, const kn_
 }
 
 knnlm_status kn_model_save(const char *path, const kn_config *c, const kn_tokenizer *tokenizer,
-                           const float *params, kn_gguf_type type) {
+                           int32_t length, const float *params, kn_gguf_type type) {
     kn_layout layout;
     kn_gguf_writer *w;
     KN_TRY(kn_layout_init(c, &layout));
     knnlm_status status = kn_gguf_writer_open(path, &w);
     if (status == KNNLM_OK) {
-        status = write_model(w, c, &layout, tokenizer, params, type);
+        status = write_model(w, c, &layout, tokenizer, length, params, type);
         if (status == KNNLM_OK)
             status = kn_gguf_writer_commit(w);
         else
@@ -64,6 +68,17 @@ knnlm_status kn_model_save(const char *path, const kn_config *c, const kn_tokeni
     }
     kn_layout_free(&layout);
     return status;
+}
+
+knnlm_status kn_model_length(const kn_gguf *file, const kn_config *c, int32_t *length) {
+    int64_t value = c->context;
+    bool found;
+    KN_TRY(kn_gguf_get_i64(file, LENGTH_KEY, &value, &found));
+    if (value < 1 || value > c->context)
+        return kn_fail(KNNLM_EDATA, "%s: \"" LENGTH_KEY "\" is %lld, of a context of %d", kn_gguf_path(file),
+                       (long long)value, c->context);
+    *length = (int32_t)value;
+    return KNNLM_OK;
 }
 
 knnlm_status kn_model_tensor(const kn_gguf *file, const kn_param *param, const kn_gguf_tensor **out) {

@@ -70,7 +70,8 @@ static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_option
     info->layers = c.layers;
     info->heads = c.heads;
     info->ffn = c.ffn;
-    info->context = info->window = c.context;
+    info->context = c.context;
+    KN_TRY(kn_model_length(m->file, &c, &info->window));
     info->stream = c.window ? KN_NATIVE_STREAM : 0;
     return kn_lm_identify(path, options->progress, info);
 }
