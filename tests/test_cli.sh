@@ -261,7 +261,8 @@ run 1 train train.txt -o nowhere/new.gguf $shape --steps 1
 check "an output that cannot be written is named" grep -q 'knnlm train: nowhere/new.gguf' err
 check "failures write no model" test ! -e new.gguf
 cp model.gguf kept.gguf
-complains 1 'not UTF-8' train latin.txt -o kept.gguf
+complains 1 'kept.gguf: exists: .*--force' train latin.txt -o kept.gguf
+complains 1 'not UTF-8' train latin.txt -o kept.gguf --force
 complains 1 'kept.gguf: ' eval -m kept.gguf --per-token kept.gguf test.txt
 check "a failure leaves the old model alone" cmp model.gguf kept.gguf
 cp test.txt kept.txt

@@ -22,14 +22,14 @@ static const char *const norms[] = {"layer", "rms", NULL};
 // What the user said; -1 and NULL: not said, the preset or the default decides.
 typedef struct settings {
     cli_common common;
-    const char *valid, *output, *preset, *tokenizer_file, *bands, *log;
+    const char *valid, *output, *from, *preset, *tokenizer_file, *bands, *log;
     int split, kind, type, optimizer, schedule, positions, activation, norm;
     int64_t vocabulary, vocabulary_sample, width, layers, heads, ffn, context, window;
     int64_t steps, length, batch, micro, warmup, period, seed, valid_every, save_every, report_every,
         valid_tokens;
     double epochs, minutes, rate, floor, tail, clip, decay, momentum, beta1, beta2, dropout,
         attention_dropout, activation_dropout, save_seconds;
-    bool resume, no_bias, qk_norm;
+    bool resume, force, no_bias, qk_norm;
 } settings;
 
 static settings said;
@@ -38,8 +38,8 @@ enum { UNSAID = -1 };
 // One option a line.
 // clang-format off
 static const settings unsaid = {
-    .preset = "small", .kind = KN_TOKENIZER_BPE, .type = 1, .optimizer = 0, .schedule = UNSAID, .positions = UNSAID,
-    .activation = UNSAID, .norm = UNSAID, .window = UNSAID, .vocabulary = 16000, .vocabulary_sample = 100, .width = UNSAID, .layers = UNSAID, .heads = UNSAID,
+    .kind = UNSAID, .type = 1, .optimizer = 0, .schedule = UNSAID, .positions = UNSAID,
+    .activation = UNSAID, .norm = UNSAID, .window = UNSAID, .vocabulary = UNSAID, .vocabulary_sample = UNSAID, .width = UNSAID, .layers = UNSAID, .heads = UNSAID,
     .ffn = UNSAID, .context = UNSAID, .steps = UNSAID, .length = UNSAID, .batch = 8192, .micro = UNSAID, .warmup = UNSAID,
     .period = UNSAID, .seed = 1, .valid_every = 200, .save_every = 0, .report_every = 10, .valid_tokens = 1 << 17,
     .epochs = UNSAID, .minutes = UNSAID, .rate = UNSAID, .floor = 0.05, .tail = 0.2, .clip = UNSAID, .decay = UNSAID, .momentum = 0.99, .beta1 = 0.9,
@@ -50,6 +50,7 @@ static const cli_option options[] = {
     {'o', "output", CLI_STRING, &said.output, "FILE", "model to write (required)", 0, 0, NULL},
     {0, "valid", CLI_STRING, &said.valid, "TEXT", "validation text; the best model on it is kept", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
+    {0, "from", CLI_STRING, &said.from, "MODEL", "go on from this model, with its shape and tokenizer; the optimiser begins anew", 0, 0, NULL},
     {0, "preset", CLI_STRING, &said.preset, "NAME", "tiny, small (default), base, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
     {0, "tokenizer", CLI_CHOICE, &said.kind, "KIND", "bpe (default), word or wordpiece", 0, 0, kinds},
     {0, "tokenizer-file", CLI_STRING, &said.tokenizer_file, "FILE", "tokenizer.json, vocab.txt or GGUF to take it from", 0, 0, NULL},
@@ -70,7 +71,7 @@ static const cli_option options[] = {
     {0, "steps", CLI_INTEGER, &said.steps, "N", "updates (default 1000)", 1, 1e12, NULL},
     {0, "epochs", CLI_NUMBER, &said.epochs, "X", "or so many times over the text", 1e-6, 1e6, NULL},
     {0, "minutes", CLI_NUMBER, &said.minutes, "X", "or about so long, by the speed of the first updates", 1e-3, 1e6, NULL},
-    {0, "length", CLI_INTEGER, &said.length, "N", "tokens of a window (default: the context)", 1, 1 << 20, NULL},
+    {0, "length", CLI_INTEGER, &said.length, "N", "tokens of a window (default: the context; with --from, as it was trained)", 1, 1 << 20, NULL},
     {0, "batch", CLI_INTEGER, &said.batch, "N", "tokens of an update (default 8192)", 1, 1 << 28, NULL},
     {0, "micro", CLI_INTEGER, &said.micro, "N", "tokens in memory at a time (default 4096)", 1, 1 << 28, NULL},
     {0, "optimizer", CLI_CHOICE, &said.optimizer, "NAME", "adamw (default), nesterov (the paper's) or muon", 0, 0, optimizers},
@@ -96,10 +97,40 @@ static const cli_option options[] = {
     {0, "report-every", CLI_INTEGER, &said.report_every, "N", "updates between lines of progress (default 10)", 1, 1e12, NULL},
     {0, "log", CLI_STRING, &said.log, "FILE", "CSV of the run: step, tokens, seconds, loss, valid_loss, rate, norm", 0, 0, NULL},
     {0, "resume", CLI_FLAG, &said.resume, NULL, "go on from OUTPUT.checkpoint", 0, 0, NULL},
+    {0, "force", CLI_FLAG, &said.force, NULL, "replace a model or a checkpoint that is there already", 0, 0, NULL},
     {0, "seed", CLI_INTEGER, &said.seed, "N", "of weights, order and dropout (default 1)", 0, 9e15, NULL},
     CLI_COMMON_OPTIONS(said.common),
 };
 // clang-format on
+
+// What a model given by --from decides.
+static const char *const shape[] = {"preset",  "tokenizer", "tokenizer-file", "vocab", "vocab-sample",
+                                    "width",   "layers",    "heads",          "ffn",   "context",
+                                    "window",  "positions", "activation",     "norm",  "no-bias",
+                                    "qk-norm", "bands"};
+
+static bool is_said(const cli_option *o) {
+    switch (o->kind) {
+    case CLI_FLAG:
+        return *(const bool *)o->value;
+    case CLI_STRING:
+        return *(const char *const *)o->value != NULL;
+    case CLI_CHOICE:
+        return *(const int *)o->value != UNSAID;
+    case CLI_NUMBER:
+        return *(const double *)o->value != UNSAID;
+    default:
+        return *(const int64_t *)o->value != UNSAID;
+    }
+}
+
+// The first option of the shape that was said; NULL: none.
+static const char *shape_said(void) {
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        for (size_t j = 0; j < sizeof shape / sizeof *shape; j++)
+            if (strcmp(options[i].name, shape[j]) == 0 && is_said(&options[i])) return shape[j];
+    return NULL;
+}
 
 // ---------------------------------------------------------------- what is printed
 
@@ -147,6 +178,7 @@ static void print_result(const kn_train_options *o, const listener *l, uint64_t 
             (json_int_t)parameters, "steps", (json_int_t)last->step, "tokens", (json_int_t)last->tokens,
             "loss", json_real(last->loss), "seconds", json_real(last->seconds), "tokens_per_second",
             json_real(last->tokens_per_second), "kernels", kn_math_kernels(o->precision)->name);
+        if (said.from) json_object_set_new(j, "from", json_string(said.from));
         if (isfinite(last->best_loss)) json_object_set_new(j, "valid_ppl", json_real(exp(last->best_loss)));
         cli_print_json(j);
         return;
@@ -180,7 +212,7 @@ static void override(int32_t *value, int64_t given) {
 }
 
 static knnlm_status set_config(kn_config *c, int32_t vocabulary) {
-    KN_TRY(kn_config_preset(said.preset, c));
+    KN_TRY(kn_config_preset(said.preset ? said.preset : "small", c));
     bool scaled = c->embedding_scale != 1;
     override(&c->width, said.width);
     override(&c->layers, said.layers);
@@ -204,12 +236,14 @@ static knnlm_status make_tokenizer(const char *const *paths, size_t count, kn_to
     char *text;
     size_t size;
     if (said.tokenizer_file) return kn_tokenizer_open(said.tokenizer_file, out);
-    if (said.kind == KN_TOKENIZER_WORDPIECE)
+    kn_tokenizer_kind kind = said.kind != UNSAID ? (kn_tokenizer_kind)said.kind : KN_TOKENIZER_BPE;
+    int64_t vocabulary = said.vocabulary != UNSAID ? said.vocabulary : 16000;
+    int64_t sample = said.vocabulary_sample != UNSAID ? said.vocabulary_sample : 100;
+    if (kind == KN_TOKENIZER_WORDPIECE)
         return kn_fail(KNNLM_EINVAL, "--tokenizer wordpiece: give its vocab.txt by --tokenizer-file");
-    size_t limit = said.kind == KN_TOKENIZER_WORD ? SIZE_MAX : (size_t)said.vocabulary_sample << 20;
+    size_t limit = kind == KN_TOKENIZER_WORD ? SIZE_MAX : (size_t)sample << 20;
     KN_TRY(kn_corpus_text(paths, count, limit, &cli_progress, &text, &size));
-    knnlm_status status = kn_tokenizer_train((kn_tokenizer_kind)said.kind, (int32_t)said.vocabulary, text,
-                                             size, &cli_progress, out);
+    knnlm_status status = kn_tokenizer_train(kind, (int32_t)vocabulary, text, size, &cli_progress, out);
     free(text);
     cli_progress_clear();
     return status;
@@ -242,7 +276,8 @@ static void set_run(kn_train_options *o) {
     o->output = said.output;
     o->type = type_values[said.type];
     o->resume = said.resume;
-    o->length = said.length != UNSAID ? (size_t)said.length : (size_t)o->config.context;
+    o->length = said.length != UNSAID ? (size_t)said.length
+                                      : (size_t)(o->start ? o->start->length : o->config.context);
     o->batch = ((size_t)said.batch + o->length - 1) / o->length * o->length;
     size_t micro = said.micro != UNSAID ? (size_t)said.micro : 4096;
     o->micro = micro < o->length ? o->length : micro / o->length * o->length;
@@ -298,6 +333,7 @@ static knnlm_status steps_for_minutes(kn_train_options *o) {
 // ---------------------------------------------------------------- the run
 
 typedef struct inputs {
+    kn_start start; // the model of --from, or what the run to be resumed began with
     kn_tokenizer *tokenizer;
     kn_corpus corpus, valid;
     char *checkpoint; // its path
@@ -305,7 +341,20 @@ typedef struct inputs {
 
 static knnlm_status check_output(const char *output, const char *const *paths, size_t count) {
     KN_TRY(cli_check_output(output, paths, count));
+    KN_TRY(cli_check_output(output, &said.from, 1));
     return cli_check_output(output, &said.valid, 1);
+}
+
+// Hours of work are not replaced by a command that was only meant to begin others.
+static knnlm_status check_new(const inputs *in) {
+    if (said.resume || said.force) return KNNLM_OK;
+    if (kn_file_same(in->checkpoint, in->checkpoint))
+        return kn_fail(KNNLM_EINVAL,
+                       "%s: has another run: go on with it by --resume, or replace it by --force",
+                       in->checkpoint);
+    if (kn_file_same(said.output, said.output))
+        return kn_fail(KNNLM_EINVAL, "%s: exists: name another file, or replace it by --force", said.output);
+    return KNNLM_OK;
 }
 
 // A run that could not be saved is refused before it begins.
@@ -318,18 +367,35 @@ static knnlm_status check_outputs(inputs *in, const char *const *paths, size_t c
     KN_TRY(kn_writer_try(in->checkpoint));
     KN_TRY(check_output(said.output, paths, count));
     KN_TRY(check_output(in->checkpoint, paths, count));
+    KN_TRY(check_new(in));
     return said.log ? check_output(said.log, paths, count) : KNNLM_OK;
 }
 
+// Where the run begins: anew (*start NULL), from a model, or where a checkpoint stands. What cannot be is
+// told before the text is read.
+static knnlm_status set_start(inputs *in, kn_train_options *o) {
+    if (said.resume)
+        KN_TRY(kn_start_resume(in->checkpoint, said.from, &cli_progress, &in->start));
+    else if (said.from)
+        KN_TRY(kn_start_open(said.from, &cli_progress, &in->start));
+    if (!*in->start.fingerprint) return set_config(&o->config, 1 << 16);
+    o->start = &in->start;
+    o->config = in->start.config;
+    if (shape_said())
+        return kn_fail(KNNLM_EINVAL, "%s: the run began from a model, which decides --%s: resume without it",
+                       in->checkpoint, shape_said());
+    if (said.length > o->config.context)
+        return kn_fail(KNNLM_EINVAL, "--length %lld: the context of %s is %d", (long long)said.length,
+                       said.from ? said.from : in->checkpoint, o->config.context);
+    return KNNLM_OK;
+}
+
 static knnlm_status read_inputs(inputs *in, const char *const *paths, size_t count) {
-    if (said.resume) // the tokenizer of the run is in its checkpoint
-        KN_TRY(kn_tokenizer_open(in->checkpoint, &in->tokenizer));
-    else
-        KN_TRY(make_tokenizer(paths, count, &in->tokenizer));
-    KN_TRY(kn_corpus_read(in->tokenizer, paths, count, (kn_split)said.split, &cli_progress, &in->corpus));
+    if (!in->start.tokenizer) KN_TRY(make_tokenizer(paths, count, &in->tokenizer));
+    const kn_tokenizer *t = in->start.tokenizer ? in->start.tokenizer : in->tokenizer;
+    KN_TRY(kn_corpus_read(t, paths, count, (kn_split)said.split, &cli_progress, &in->corpus));
     if (said.valid)
-        KN_TRY(
-            kn_corpus_read(in->tokenizer, &said.valid, 1, (kn_split)said.split, &cli_progress, &in->valid));
+        KN_TRY(kn_corpus_read(t, &said.valid, 1, (kn_split)said.split, &cli_progress, &in->valid));
     cli_progress_clear();
     return KNNLM_OK;
 }
@@ -366,12 +432,12 @@ static knnlm_status train(const char *const *paths, size_t count, inputs *in, li
     uint64_t parameters;
     kn_train_defaults(&o);
     KN_TRY(check_outputs(in, paths, count));
-    KN_TRY(set_config(&o.config, 1 << 16)); // a shape that cannot be is told before the text is read
+    KN_TRY(set_start(in, &o));
     KN_TRY(read_inputs(in, paths, count));
-    o.tokenizer = in->tokenizer;
+    o.tokenizer = in->start.tokenizer ? in->start.tokenizer : in->tokenizer;
     o.corpus = &in->corpus;
     o.valid = said.valid ? &in->valid : NULL;
-    KN_TRY(set_config(&o.config, kn_tokenizer_size(in->tokenizer)));
+    if (!o.start) KN_TRY(set_config(&o.config, kn_tokenizer_size(o.tokenizer)));
     set_run(&o);
     set_optimizer(&o);
     if (said.minutes != UNSAID) {
@@ -400,12 +466,17 @@ static int run(int argc, char **argv) {
     if (!said.output) return cli_usage(&cli_train, "no -o FILE to write the model to");
     if ((said.steps != UNSAID) + (said.epochs != UNSAID) + (said.minutes != UNSAID) > 1)
         return cli_usage(&cli_train, "one of --steps, --epochs and --minutes");
+    if (said.resume && said.force)
+        return cli_usage(&cli_train, "one of --resume (go on with the run) and --force (replace it)");
+    if (said.from && shape_said())
+        return cli_usage(&cli_train, "--%s: with --from, the model decides this", shape_said());
     code = cli_start(&cli_train, &said.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
     inputs in = {0};
     listener l = {.terminal = isatty(STDERR_FILENO)};
     knnlm_status status = train((const char *const *)paths, count, &in, &l);
+    kn_start_free(&in.start);
     kn_tokenizer_free(in.tokenizer);
     kn_corpus_free(&in.corpus);
     kn_corpus_free(&in.valid);
@@ -417,11 +488,12 @@ static int run(int argc, char **argv) {
 
 const cli_command cli_train = {
     .name = "train",
-    .summary = "train a model from scratch on text",
+    .summary = "train a model on text, from scratch or from another model",
     .usage = "TEXT... -o MODEL [options]",
     .examples = "  knnlm train corpus/ --valid held-out.txt -o my.gguf --preset tiny --minutes 10\n"
                 "  knnlm train wiki.train.txt --valid wiki.valid.txt -o w.gguf --tokenizer word --vocab 0 "
                 "--dropout .3\n"
-                "  knnlm train corpus/ -o my.gguf --steps 20000 --resume\n",
+                "  knnlm train corpus/ -o my.gguf --steps 20000 --resume\n"
+                "  knnlm train letters/ --from my.gguf -o letters.gguf --epochs 2\n",
     .run = run,
 };

@@ -89,7 +89,7 @@ static knnlm_status recognise(const char *path, file_kind *out) {
     knnlm_status status = kn_gguf_get_string(file, "general.architecture", &architecture, &found);
     if (status == KNNLM_OK && !found) status = kn_fail(KNNLM_EDATA, "%s: no \"general.architecture\"", path);
     // A Llama or Qwen3 is native where we made it: others may have what ours have not.
-    bool ours = strcmp(architecture, "knnlm") == 0 || kn_model_folded(file);
+    bool ours = strcmp(architecture, "knnlm") == 0 || kn_gguf_has(file, KN_KEY_SCALE);
     *out = ours ? OURS : strcmp(architecture, "gpt2") == 0 ? SHARED : FOREIGN;
     kn_gguf_close(file);
     return status;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FROM_KEY "knnlm.train.from"
+
 // Tensor names carry a prefix here: longer than a parameter's own.
 typedef char tensor_name[KN_GGUF_NAME_MAX + 8];
 
@@ -51,8 +53,9 @@ static knnlm_status write_checkpoint(kn_gguf_writer *w, const kn_train_options *
     bool adam = state->optimizer.second != NULL;
     KN_TRY(kn_config_save(&o->config, w));
     KN_TRY(kn_tokenizer_save_gguf(o->tokenizer, w));
+    if (o->start) KN_TRY(kn_gguf_put_string(w, FROM_KEY, o->start->fingerprint));
     for (size_t i = 0; i < n; i++) KN_TRY(kn_gguf_put_u64(w, settings[i].key, settings[i].value));
-    KN_TRY(kn_gguf_put_u64(w, "knnlm.train.step", (uint64_t)state->step));
+    KN_TRY(kn_gguf_put_u64(w, KN_KEY_STEP, (uint64_t)state->step));
     KN_TRY(kn_gguf_put_u64(w, "knnlm.train.steps", (uint64_t)o->steps));
     KN_TRY(kn_gguf_put_u64(w, "knnlm.train.updates", (uint64_t)state->optimizer.updates));
     KN_TRY(kn_gguf_put_f64(w, "knnlm.train.last_rate", state->optimizer.last_rate));
@@ -162,10 +165,26 @@ static knnlm_status check_moments(const kn_gguf *file, const kn_layout *layout, 
                    kn_gguf_path(file), has ? "adamw or muon" : "nesterov");
 }
 
+knnlm_status kn_checkpoint_from(const kn_gguf *file, char out[KN_FINGERPRINT]) {
+    const char *text = "";
+    bool found;
+    KN_TRY(kn_gguf_get_string(file, FROM_KEY, &text, &found));
+    snprintf(out, KN_FINGERPRINT, "%s", found ? text : "");
+    return KNNLM_OK;
+}
+
+static knnlm_status check_start(const kn_gguf *file, const kn_start *start) {
+    char made[KN_FINGERPRINT];
+    KN_TRY(kn_checkpoint_from(file, made));
+    return strcmp(made, start ? start->fingerprint : "") == 0 ? KNNLM_OK
+                                                              : other_model(file, "model to begin from");
+}
+
 static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options *o, const kn_layout *layout,
                                     kn_train_state *state) {
     setting settings[8];
     size_t n = settings_of(o, settings);
+    KN_TRY(check_start(file, o->start));
     KN_TRY(check_model(file, &o->config));
     for (size_t i = 0; i < n; i++) {
         int64_t value;
@@ -176,7 +195,7 @@ static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options 
                            kn_gguf_path(file), settings[i].what);
     }
     KN_TRY(check_moments(file, layout, state));
-    KN_TRY(get_integer(file, "knnlm.train.step", &state->step));
+    KN_TRY(get_integer(file, KN_KEY_STEP, &state->step));
     KN_TRY(get_integer(file, "knnlm.train.updates", &state->optimizer.updates));
     if (state->step < 0 || state->optimizer.updates < 0)
         return kn_fail(KNNLM_EDATA, "%s: at step %lld", kn_gguf_path(file), (long long)state->step);

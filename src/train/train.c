@@ -59,6 +59,7 @@ static knnlm_status init(run *r) {
     if (o->output) snprintf(r->checkpoint, path, "%s.checkpoint", o->output);
     r->state.best = INFINITY;
     if (o->resume) return kn_checkpoint_load(r->checkpoint, o, &r->layout, &r->state);
+    if (o->start) return kn_model_load_params(o->start->file, &o->config, &r->layout, r->state.params);
     kn_layout_fill(&o->config, &r->layout, o->seed, r->state.params);
     return KNNLM_OK;
 }

@@ -8,6 +8,7 @@
 #include "train/gradient.h"
 #include "train/optimizer.h"
 #include "train/schedule.h"
+#include "train/start.h"
 
 typedef struct kn_train_report {
     int64_t step, steps;
@@ -22,7 +23,8 @@ typedef struct kn_train_report {
 } kn_train_report;
 
 typedef struct kn_train_options {
-    kn_config config; // with its vocabulary
+    kn_config config;      // with its vocabulary
+    const kn_start *start; // the model that the run begins from, of that config; NULL: new parameters
     const kn_tokenizer *tokenizer;
     const kn_corpus *corpus, *valid; // valid NULL: none
     const char *output;              // model file; the checkpoint stands beside it: OUTPUT.checkpoint.

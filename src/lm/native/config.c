@@ -295,15 +295,25 @@ static knnlm_status read_rotary(key_reader *r, kn_config *c) {
     return KNNLM_OK;
 }
 
-static knnlm_status read_architecture(key_reader *r, kn_config *c) {
-    if (strcmp(r->prefix, "knnlm") == 0) {
-        KN_TRY(read_float(r, "attention.layer_norm_epsilon", &c->epsilon));
-        return read_own_keys(r, c);
-    }
-    if (strcmp(r->prefix, "gpt2") == 0) return read_gpt2_keys(r, c);
-    if (strcmp(r->prefix, "llama") == 0 || strcmp(r->prefix, "qwen3") == 0) return read_llama_keys(r, c);
-    return kn_fail(KNNLM_ENOTSUP, "%s: architecture \"%s\" (knnlm, gpt2, llama and qwen3 are native)",
-                   kn_gguf_path(r->file), r->prefix);
+static knnlm_status read_knnlm_keys(key_reader *r, kn_config *c) {
+    KN_TRY(read_float(r, "attention.layer_norm_epsilon", &c->epsilon));
+    return read_own_keys(r, c);
+}
+
+typedef knnlm_status key_rules(key_reader *r, kn_config *c);
+
+// NULL: not native.
+static key_rules *rules_of(const char *architecture) {
+    static const struct {
+        const char *architecture;
+        key_rules *rules;
+    } native[] = {{"knnlm", read_knnlm_keys},
+                  {"gpt2", read_gpt2_keys},
+                  {"llama", read_llama_keys},
+                  {"qwen3", read_llama_keys}};
+    for (size_t i = 0; i < sizeof native / sizeof *native; i++)
+        if (strcmp(architecture, native[i].architecture) == 0) return native[i].rules;
+    return NULL;
 }
 
 knnlm_status kn_config_load(const kn_gguf *file, kn_config *out) {
@@ -313,6 +323,10 @@ knnlm_status kn_config_load(const kn_gguf *file, kn_config *out) {
     *out = (kn_config){0};
     KN_TRY(kn_gguf_get_string(file, "general.architecture", &r.prefix, &found));
     if (!found) return kn_fail(KNNLM_EDATA, "%s: no \"general.architecture\"", kn_gguf_path(file));
+    key_rules *read_keys = rules_of(r.prefix);
+    if (!read_keys)
+        return kn_fail(KNNLM_ENOTSUP, "%s: architecture \"%s\" (knnlm, gpt2, llama and qwen3 are native)",
+                       kn_gguf_path(file), r.prefix);
     KN_TRY(read_int(&r, "context_length", &out->context));
     KN_TRY(read_int(&r, "embedding_length", &out->width));
     KN_TRY(read_int(&r, "block_count", &out->layers));
@@ -322,7 +336,7 @@ knnlm_status kn_config_load(const kn_gguf *file, kn_config *out) {
     KN_TRY(kn_gguf_get_array(file, "tokenizer.ggml.tokens", &tokens, &found));
     if (!found || tokens > INT32_MAX) return kn_fail(KNNLM_EDATA, "%s: no vocabulary", kn_gguf_path(file));
     out->vocabulary = (int32_t)tokens;
-    KN_TRY(read_architecture(&r, out));
+    KN_TRY(read_keys(&r, out));
     KN_TRY(read_rotary(&r, out));
     if (out->bands == 1) out->band_end[0] = out->vocabulary;
     return kn_config_validate(out, kn_gguf_path(file));

@@ -107,6 +107,7 @@ int32_t kn_band_of(const kn_config *c, int32_t token);
 // those before folding.
 #define KN_KEY_WINDOW "knnlm.attention.window"
 #define KN_KEY_SCALE "knnlm.folded_scale"
+#define KN_KEY_STEP "knnlm.train.step"
 knnlm_status kn_config_load(const kn_gguf *file, kn_config *out);
 knnlm_status kn_config_save(const kn_config *c, kn_gguf_writer *file);
 
@@ -146,9 +147,10 @@ knnlm_status kn_model_save(const char *path, const kn_config *c, const struct kn
                            int32_t length, const float *params, kn_gguf_type type);
 // Tokens of the windows that the model was trained on; the whole context where the file does not say.
 knnlm_status kn_model_length(const kn_gguf *file, const kn_config *c, int32_t *length);
-// Whether the file's tensors have the scale of embeddings folded in.
+// Whether the file's tensors have the scale of embeddings folded in. Those of a checkpoint never have: it
+// tells the step of its run.
 static inline bool kn_model_folded(const kn_gguf *file) {
-    return kn_gguf_has(file, KN_KEY_SCALE);
+    return kn_gguf_has(file, KN_KEY_SCALE) && !kn_gguf_has(file, KN_KEY_STEP);
 }
 // The tensor of a parameter, its shape checked; KNNLM_EDATA naming it otherwise.
 knnlm_status kn_model_tensor(const kn_gguf *file, const kn_param *param, const kn_gguf_tensor **out);

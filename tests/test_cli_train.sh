@@ -1,0 +1,200 @@
+#!/bin/sh
+# Training from another model, what it never overwrites, and Ctrl-C before the first update:
+#   sh tests/test_cli_train.sh PATH_TO_knnlm SOURCE_DIR
+# Every check prints a line when it fails; the exit code is 1 when one did.
+set -u
+export LC_ALL=C
+
+knnlm=$1
+source=$2
+[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+cd "$work" || exit 1
+
+failures=0
+failed() {
+    failures=$((failures + 1))
+    echo "FAILED: $*"
+    sed 's/^/    stdout: /' out | head -n 5
+    sed 's/^/    stderr: /' err | head -n 5
+}
+
+# run CODE ARGUMENT...: knnlm with its output in `out` and `err`; it must leave with CODE.
+run() {
+    code=$1
+    shift
+    "$knnlm" "$@" >out 2>err </dev/null
+    got=$?
+    [ $got -eq "$code" ] || failed "knnlm $*: exit code $got, not $code"
+    last=$*
+}
+
+says() { grep -q -e "$1" out err || failed "knnlm $last: does not say '$1'"; }
+holds() { "$@" || failed "after knnlm $last: not so: $*"; }
+
+# refuses CODE PATTERN ARGUMENT...: one line of complaint, before any plan.
+refuses() {
+    code=$1 pattern=$2
+    shift 2
+    run "$code" "$@"
+    says "^knnlm $1: .*$pattern"
+    holds test "$(wc -l <err)" -eq 1
+}
+
+field() { grep -o "\"$1\": [-0-9.e+]*" out | sed -n '1s/.*: //p'; }
+
+awk 'BEGIN { for (i = 0; i < 900; i++) printf "the %s sees %s%s", i % 3 ? "cat" : "dog", i * i % 7, i % 5 == 4 ? "\n" : " " }' >text
+awk 'BEGIN { for (i = 0; i < 900; i++) printf "a %s keeps %s%s", i % 4 ? "bird" : "fox", i * i % 5, i % 5 == 4 ? "\n" : " " }' >other
+common='-t 1 --batch 48 --schedule constant --warmup 0'
+# shellcheck disable=SC2086 # lists of options
+{
+    run 0 train text -o knnlm.gguf $common --preset tiny --width 16 --layers 1 --heads 2 --ffn 16 --context 16 --vocab 270 --length 12 --steps 4
+    run 0 train text -o gpt2.gguf $common --preset gpt2-tiny --vocab 270 --length 24 --steps 4
+    # A Llama, whose files have the scale of the embeddings folded in: the square root of 24 is no power of two.
+    run 0 train text -o llama.gguf $common --preset tiny --width 24 --layers 1 --heads 2 --ffn 16 --context 16 --positions rotary \
+        --norm rms --activation swiglu --no-bias --vocab 270 --length 12 --steps 4
+}
+
+# ---- the length of the windows is in the model, and is how it is read
+
+window() { # MODEL WINDOW CONTEXT
+    run 0 info --json "$1"
+    holds test "$(field window) $(field context)" = "$2 $3"
+}
+window knnlm.gguf 12 16
+window gpt2.gguf 24 128
+window "$source/models/small.gguf" 512 512 # made before the length was noted
+run 0 eval -m knnlm.gguf --json text
+usual=$(field ppl)
+run 0 eval -m knnlm.gguf --json text --score 6 --context 6
+holds test "$(field ppl)" = "$usual"
+run 0 eval -m knnlm.gguf --json text --score 8 --context 8
+holds test "$(field ppl)" != "$usual"
+
+# ---- a model goes on from where it stands
+
+for model in knnlm gpt2 llama; do
+    # At a rate of 0 the model that comes out is the one that went in, to the last bit, tokenizer and all.
+    # shellcheck disable=SC2086 # a list of options
+    run 0 train other --from $model.gguf -o same.gguf $common --steps 1 --rate 0 --force
+    holds cmp -s $model.gguf same.gguf
+    # shellcheck disable=SC2086 # a list of options
+    run 0 train other --from $model.gguf -o $model-tuned.gguf $common --steps 40 --rate .003 --json
+    says "\"from\": \"$model.gguf\""
+    run 0 eval -m $model.gguf --json other
+    before=$(field ppl)
+    run 0 eval -m $model-tuned.gguf --json other
+    holds awk "BEGIN { exit !($(field ppl) < $before) }"
+done
+# shellcheck disable=SC2086 # a list of options
+run 0 train other --from knnlm.gguf -o short.gguf $common --steps 1 --length 8
+window short.gguf 8 16
+run 0 info llama.gguf
+says '^architecture  *llama (native'
+# A checkpoint is a model, too.
+for model in knnlm llama; do
+    # shellcheck disable=SC2086 # a list of options
+    run 0 train other --from $model.gguf.checkpoint -o from-checkpoint.gguf $common --steps 1 --rate 0 --force
+    holds cmp -s $model.gguf from-checkpoint.gguf
+done
+
+# ---- what contradicts the model
+
+while read -r option value; do
+    # shellcheck disable=SC2086 # flags have none
+    refuses 2 "--$option: with --from" train text --from knnlm.gguf -o new.gguf "--$option" $value
+done <<END
+preset small
+tokenizer bpe
+tokenizer-file gpt2.gguf
+vocab 16000
+vocab-sample 100
+width 16
+layers 1
+heads 2
+ffn 16
+context 16
+positions sinusoidal
+activation gelu
+norm layer
+window 0
+no-bias
+qk-norm
+bands 10
+END
+refuses 1 '--length 17: the context of knnlm.gguf is 16' train text --from knnlm.gguf -o new.gguf --length 17
+refuses 1 'nowhere.gguf: ' train text --from nowhere.gguf -o new.gguf
+refuses 1 'parallel.model.gguf: architecture "falcon".*llama.cpp' train text --from "$source/tests/golden/parallel.model.gguf" -o new.gguf
+refuses 1 'text: not a GGUF' train text --from text -o new.gguf
+cp knnlm.gguf kept.gguf
+refuses 1 'kept.gguf: is read as kept.gguf' train text --from kept.gguf -o kept.gguf --force
+holds cmp -s knnlm.gguf kept.gguf
+holds test ! -e new.gguf
+
+# ---- a run that began from a model goes on as that run
+
+# shellcheck disable=SC2086 # a list of options
+set -- train other $common --rate .003
+run 0 "$@" --from knnlm.gguf -o whole.gguf --steps 6
+run 0 "$@" --from knnlm.gguf -o part.gguf --steps 2
+run 0 "$@" --from knnlm.gguf -o part.gguf --steps 4 --resume
+run 0 "$@" -o part.gguf --steps 6 --resume
+holds cmp -s whole.gguf part.gguf
+refuses 1 'part.gguf.checkpoint: the run began from another model than gpt2.gguf' "$@" --from gpt2.gguf -o part.gguf --steps 8 --resume
+refuses 1 'part.gguf.checkpoint: the run began from a model, which decides --width' "$@" -o part.gguf --steps 8 --resume --width 16
+refuses 1 'knnlm.gguf.checkpoint: the run began from no model: .* without --from' "$@" --from gpt2.gguf -o knnlm.gguf --steps 8 --resume
+holds cmp -s whole.gguf part.gguf
+
+# ---- what is there already stays
+
+cp part.gguf.checkpoint kept.checkpoint
+refuses 1 'part.gguf.checkpoint: has another run: .*--resume.*--force' "$@" -o part.gguf --preset gpt2-tiny --vocab 270 --steps 1
+cp part.gguf alone.gguf
+refuses 1 'alone.gguf: exists: .*--force' "$@" -o alone.gguf --preset gpt2-tiny --vocab 270 --steps 1
+rm part.gguf
+refuses 1 'part.gguf.checkpoint: has another run' "$@" -o part.gguf --preset gpt2-tiny --vocab 270 --steps 1
+holds cmp -s whole.gguf alone.gguf
+holds cmp -s part.gguf.checkpoint kept.checkpoint
+refuses 2 'one of --resume .* and --force' "$@" -o part.gguf --resume --force
+for output in alone part; do
+    run 0 "$@" -o $output.gguf --preset gpt2-tiny --vocab 270 --steps 1 --force
+    run 0 info $output.gguf
+    says ' gpt2 '
+done
+run 0 "$@" -o part.gguf --preset gpt2-tiny --vocab 270 --steps 2 --resume # the new run, not the old
+
+# ---- Ctrl-C while a pipe is read that somebody holds open: it cannot be past that
+
+mkfifo pipe
+exec 3<>pipe
+# Open for reading alone: the shell that becomes knnlm still has our own descriptor, which is for both.
+reads_pipe() { find "/proc/$1/fd" -lname "$work/pipe" -perm 0500 2>/dev/null | grep -q .; }
+interrupted() { # SIGNAL ARGUMENT...
+    signal=$1 waited=0
+    shift
+    "$knnlm" train "$@" -o stopped.gguf >out 2>err </dev/null 3>&- &
+    child=$!
+    last="train $*, stopped by $signal"
+    while ! reads_pipe $child && kill -0 $child 2>/dev/null && [ $waited -lt 3000 ]; do
+        sleep 0.02
+        waited=$((waited + 1))
+    done
+    holds reads_pipe $child
+    cat text >&3
+    kill "-$signal" $child
+    wait $child
+    holds test $? -eq 1
+    says '^knnlm train: pipe: stopped while reading'
+    holds test "$(wc -l <err)" -eq 1
+    left=$(find . -name 'stopped*' -o -name '*.tmp')
+    holds test -z "$left"
+}
+interrupted INT pipe --vocab 270                            # text for a tokenizer
+interrupted TERM pipe --from knnlm.gguf                     # text to be tokenized
+interrupted INT text pipe --tokenizer-file knnlm.gguf       # the second of two
+interrupted INT text --from knnlm.gguf --valid pipe         # for validation
+
+exec 3>&-
+[ $failures -eq 0 ]
