@@ -58,13 +58,14 @@ kn_known_document *kn_known_find(const kn_known *k, const uint64_t hash[2], size
     }
     for (*count = 0; low + *count < k->count; ++*count)
         if (memcmp(k->documents[low + *count].hash, hash, sizeof wanted.hash) != 0) break;
-    return k->documents + low;
+    return *count ? k->documents + low : NULL;
 }
 
 kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t hash[2]) {
     size_t count;
     kn_known_document *same = kn_known_find(k, hash, &count), *found = NULL;
-    for (kn_known_document *d = same; d < same + count; d++) {
+    for (size_t i = 0; i < count; i++) {
+        kn_known_document *d = &same[i];
         if (d->matched) continue;
         bool called = is_called(k, d->number, name);
         if (!found || called) found = d;

@@ -23,7 +23,7 @@ void kn_known_hash(const char *text, size_t size, uint64_t hash[2]);
 
 knnlm_status kn_known_load(kn_known *k, const kn_store *store);
 void kn_known_free(kn_known *k);
-// All documents of this content, *count of them.
+// All documents of this content, *count of them; NULL: none.
 kn_known_document *kn_known_find(const kn_known *k, const uint64_t hash[2], size_t *count);
 // A document of this content that nothing has matched yet, now matched, or NULL: the first of this name, else
 // the first. So two documents of the same content are two, the same two when they come again, and when one of
