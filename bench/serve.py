@@ -3,20 +3,27 @@ server, so it is as light as Python can be: requests are made beforehand, answer
 
     /usr/bin/python3 bench/serve.py load URL PID TEXT SECONDS CLIENTS     scores, completions and explanations, mixed
     /usr/bin/python3 bench/serve.py scale URL PID TEXT SECONDS CLIENTS... scores alone, by the number of clients
+    /usr/bin/python3 bench/serve.py soak URL PID TEXT SECONDS CLIENTS STORE PAUSE
+        as load, while a writer adds a document to STORE every PAUSE seconds and removes the oldest but some
 
-Prints one JSON object. `errors` are answers that were neither 2xx nor 429 nor 503, and connections that broke.
+Prints one JSON object. `errors` are answers that were neither 2xx nor 429 nor 503, and connections that broke; `lost` of
+soak are documents that the server acknowledged and does not list at the end, or lists although it acknowledged their
+removal. Memory and latency of soak are those of the second tenth of the time and of the last.
 """
 
 import asyncio
+import collections
 import json
 import random
 import statistics
 import sys
 import time
+import urllib.parse
 import urllib.request
 
 KINDS = {"score": 50, "complete": 20, "stream": 5, "explain": 25}  # per cent of the requests
 LEAST, MOST = 30, 120  # tokens of a text
+KEPT = 50  # documents that the writer of soak leaves in the store
 
 
 # ---- texts of real words, of 30 to 120 tokens as the server counts them
@@ -44,9 +51,10 @@ def texts_of(url, path, count=300):
     return out
 
 
-def request_of(path, payload):
-    body = json.dumps(payload).encode()
-    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(body), body)
+def request_of(path, payload, method="POST"):
+    body = json.dumps(payload).encode() if payload is not None else b""
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 def requests_of(texts):
@@ -68,8 +76,10 @@ def requests_of(texts):
 class Tally:
     def __init__(self):
         self.latencies = {kind: [] for kind in KINDS}
+        self.answers = []  # (when, latency) of all kinds
         self.tokens = self.busy = 0
         self.errors, self.examples = 0, []
+        self.changes, self.there, self.perhaps = 0, set(), set()  # of the writer
 
     def error(self, what):
         self.errors += 1
@@ -118,7 +128,9 @@ async def client(place, requests, weights, seed, until, tally):
             await asyncio.sleep(0.2)
             continue
         if 200 <= status < 300:
-            tally.latencies[kind].append(time.monotonic() - begun)
+            ended = time.monotonic()
+            tally.latencies[kind].append(ended - begun)
+            tally.answers.append((ended, ended - begun))
             tally.tokens += tokens
         elif status in (429, 503):
             tally.busy += 1
@@ -133,10 +145,12 @@ async def client(place, requests, weights, seed, until, tally):
 
 
 def memory(pid):
-    """MB in all, and those that are its own: the rest are pages of the store's files, which the system may take back."""
-    with open(f"/proc/{pid}/status", encoding="ascii") as file:
-        found = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in file if line.startswith(("VmRSS", "RssAnon"))}
-    return found["VmRSS"], found["RssAnon"]
+    """MB in all, those that are its own (the rest are pages of the store's files, which the system may take back), and PSS."""
+    found = {}
+    for name in ("status", "smaps_rollup"):
+        with open(f"/proc/{pid}/{name}", encoding="ascii") as file:
+            found |= {line.split(":")[0]: int(line.split()[1]) / 1024 for line in file if line.startswith(("VmRSS", "RssAnon", "Pss:"))}
+    return found["VmRSS"], found["RssAnon"], found["Pss"]
 
 
 async def watch(pid, until, samples):
@@ -146,11 +160,65 @@ async def watch(pid, until, samples):
         await asyncio.sleep(1)
 
 
-async def run(place, pid, requests, weights, clients, seconds):
+# ---- a writer
+
+
+async def exchange(place, data):
+    reader, writer = await asyncio.open_connection(*place, limit=1 << 20)
+    writer.write(data)
+    status, wait, _ = await read_answer(reader)
+    writer.close()
+    return status, wait
+
+
+async def change(place, data, good, until, tally):
+    """Until it is done, or time is over; whether it was acknowledged."""
+    while time.monotonic() < until:
+        try:
+            status, wait = await exchange(place, data)
+        except (OSError, asyncio.IncompleteReadError, ValueError) as error:
+            tally.error(f"writer: {error!r}")
+            return False
+        if status in good:
+            tally.changes += 1
+            return True
+        if status not in (429, 503):
+            tally.error(f"writer: status {status}")
+            return False
+        tally.busy += 1
+        await asyncio.sleep(wait)
+    return False
+
+
+async def write(place, store, texts, pause, until, tally):
+    """Adds and removes; what must be there afterwards is tally.there, what may be tally.perhaps."""
+    path = f"/v1/stores/{store}/documents"
+    waiting = collections.deque()
+    number = 0
+    while time.monotonic() < until:
+        name = f"soak/{number}"
+        data = request_of(path, {"name": name, "text": f"Number {number}. {texts[number % len(texts)][0]}"})
+        number += 1
+        tally.perhaps.add(name)
+        if await change(place, data, (200, 201), until, tally):
+            waiting.append(name)
+            tally.there.add(name)
+        if len(waiting) > KEPT:
+            name = waiting.popleft()
+            tally.there.discard(name)
+            if await change(place, request_of(f"{path}/{urllib.parse.quote(name)}", None, "DELETE"), (200,), until, tally):
+                tally.perhaps.discard(name)
+        await asyncio.sleep(max(0, min(pause, until - time.monotonic())))
+
+
+async def run(place, pid, requests, weights, clients, seconds, beside=None):
+    """`beside`: another coroutine of the time's end and the tally."""
     tally, samples = Tally(), []
     begun, busy = time.monotonic(), time.process_time()
     until = begun + seconds
     work = [client(place, requests, weights, seed, until, tally) for seed in range(clients)]
+    if beside:
+        work.append(beside(until, tally))
     await asyncio.gather(watch(pid, until, samples), *work)
     took = time.monotonic() - begun
     return tally, samples, took, (time.process_time() - busy) / took
@@ -201,16 +269,45 @@ def scale(place, pid, requests, seconds, counts):
     return {"tokens_per_second": {count: round(statistics.mean(values)) for count, values in rates.items()}, "errors": errors, "busy": busy}
 
 
+def listed(url, store):
+    request = f"{url}/v1/stores/{store}/documents?limit=10000"
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
+        return {x["name"] for x in json.load(answer)["data"] if x["name"].startswith("soak/")}
+
+
+def soak(url, place, pid, requests, texts, seconds, clients, store, pause):
+    begun = time.monotonic()
+    beside = lambda until, tally: write(place, store, texts, pause, until, tally)
+    tally, samples, took, _ = asyncio.run(run(place, pid, requests, KINDS, clients, seconds, beside))
+    tenths = [(took * part, took * (part + 0.1)) for part in (0.1, 0.9)]
+    of = lambda rows, column: [[x[column] for x in rows if low <= x[0] < high] for low, high in tenths]
+    answers = [(when - begun, latency) for when, latency in tally.answers]
+    ends = lambda values: dict(zip(("start", "end"), values))
+    means = lambda column: ends([round(statistics.mean(values), 1) for values in of(samples, column)])
+    now = listed(url, store)
+    return {
+        "clients": clients, "seconds": round(took, 1), "requests": tally.count(), "changes": tally.changes, "busy": tally.busy,
+        "errors": tally.errors, "examples": tally.examples, "lost": len(tally.there - now) + len(now - tally.perhaps),
+        "ms": ends([milliseconds(values) for values in of(answers, 1)]),
+        "rss_mb": means(1), "own_mb": means(2), "pss_mb": means(3),
+    }
+
+
 def main():
     mode, url, pid, text, seconds = sys.argv[1], sys.argv[2].rstrip("/"), int(sys.argv[3]), sys.argv[4], float(sys.argv[5])
-    counts = [int(x) for x in sys.argv[6:]]
     host, port = url.split("//")[1].split(":")
-    requests = requests_of(texts_of(url, text))
+    texts = texts_of(url, text)
+    requests = requests_of(texts)
     assert requests["score"], "no text of 30 to 120 tokens in " + text
+    place = (host, int(port))
+    if mode == "soak":
+        print(json.dumps(soak(url, place, pid, requests, texts, seconds, int(sys.argv[6]), sys.argv[7], float(sys.argv[8]))))
+        return
+    counts = [int(x) for x in sys.argv[6:]]
     if mode == "load":
-        print(json.dumps(load((host, int(port)), pid, requests, seconds, counts[0])))
+        print(json.dumps(load(place, pid, requests, seconds, counts[0])))
     else:
-        print(json.dumps(scale((host, int(port)), pid, requests, seconds, counts)))
+        print(json.dumps(scale(place, pid, requests, seconds, counts)))
 
 
 main()

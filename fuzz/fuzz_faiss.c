@@ -1,46 +1,29 @@
 // Any bytes as an IVFPQ index of FAISS: what can be read becomes a store, which is searched, and exported
 // again with the same content.
+#include "folder.h"
 #include "index/faiss.h"
 #include "index/index.h"
 #include "memory_file.h"
 #include "store/writer.h"
 
-#include <string.h>
-
 enum { FLOATS_MAX = 1 << 16, NEAREST = 8 }; // larger ones are only read
 
-static char folder[64], path[80], file[96];
+static char file[96];
 
 static void die(const char *what) {
     fprintf(stderr, "fuzz_faiss: %s: %s\n", what, knnlm_message());
     abort();
 }
 
-static void leave(void) {
-    unlink(path);
-    rmdir(folder);
-}
-
-// By way of a link from elsewhere: what lies below /dev is never replaced by the library.
-static void enter(void) {
-    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/knnlm-fuzz-XXXXXX" : "/tmp/knnlm-fuzz-XXXXXX");
-    if (!mkdtemp(folder)) abort();
-    snprintf(path, sizeof path, "/tmp/knnlm-fuzz-faiss-%ld.store", (long)getpid());
-    snprintf(file, sizeof file, "%s/again", path);
-    unlink(path);
-    if (symlink(folder, path) != 0) abort();
-    atexit(leave);
-}
-
 static void discard(const char *name) {
-    char *own = kn_store_file(path, name);
+    char *own = kn_store_file(folder, name);
     unlink(own);
     free(own);
 }
 
 static void empty(void) {
     unlink(file);
-    kn_store_sweep(path, NULL);
+    kn_store_sweep(folder, NULL);
     discard(KN_STORE_MANIFEST);
     discard(KN_STORE_LOCK);
 }
@@ -91,11 +74,11 @@ static void import(const kn_faiss_file *f, const uint8_t *data, size_t size) {
     kn_faiss_totals totals;
     kn_store *store;
     memory_file bytes = memory_file_open(data, size);
-    knnlm_status status = kn_faiss_import(bytes.path, &o, path, NULL, &totals);
+    knnlm_status status = kn_faiss_import(bytes.path, &o, folder, NULL, &totals);
     memory_file_close(&bytes);
     if (status == KNNLM_EDATA) return;
     if (status != KNNLM_OK) die("read, and cannot be imported");
-    if (kn_store_open(path, &store) != KNNLM_OK) die("imported, and no store");
+    if (kn_store_open(folder, &store) != KNNLM_OK) die("imported, and no store");
     search(store, f->d);
     write_again(store, f);
     kn_store_close(store);
@@ -103,7 +86,8 @@ static void import(const kn_faiss_file *f, const uint8_t *data, size_t size) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     kn_faiss_file f;
-    if (!*folder) enter();
+    folder_enter();
+    snprintf(file, sizeof file, "%s/again", folder);
     if (kn_faiss_parse("fuzz", data, size, &f) != KNNLM_OK) return 0;
     if (f.lists * f.d + (f.d << f.code_bits) <= FLOATS_MAX) import(&f, data, size);
     kn_faiss_close(&f);

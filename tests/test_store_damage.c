@@ -330,7 +330,8 @@ static void check_verdict(layout *l, const char *name, size_t segment, bool keys
 
 // Flips in the blocks of the parts, but for the first bytes, which are the whole file's.
 static void flip_by_chance(layout *l, long flips) {
-    kn_random random = {11};
+    const char *seed = getenv("STORE_SEED");
+    kn_random random = {seed ? strtoull(seed, NULL, 10) : 11};
     kit_image image = kit_read(STORE);
     for (long i = 0; i < flips; i++) {
         const kit_file *f = &image.files[kn_random_below(&random, image.count)];
