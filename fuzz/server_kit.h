@@ -10,7 +10,7 @@
 #include <math.h>
 
 // What a request may cost is small: an input is worth a millisecond.
-enum { SERVER_BODY_MAX = 2048, SERVER_TOKENS_MAX = 24 };
+enum { SERVER_BODY_MAX = 2048, SERVER_TOKENS_MAX = 8 };
 
 typedef struct served {
     kn_lm *lm;
