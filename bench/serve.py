@@ -8,7 +8,7 @@ server, so it is as light as Python can be: requests are made beforehand, answer
 
 Prints one JSON object. `errors` are answers that were neither 2xx nor 429 nor 503, and connections that broke; `lost` of
 soak are documents that the server acknowledged and does not list at the end, or lists although it acknowledged their
-removal. Memory and latency of soak are those of the second tenth of the time and of the last.
+removal. Memory and latency of soak are those of a tenth of the time after the first third, which warms up, and of the last.
 """
 
 import asyncio
@@ -279,17 +279,19 @@ def soak(url, place, pid, requests, texts, seconds, clients, store, pause):
     begun = time.monotonic()
     beside = lambda until, tally: write(place, store, texts, pause, until, tally)
     tally, samples, took, _ = asyncio.run(run(place, pid, requests, KINDS, clients, seconds, beside))
-    tenths = [(took * part, took * (part + 0.1)) for part in (0.1, 0.9)]
-    of = lambda rows, column: [[x[column] for x in rows if low <= x[0] < high] for low, high in tenths]
+    tenths = (0.33 * seconds, 0.43 * seconds), (0.9 * seconds, took + 1)
+    # Nothing came in a tenth of the time: all of it stands for that.
+    of = lambda rows, column: [[x[column] for x in rows if low <= x[0] < high] or [x[column] for x in rows] for low, high in tenths]
     answers = [(when - begun, latency) for when, latency in tally.answers]
     ends = lambda values: dict(zip(("start", "end"), values))
     means = lambda column: ends([round(statistics.mean(values), 1) for values in of(samples, column)])
     now = listed(url, store)
+    course = [[x[2] for x in samples if n <= 10 * x[0] / seconds < n + 1] for n in range(10)]
     return {
         "clients": clients, "seconds": round(took, 1), "requests": tally.count(), "changes": tally.changes, "busy": tally.busy,
         "errors": tally.errors, "examples": tally.examples, "lost": len(tally.there - now) + len(now - tally.perhaps),
         "ms": ends([milliseconds(values) for values in of(answers, 1)]),
-        "rss_mb": means(1), "own_mb": means(2), "pss_mb": means(3),
+        "rss_mb": means(1), "own_mb": means(2), "pss_mb": means(3), "own_mb_by_tenths": [round(max(x, default=0)) for x in course],
     }
 
 
