@@ -5,6 +5,7 @@
 
 // Beyond these a model is opened and described only: its numbers are another test's matter.
 enum { TOKENS = 6, WIDTH_MAX = 64, LAYERS_MAX = 4, VOCABULARY_MAX = 4096, CONTEXT_MAX = 4096, FFN_MAX = 256 };
+enum { STREAM_MAX = 512, NARROW = 8, RARELY = 32 };
 
 static bool is_small(const kn_lm_info *i) {
     return i->width <= WIDTH_MAX && i->layers <= LAYERS_MAX && i->vocabulary <= VOCABULARY_MAX &&
@@ -18,9 +19,32 @@ static void expect_run(knnlm_status status) {
 
 static void run_window(kn_lm *lm, const int32_t *tokens, int32_t length) {
     float logprobs[TOKENS], entropies[TOKENS], keys[TOKENS * WIDTH_MAX];
-    kn_window window = {tokens, tokens + 1, length, length / 2};
+    kn_window window = {.inputs = tokens, .targets = tokens + 1, .length = length, .first = length / 2};
     kn_lm_output out = {.logprobs = logprobs, .entropies = entropies, .keys = keys};
     expect_run(kn_lm_run(lm, &window, 1, KN_TAP_DEFAULT, &out));
+}
+
+// A text as a stream: a full window and what is left. It takes as long as twenty other inputs, so that the
+// sum of its bytes decides whether an input has it.
+static bool is_streamed(const uint8_t *data, size_t size) {
+    unsigned sum = 0;
+    for (size_t i = 0; i < size; i++) sum += data[i];
+    return sum % RARELY == 0;
+}
+
+static void run_stream(kn_lm *lm, const kn_lm_info *i) {
+    static int32_t tokens[STREAM_MAX + 1];
+    static float logprobs[STREAM_MAX];
+    kn_lm_output out = {.logprobs = logprobs};
+    kn_past *past;
+    if (i->stream < 1 || i->stream > STREAM_MAX || i->width > NARROW || kn_past_open(lm, &past) != KNNLM_OK)
+        return;
+    for (int32_t n = 0; n <= i->stream; n++) tokens[n] = n % i->vocabulary;
+    kn_window window = {.inputs = tokens, .targets = tokens + 1, .length = i->stream, .past = past};
+    expect_run(kn_lm_run(lm, &window, 1, KN_TAP_DEFAULT, &out));
+    window.length = 1;
+    expect_run(kn_lm_run(lm, &window, 1, KN_TAP_DEFAULT, &out));
+    kn_past_close(past);
 }
 
 static void run_session(kn_lm *lm, const int32_t *tokens, int32_t length) {
@@ -33,7 +57,7 @@ static void run_session(kn_lm *lm, const int32_t *tokens, int32_t length) {
     kn_session_close(session);
 }
 
-static void use(kn_lm *lm) {
+static void use(kn_lm *lm, bool streamed) {
     const kn_lm_info *i = kn_lm_describe(lm);
     int32_t tokens[TOKENS + 1], length = i->context < TOKENS ? i->context : TOKENS;
     if (!is_small(i)) return;
@@ -41,6 +65,7 @@ static void use(kn_lm *lm) {
     for (int32_t n = 0; n <= length; n++)
         tokens[n] = n % 2 ? i->vocabulary - 1 - n % i->vocabulary : n % i->vocabulary;
     run_window(lm, tokens, length);
+    if (streamed) run_stream(lm, i);
     run_session(lm, tokens, length);
 }
 
@@ -54,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     kn_lm *lm;
     memory_file file = memory_file_open(data, size);
     if (kn_lm_open(file.path, NULL, &lm) == KNNLM_OK) {
-        use(lm);
+        use(lm, is_streamed(data, size));
         kn_lm_close(lm);
     }
     memory_file_close(&file);

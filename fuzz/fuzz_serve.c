@@ -1,9 +1,9 @@
 // Bodies of requests, end to end: a server with a tiny model and a store answers them, and what it answers is
 // of the shape and within the bounds that docs/protocol.md tells.
 //
-// An input is a digit, which chooses the path, and the body. A document is added, and removed again, only where
-// the sum of its bytes happens to be right: a change takes as long as a hundred answers. The others are refused
-// by a server that is read only.
+// An input is a digit, which chooses the path, and the body. A document is added, and removed again, only
+// where the sum of its bytes happens to be right: a change takes as long as a hundred answers. The others are
+// refused by a server that is read only.
 #include "server_kit.h"
 
 static const char *const paths[] = {"/v1/completions", "/v1/score",   "/v1/explain",
