@@ -85,6 +85,51 @@ static void products_are_right(void **state) {
     each_kernel(check_products);
 }
 
+// block (rows, 32) of one pair of panels, each number held against a plain sum in double, which `before`
+// begins.
+static void check_block(const kn_kernels *k, const float *a, const float *b, size_t rows, size_t depth,
+                        bool accumulate) {
+    float block[KN_CELL_SIZE] __attribute__((aligned(64))), ahead[KN_CELL_SIZE] __attribute__((aligned(64)));
+    char *lhs = kn_alloc_aligned(1, kn_panel_bytes(k, depth)),
+         *rhs = kn_alloc_aligned(1, kn_panel_bytes(k, depth));
+    for (size_t i = 0; i < KN_CELL_SIZE; i++) block[i] = ahead[i] = (float)(i % 7) - 3;
+    k->pack_lhs(lhs, a, depth, rows, depth);
+    k->pack_rhs(rhs, b, depth, KN_CELL, depth);
+    k->multiply(block, lhs, rhs, kn_cells(depth), rows, accumulate);
+    k->multiply_ahead(ahead, lhs, rhs, kn_cells(depth), rows, accumulate, rhs);
+    assert_memory_equal(block, ahead, rows * KN_CELL * sizeof *block);
+    for (size_t i = 0; i < rows * KN_CELL; i++) {
+        double sum = accumulate ? (double)(i % 7) - 3 : 0;
+        for (size_t d = 0; d < depth; d++)
+            sum += (double)a[i / KN_CELL * depth + d] * (double)b[i % KN_CELL * depth + d];
+        if (fabs(sum - (double)block[i]) > tolerance(k, depth))
+            fail_msg("%s: %zu rows, depth %zu, at (%zu, %zu): %g, not %g", k->name, rows, depth, i / KN_CELL,
+                     i % KN_CELL, (double)block[i], sum);
+    }
+    kn_free_aligned(lhs);
+    kn_free_aligned(rhs);
+}
+
+// Every number of rows that a block can have, so every strip that the kernels are made of; depths around the
+// edges of cells and of what kn_multiply passes at once.
+static void check_blocks(const kn_kernels *k) {
+    static const size_t depths[] = {1, 31, 32, 33, 97, 257};
+    float *a = random_floats((size_t)KN_CELL * 257, 9), *b = random_floats((size_t)KN_CELL * 257, 10);
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
+        for (size_t rows = 1; rows <= KN_CELL; rows++)
+            for (int accumulate = 0; accumulate < 2; accumulate++)
+                check_block(k, a, b, rows, depths[i], accumulate);
+    check_product(k, 33, 33, 255, false, false);
+    check_product(k, 31, 65, 513, true, true);
+    kn_free_aligned(a);
+    kn_free_aligned(b);
+}
+
+static void blocks_are_right(void **state) {
+    (void)state;
+    each_kernel(check_blocks);
+}
+
 // A row's product does not depend on the rows beside it nor on the threads.
 static void products_repeat(void **state) {
     (void)state;
@@ -563,6 +608,7 @@ static void emulated_amx_is_right(void **state) {
         kn_kernels k = *all[i]; // its packing is AMX's too
         k.name = "emulated amx";
         k.multiply = kn_isa_multiply_emulated;
+        k.multiply_ahead = kn_isa_multiply_ahead_emulated;
         assert_int_equal(kn_threads_set(1), KNNLM_OK); // one set of emulated tiles
         check_product(&k, 70, 45, 600, false, false);
         check_product(&k, 5, 100, 40, true, true);
@@ -581,9 +627,8 @@ static void emulated_amx_is_right(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_right),
-        cmocka_unit_test(products_repeat),
-        cmocka_unit_test(rows_are_right),
+        cmocka_unit_test(products_are_right),    cmocka_unit_test(blocks_are_right),
+        cmocka_unit_test(products_repeat),       cmocka_unit_test(rows_are_right),
         cmocka_unit_test(emulated_amx_is_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

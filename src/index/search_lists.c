@@ -44,8 +44,8 @@ static void pack_queries(const kn_batch *b, const uint32_t *members, size_t n, c
 static void normalise(float *panel, const float *norms, size_t cells) {
     float inverse[KN_CELL];
     for (size_t r = 0; r < KN_CELL; r++) inverse[r] = norms[r] > 0 ? 1 / sqrtf(norms[r]) : 0;
-    for (size_t i = 0; i < cells * KN_CELL; i++)
-        for (size_t r = 0; r < KN_CELL; r++) panel[i * KN_CELL + r] *= inverse[r];
+    for (size_t half = 0; half < 2 * cells; half++, panel += KN_HALF_SIZE)
+        for (size_t i = 0; i < KN_HALF_SIZE; i++) panel[i] *= inverse[half % 2 * KN_HALF + i % KN_HALF];
 }
 
 // By their keys, or by their codes.

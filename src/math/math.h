@@ -5,7 +5,7 @@
 // operand) or 32 columns (of the right one) by the whole depth, rounded up to 32 and filled with zeros, make
 // a panel:
 //   left   panel[depth/32][32 rows][32 depth]
-//   right  panel[depth/32][32 depth][32 columns]                       f32 kernels
+//   right  panel[depth/32][2 halves][32 depth][16 columns]             f32 kernels
 //          panel[depth/32][2 halves][16 depth pairs][16 columns][2]    bf16 kernels (what AMX and AVX512-BF16
 //          read)
 // Elements are f32 or bf16 as the kernel has it; sums are always f32.
@@ -51,6 +51,9 @@ typedef struct kn_kernels {
     // count.
     void (*multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                      bool accumulate);
+    // The same; meanwhile the L2 cache gets what lies at `ahead` (NULL: nothing), as many cells of it.
+    void (*multiply_ahead)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                           bool accumulate, const void *ahead);
 
     // out (rows, columns), stride ld = [out +] block + bias; bias NULL: none.
     void (*store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns,
@@ -184,6 +187,9 @@ typedef struct kn_rhs {
     void *data;
     size_t columns, depth;
 } kn_rhs;
+
+// Floats of a right cell (f32 layout) before its second half of columns.
+enum { KN_HALF = KN_CELL / 2, KN_HALF_SIZE = KN_CELL * KN_HALF };
 
 // Number of cells along a dimension; bytes of a packed panel.
 static inline size_t kn_cells(size_t n) {

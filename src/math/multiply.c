@@ -65,32 +65,49 @@ typedef struct product {
     void *context;
 } product;
 
+typedef struct span {
+    size_t row0, row1, column0, column1; // panels
+} span;
+
+static span span_of(const product *p, size_t task) {
+    size_t row = task % p->row_groups * TASK_ROWS, column = task / p->row_groups * TASK_COLUMNS;
+    return (span){row, kn_least(row + TASK_ROWS, kn_cells(p->rows)), column,
+                  kn_least(column + TASK_COLUMNS, kn_cells(p->rhs->columns))};
+}
+
+// Block (r, c) over `cells` cells of depth after `done`. Meanwhile the cache gets what is next and may be
+// far: left panels while the first columns pass by, a right panel at the end of the one before.
+static void multiply_block(const product *p, const span *s, float *block, size_t r, size_t c, size_t done,
+                           size_t cells) {
+    size_t panel = kn_panel_bytes(p->k, p->rhs->depth), cell = KN_CELL_SIZE * p->k->element;
+    const char *a = p->lhs + r * panel + done * cell,
+               *b = (const char *)p->rhs->data + c * panel + done * cell, *ahead = NULL;
+    if (r + 1 < s->row1)
+        ahead = c == s->column0 ? a + panel : NULL;
+    else if (c + 1 < s->column1)
+        ahead = b + panel;
+    p->k->multiply_ahead(block, a, b, cells, kn_least(KN_CELL, p->rows - r * KN_CELL), done > 0, ahead);
+}
+
+static void emit(const product *p, const float *block, size_t r, size_t c) {
+    p->store(p->context, block, r * KN_CELL, c * KN_CELL, kn_least(KN_CELL, p->rows - r * KN_CELL),
+             kn_least(KN_CELL, p->rhs->columns - c * KN_CELL));
+}
+
+// A block is handed on as soon as it is done, while the L1 cache has it; only deep ones wait for one another.
 static void multiply_task(void *context, size_t task, int worker) {
     const product *p = context;
-    const kn_kernels *k = p->k;
     float blocks[TASK_ROWS * TASK_COLUMNS][KN_CELL_SIZE] __attribute__((aligned(64)));
-    size_t cells = kn_cells(p->rhs->depth), bytes = kn_panel_bytes(k, p->rhs->depth),
-           cell = KN_CELL_SIZE * k->element;
-    size_t row0 = task % p->row_groups * TASK_ROWS, row1 = kn_least(row0 + TASK_ROWS, kn_cells(p->rows));
-    size_t col0 = task / p->row_groups * TASK_COLUMNS,
-           col1 = kn_least(col0 + TASK_COLUMNS, kn_cells(p->rhs->columns));
+    size_t cells = kn_cells(p->rhs->depth), chunk = p->k->chunk_cells;
+    span s = span_of(p, task);
     (void)worker;
-    for (size_t done = 0; done < cells; done += k->chunk_cells) {
-        size_t now = kn_least(k->chunk_cells, cells - done);
-        for (size_t c = col0; c < col1; c++) {
-            for (size_t r = row0; r < row1; r++) {
-                float *block = blocks[(r - row0) * TASK_COLUMNS + c - col0];
-                size_t rows = kn_least(KN_CELL, p->rows - r * KN_CELL);
-                k->multiply(block, p->lhs + r * bytes + done * cell,
-                            (const char *)p->rhs->data + c * bytes + done * cell, now, rows, done > 0);
+    for (size_t done = 0; done < cells; done += chunk)
+        for (size_t c = s.column0; c < s.column1; c++)
+            for (size_t r = s.row0; r < s.row1; r++) {
+                float *block = blocks[cells <= chunk ? 0 : (r - s.row0) * TASK_COLUMNS + c - s.column0];
+                multiply_block(p, &s, block, r, c, done, kn_least(chunk, cells - done));
+                if (done + chunk >= cells) emit(p, block, r, c);
             }
-        }
-    }
-    for (size_t r = row0; r < row1; r++)
-        for (size_t c = col0; c < col1; c++)
-            p->store(p->context, blocks[(r - row0) * TASK_COLUMNS + c - col0], r * KN_CELL, c * KN_CELL,
-                     kn_least(KN_CELL, p->rows - r * KN_CELL),
-                     kn_least(KN_CELL, p->rhs->columns - c * KN_CELL));
 }
 
 void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_emit *store,

@@ -124,7 +124,7 @@ void kn_isa(load_columns)(float *panel, float *norms, const void *rows, kn_row_t
             load_block(block, sums, rows, stride, KN_ROWS_INT8, scales, centre, n, k, d);
         else
             load_block(block, sums, rows, stride, KN_ROWS_F32, NULL, centre, n, k, d);
-        kn_isa(transpose)(panel, block);
+        kn_isa(load_cell)(panel, block, KN_CELL);
     }
     for (size_t r = 0; r < KN_CELL; r++) norms[r] = sum_lanes(sums[r]);
 }

@@ -28,8 +28,12 @@ void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, s
 void kn_isa(pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
 void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns, size_t depth);
 void kn_isa(transpose)(float *out, const float *block);
+// A right cell (f32 layout) of 32 rows of 32 depth, stride ld.
+void kn_isa(load_cell)(float *cell, const float *rows, size_t ld);
 void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                       bool accumulate);
+void kn_isa(multiply_ahead)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                            bool accumulate, const void *ahead);
 void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias, size_t rows, size_t columns,
                    bool add);
 float kn_isa(dot)(const float *a, const float *b, size_t n);

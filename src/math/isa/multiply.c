@@ -1,5 +1,7 @@
-// The inner product of two panels: one 32x32 block of the result.
+// The inner product of two panels of bf16: one 32x32 block of the result. (multiply_f32.c has those of f32.)
 #include "math/isa/isa.h"
+
+#ifdef KN_ISA_BF16
 
 #if defined(KN_ISA_amx)
 
@@ -103,52 +105,12 @@ void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cel
         few_rows(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate, 1);
 }
 
-#else
-
-// ROWS rows by two vectors of columns: as many sums as the registers hold.
-#if defined(__AVX512F__)
-enum { ROWS = 8 };
-#else
-enum { ROWS = 4 };
 #endif
 
-// Fewer rows for what is left of a panel; `n` is a constant where this is inlined.
-static inline __attribute__((always_inline)) void strip(float *block, const float *a, const float *b,
-                                                        size_t cells, bool accumulate, int n) {
-    kn_vec sum[ROWS][2];
-#pragma GCC unroll 8
-    for (int r = 0; r < n; r++)
-        for (int h = 0; h < 2; h++)
-            sum[r][h] = accumulate ? *(const kn_vec *)(block + r * KN_CELL + h * KN_LANES) : (kn_vec){0};
-    for (size_t s = 0; s < cells; s++, a += KN_CELL_SIZE, b += KN_CELL_SIZE) {
-        for (int k = 0; k < KN_CELL; k++) {
-            kn_vec left = *(const kn_vec *)(b + k * KN_CELL);
-            kn_vec right = *(const kn_vec *)(b + k * KN_CELL + KN_LANES);
-#pragma GCC unroll 8
-            for (int r = 0; r < n; r++) {
-                float x = a[r * KN_CELL + k];
-                sum[r][0] += x * left;
-                sum[r][1] += x * right;
-            }
-        }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < n; r++)
-        for (int h = 0; h < 2; h++) *(kn_vec *)(block + r * KN_CELL + h * KN_LANES) = sum[r][h];
-}
-
-void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
-                      bool accumulate) {
-    for (size_t c = 0; c < KN_CELL; c += 2 * KN_LANES) {
-        const float *a = lhs, *b = (const float *)rhs + c;
-        float *out = block + c;
-        size_t r = 0;
-        for (; r + ROWS / 2 < rows; r += ROWS)
-            strip(out + r * KN_CELL, a + r * KN_CELL, b, cells, accumulate, ROWS);
-        for (; r + 1 < rows; r += ROWS / 2)
-            strip(out + r * KN_CELL, a + r * KN_CELL, b, cells, accumulate, ROWS / 2);
-        if (r < rows) strip(out + r * KN_CELL, a + r * KN_CELL, b, cells, accumulate, 1);
-    }
+void kn_isa(multiply_ahead)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                            bool accumulate, const void *ahead) {
+    (void)ahead;
+    kn_isa(multiply)(block, lhs, rhs, cells, rows, accumulate);
 }
 
 #endif

@@ -107,6 +107,13 @@ void kn_isa(transpose)(float *out, const float *block) {
     transpose_block(out, block, KN_CELL);
 }
 
+void kn_isa(load_cell)(float *cell, const float *rows, size_t ld) {
+    for (size_t c = 0; c < KN_CELL; c += KN_HALF)
+        for (size_t k = 0; k < KN_CELL; k += 16)
+            transpose16((uint32_t *)(void *)(cell + c / KN_HALF * KN_HALF_SIZE + k * KN_HALF), KN_HALF,
+                        (const uint32_t *)(const void *)(rows + c * ld + k), ld);
+}
+
 void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth) {
     float in[KN_CELL_SIZE] __attribute__((aligned(64))), out[KN_CELL_SIZE] __attribute__((aligned(64)));
     element *cell = panel;
@@ -147,10 +154,13 @@ static void rhs_cell_t(element *cell, const float *block, size_t ld) {
 }
 #else
 static void rhs_cell(element *cell, const float *block, size_t ld) {
-    transpose_block(cell, block, ld);
+    kn_isa(load_cell)(cell, block, ld);
 }
 static void rhs_cell_t(element *cell, const float *block, size_t ld) {
-    for (size_t k = 0; k < KN_CELL; k++) memcpy(cell + k * KN_CELL, block + k * ld, KN_CELL * sizeof *cell);
+    for (size_t k = 0; k < KN_CELL; k++)
+        for (size_t half = 0; half < 2; half++)
+            memcpy(cell + half * KN_HALF_SIZE + k * KN_HALF, block + k * ld + half * KN_HALF,
+                   KN_HALF * sizeof *cell);
 }
 #endif
 

@@ -7,16 +7,18 @@ const kn_kernels kn_isa(kernels) = {
     .name = KN_TEXT(KN_ISA),
 #ifdef KN_ISA_BF16
     .element = 2,
+    .chunk_cells = 16,
 #else
     .element = 4,
+    .chunk_cells = 8, // half a right panel, 16 KB, and a strip of the left one share an L1 cache of 32 KB
 #endif
-    .chunk_cells = 16,
     .pack_lhs = kn_isa(pack_lhs),
     .pack_lhs_t = kn_isa(pack_lhs_t),
     .pack_rhs = kn_isa(pack_rhs),
     .pack_rhs_t = kn_isa(pack_rhs_t),
     .transpose = kn_isa(transpose),
     .multiply = kn_isa(multiply),
+    .multiply_ahead = kn_isa(multiply_ahead),
     .store = kn_isa(store),
     .dot = kn_isa(dot),
     .axpy = kn_isa(axpy),
