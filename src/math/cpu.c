@@ -14,7 +14,7 @@ extern const kn_kernels kn_isa_kernels_avx2, kn_isa_kernels_avx512, kn_isa_kerne
 #endif
 
 static const kn_kernels *found[5];
-static size_t count;
+static size_t count, l1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 #ifdef KN_HAVE_ISA_avx2
@@ -91,6 +91,13 @@ static void find(void) {
 #endif
     CONSIDER(portable, true)
 #undef CONSIDER
+    long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE); // asks the CPU, which takes long in a virtual machine
+    l1 = bytes > 0 ? (size_t)bytes : 0;
+}
+
+size_t kn_math_l1(void) {
+    pthread_once(&once, find);
+    return l1;
 }
 
 const kn_kernels *const *kn_math_available(size_t *n) {

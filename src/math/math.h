@@ -170,6 +170,8 @@ typedef enum kn_precision { KN_PRECISION_AUTO, KN_PRECISION_F32, KN_PRECISION_BF
 const kn_kernels *kn_math_kernels(kn_precision precision);
 // Every set of kernels that this CPU can run, best first; *count of them. For tests and benchmarks.
 const kn_kernels *const *kn_math_available(size_t *count);
+// Bytes of the L1 data cache; 0 when the system does not tell.
+size_t kn_math_l1(void);
 
 // ---------------------------------------------------------------- softmax
 

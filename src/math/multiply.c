@@ -94,11 +94,19 @@ static void emit(const product *p, const float *block, size_t r, size_t c) {
              kn_least(KN_CELL, p->rhs->columns - c * KN_CELL));
 }
 
+// Cells of depth at a time: as many as the kernel asks for, which suits an L1 cache of 48 KB; fewer for one
+// of 32 KB. As equal as can be. Sums are the same however they are cut.
+static size_t chunk_of(const kn_kernels *k, size_t cells) {
+    size_t most = kn_math_l1() < 48 << 10 ? k->chunk_cells * 3 / 4 : k->chunk_cells;
+    size_t chunks = (cells + most - 1) / most;
+    return (cells + chunks - 1) / kn_most(1, chunks);
+}
+
 // A block is handed on as soon as it is done, while the L1 cache has it; only deep ones wait for one another.
 static void multiply_task(void *context, size_t task, int worker) {
     const product *p = context;
     float blocks[TASK_ROWS * TASK_COLUMNS][KN_CELL_SIZE] __attribute__((aligned(64)));
-    size_t cells = kn_cells(p->rhs->depth), chunk = p->k->chunk_cells;
+    size_t cells = kn_cells(p->rhs->depth), chunk = chunk_of(p->k, cells);
     span s = span_of(p, task);
     (void)worker;
     for (size_t done = 0; done < cells; done += chunk)

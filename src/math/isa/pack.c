@@ -145,17 +145,28 @@ void kn_isa(load_cell)(float *cell, const float *rows, size_t ld) {
                         (const uint32_t *)(const void *)(rows + c * ld + k), ld);
 }
 
+// Rows of a wide matrix lie a page or more apart, where no CPU guesses the next one.
+static inline void fetch_rows(const float *src, size_t ld, size_t rows) {
+    for (size_t r = 0; r < rows; r++) {
+        __builtin_prefetch(src + r * ld);
+        __builtin_prefetch(src + r * ld + 16);
+    }
+}
+
 void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, size_t depth) {
     float in[KN_CELL_SIZE] __attribute__((aligned(64))), out[KN_CELL_SIZE] __attribute__((aligned(64)));
     element *cell = panel;
     for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
+        float *turned = sizeof *cell == sizeof *out ? (float *)(void *)cell : out;
         if (rows == KN_CELL && depth - k >= KN_CELL) {
-            transpose_block(out, src + k * ld, ld);
+            if (depth - k >= 2 * KN_CELL) fetch_rows(src + (k + KN_CELL) * ld, ld, KN_CELL);
+            transpose_block(turned, src + k * ld, ld);
         } else {
             load_block(in, src + k * ld, ld, kn_least(KN_CELL, depth - k), rows);
-            transpose_block(out, in, KN_CELL);
+            transpose_block(turned, in, KN_CELL);
         }
-        for (size_t r = 0; r < KN_CELL; r++) convert_row(cell + r * KN_CELL, out + r * KN_CELL, KN_CELL);
+        for (size_t r = 0; r < KN_CELL && turned == out; r++)
+            convert_row(cell + r * KN_CELL, out + r * KN_CELL, KN_CELL);
     }
 }
 
@@ -213,6 +224,7 @@ void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns
     element *cell = panel;
     for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
         if (columns == KN_CELL && depth - k >= KN_CELL) {
+            if (depth - k >= 2 * KN_CELL) fetch_rows(src + (k + KN_CELL) * ld, ld, KN_CELL);
             rhs_cell_t(cell, src + k * ld, ld);
         } else {
             load_block(block, src + k * ld, ld, kn_least(KN_CELL, depth - k), columns);

@@ -10,7 +10,7 @@ const kn_kernels kn_isa(kernels) = {
     .chunk_cells = 16,
 #else
     .element = 4,
-    .chunk_cells = 8, // half a right panel, 16 KB, and a strip of the left one share an L1 cache of 32 KB
+    .chunk_cells = 8, // a right panel of 32 KB, and a strip of the left one
 #endif
     .pack_lhs = kn_isa(pack_lhs),
     .pack_lhs_t = kn_isa(pack_lhs_t),
