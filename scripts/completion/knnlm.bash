@@ -7,7 +7,7 @@ _knnlm_options() { "$1" "$2" --help 2>/dev/null | sed -n '/^options:/,/^$/s/^[^-
 # Values of the options that take one of a few words; a dash says that files are meant.
 _knnlm_values() {
     case $1 in
-    --preset) echo tiny small base gpt2-tiny gpt2 paper-bpe wiki103 ;;
+    --preset) echo tiny small base stream stream-tiny gpt2-tiny gpt2 paper-bpe wiki103 ;;
     --tokenizer) echo bpe word wordpiece ;;
     --documents) echo file wiki ;;
     --precision) echo auto f32 bf16 ;;

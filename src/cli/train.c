@@ -51,7 +51,7 @@ static const cli_option options[] = {
     {0, "valid", CLI_STRING, &said.valid, "TEXT", "validation text; the best model on it is kept", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
     {0, "from", CLI_STRING, &said.from, "MODEL", "go on from this model, with its shape and tokenizer; the optimiser begins anew", 0, 0, NULL},
-    {0, "preset", CLI_STRING, &said.preset, "NAME", "tiny, small (default), base, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
+    {0, "preset", CLI_STRING, &said.preset, "NAME", "tiny, small (default), base, stream, stream-tiny, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
     {0, "tokenizer", CLI_CHOICE, &said.kind, "KIND", "bpe (default), word or wordpiece", 0, 0, kinds},
     {0, "tokenizer-file", CLI_STRING, &said.tokenizer_file, "FILE", "tokenizer.json, vocab.txt or GGUF to take it from", 0, 0, NULL},
     {0, "vocab", CLI_INTEGER, &said.vocabulary, "N", "tokens to train (default 16000; 0: every word)", 0, 1 << 24, NULL},

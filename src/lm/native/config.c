@@ -24,6 +24,9 @@ static const struct {
     {"tiny", {CPU, .width = 128, .layers = 4, .heads = 4, .ffn = 512, .context = 256}},
     {"small", {CPU, .width = 256, .layers = 8, .heads = 4, .ffn = 1024, .context = 512}},
     {"base", {CPU, .width = 512, .layers = 8, .heads = 8, .ffn = 2048, .context = 1024}},
+    {"stream", {STREAM, .width = 256, .layers = 10, .heads = 4, .ffn = 704, .context = 512, .window = 256}},
+    {"stream-tiny",
+     {STREAM, .width = 128, .layers = 4, .heads = 2, .ffn = 352, .context = 256, .window = 128}},
     {"gpt2-tiny", {GPT2, .width = 64, .layers = 2, .heads = 2, .ffn = 256, .context = 128}},
     {"gpt2", {GPT2, .width = 768, .layers = 12, .heads = 12, .ffn = 3072, .context = 1024}},
     {"paper-bpe", {PAPER, .width = 1024, .layers = 16, .heads = 16, .ffn = 4096, .context = 1024}},
@@ -51,7 +54,7 @@ knnlm_status kn_config_preset(const char *name, kn_config *out) {
 }
 
 const char *kn_config_preset_names(void) {
-    return "tiny, small, base, gpt2-tiny, gpt2, paper-bpe, wiki103";
+    return "tiny, small, base, stream, stream-tiny, gpt2-tiny, gpt2, paper-bpe, wiki103";
 }
 
 void kn_config_set_vocabulary(kn_config *c, int32_t vocabulary) {
@@ -280,19 +283,25 @@ static knnlm_status read_gpt2_keys(key_reader *r, kn_config *c) {
     return read_float(r, "attention.layer_norm_epsilon", &c->epsilon);
 }
 
+// An optional key of our own; *out stays where it is not there.
+static knnlm_status read_optional(key_reader *r, const char *key, int32_t *out) {
+    int64_t value = *out;
+    bool found;
+    KN_TRY(kn_gguf_get_i64(r->file, key, &value, &found));
+    if (value < 0 || value > INT32_MAX)
+        return kn_fail(KNNLM_EDATA, "%s: \"%s\" is %lld", kn_gguf_path(r->file), key, (long long)value);
+    *out = (int32_t)value;
+    return KNNLM_OK;
+}
+
 static knnlm_status read_rotary(key_reader *r, kn_config *c) {
     double base = 10000;
-    int64_t window = 0;
     bool found;
     if (c->positions != KN_POSITIONS_ROTARY) return KNNLM_OK;
     KN_TRY(kn_gguf_get_f64(r->file, full_key(r, "rope.freq_base"), &base, &found));
-    KN_TRY(kn_gguf_get_i64(r->file, KN_KEY_WINDOW, &window, &found));
-    if (window < 0 || window > INT32_MAX)
-        return kn_fail(KNNLM_EDATA, "%s: \"%s\" is %lld", kn_gguf_path(r->file), KN_KEY_WINDOW,
-                       (long long)window);
     c->rope_base = (float)base;
-    c->window = (int32_t)window;
-    return KNNLM_OK;
+    KN_TRY(read_optional(r, KN_KEY_CONTEXT, &c->context));
+    return read_optional(r, KN_KEY_WINDOW, &c->window);
 }
 
 static knnlm_status read_knnlm_keys(key_reader *r, kn_config *c) {
@@ -381,7 +390,9 @@ static knnlm_status put_llama_keys(const kn_config *c, kn_gguf_writer *file, con
 knnlm_status kn_config_save(const kn_config *c, kn_gguf_writer *file) {
     const char *prefix = kn_config_architecture(c);
     KN_TRY(kn_gguf_put_string(file, "general.architecture", prefix));
-    KN_TRY(put_int(file, prefix, "context_length", c->context));
+    // llama.cpp knows no sliding window: what it may see is no more than that.
+    KN_TRY(put_int(file, prefix, "context_length",
+                   c->window && c->window < c->context ? c->window : c->context));
     KN_TRY(put_int(file, prefix, "embedding_length", c->width));
     KN_TRY(put_int(file, prefix, "block_count", c->layers));
     KN_TRY(put_int(file, prefix, "feed_forward_length", c->ffn));
@@ -390,7 +401,10 @@ knnlm_status kn_config_save(const kn_config *c, kn_gguf_writer *file) {
                      is_llama(c) ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
                      c->epsilon));
     if (c->positions == KN_POSITIONS_ROTARY) KN_TRY(put_float(file, prefix, "rope.freq_base", c->rope_base));
-    if (c->window) KN_TRY(kn_gguf_put_u32(file, KN_KEY_WINDOW, (uint32_t)c->window));
+    if (c->window) {
+        KN_TRY(kn_gguf_put_u32(file, KN_KEY_WINDOW, (uint32_t)c->window));
+        KN_TRY(kn_gguf_put_u32(file, KN_KEY_CONTEXT, (uint32_t)c->context));
+    }
     if (is_llama(c)) return put_llama_keys(c, file, prefix);
     return is_gpt2(c) ? KNNLM_OK : put_own_keys(c, file);
 }

@@ -106,6 +106,7 @@ int32_t kn_band_of(const kn_config *c, int32_t token);
 // norm's weight divided, which is the same model. A configuration has the scale, parameters in memory are
 // those before folding.
 #define KN_KEY_WINDOW "knnlm.attention.window"
+#define KN_KEY_CONTEXT "knnlm.context"
 #define KN_KEY_SCALE "knnlm.folded_scale"
 #define KN_KEY_STEP "knnlm.train.step"
 knnlm_status kn_config_load(const kn_gguf *file, kn_config *out);
