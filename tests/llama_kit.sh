@@ -1,9 +1,9 @@
 #!/bin/sh
 # What the scripts that run knnlm through llama.cpp share; they source it after setting `name`, `knnlm` and `source`.
+# KNNLM_LLAMA may name another llama.cpp, or ours with another CPU's backend (scripts/llama-backend).
 # Every check prints a line when it fails; conclude ends the script with their count.
 # shellcheck disable=SC2154 # those three
 export LC_ALL=C
-unset KNNLM_LLAMA
 golden=$source/tests/golden
 
 skip() {

@@ -273,6 +273,7 @@ done
 
 # ---- no library
 
+given=${KNNLM_LLAMA-} # the tests may have been given another than ours
 # without PATTERN FOLDER: models that need it are refused, others not.
 without() {
     export KNNLM_LLAMA="$2"
@@ -282,7 +283,7 @@ without() {
     does eval -m plain.gguf valid.txt
     does eval -m shared.gguf -s shared.llama valid.txt
     does add shared.llama valid.txt
-    unset KNNLM_LLAMA
+    export KNNLM_LLAMA="$given" # empty is as good as unset
 }
 mkdir none garbage short other folder folder/libllama.so
 head -c 20000 corpus.txt >garbage/libllama.so

@@ -26,9 +26,10 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
 "${CC:-cc}" -std=c17 -O1 -Wall -Wextra -Werror -I"$llama/include" "$source/tests/llama_logprobs.c" -o "$work/judge" \
-    -L"$llama/lib" -Wl,-rpath,"$llama/lib" -lllama -lggml -lggml-base -lm
+    -L"$llama/lib" -lllama -lggml -lggml-base -lm
+libraries=${KNNLM_LLAMA:-$llama/lib} # the same for both
 ask() { # MODEL score|tokenize FILE
-    LD_LIBRARY_PATH="$llama/lib" "$work/judge" "$llama/lib" "$@"
+    LD_LIBRARY_PATH="$libraries" "$work/judge" "$libraries" "$@"
 }
 
 # Our own comments are the corpus; the text that is scored has what tokenizers stumble over.

@@ -80,9 +80,12 @@ taps() {
         done
     done
     run 0 eval -m "models/$model.gguf" long.txt --per-token rows
+    does build -m "models/$model.gguf" --tap output-norm --min-context 0 --keys f32 --no-index -o tap.store long.txt
+    run 0 export tap.store -o whole
+    run 0 eval -m "models/$model.gguf" --score 64 --context 0 long.txt --per-token whole.rows
     checks=$((checks + 1))
-    "$python" "$golden/make_archs.py" --check "$model" taps rows >said 2>&1 || failed "$(cat said)"
-    rm -rf taps
+    "$python" "$golden/make_archs.py" --check "$model" taps rows whole >said 2>&1 || failed "$(cat said)"
+    rm -rf taps tap.store whole
 }
 
 # ---- what must not matter

@@ -12,8 +12,9 @@
     falcon-h1   Mamba-2 and attention side by side in every layer
 
 ARCHITECTURE.gguf is written for each, some dozens of kilobytes. With --check, what `knnlm export` made of taps is
-judged instead:  make_archs.py --check ARCHITECTURE FOLDER ROWS  (FOLDER/POINT@L/keys.npy: all of one text, and ROWS
-what `knnlm eval --per-token` says of it). Whatever the architecture, a tap after a norm is the norm of the tap before
+judged instead:  make_archs.py --check ARCHITECTURE FOLDER ROWS WHOLE  (FOLDER/POINT@L/keys.npy: all of one text, and ROWS
+what `knnlm eval --per-token` says of it; WHOLE/keys.npy and WHOLE.rows: the last norm's and what is said, both read in
+windows that are full and do not overlap). Whatever the architecture, a tap after a norm is the norm of the tap before
 it, a layer's output is the next one's input, and the last norm times the output matrix is what the model answers.
 
 No file is committed: the tests that use them make them. Debian's python3-numpy serves.
@@ -293,25 +294,50 @@ def make(arch, folder):
 # ---------------------------------------------------------------- taps judge each other
 
 
+# Of every value also how far rounding can take it, whatever the order of the sums and the width of the registers: a sum of
+# n products of f32 is off by n units of rounding of the sum of their absolute values, at most.
+UNIT = 2.0**-24
+
+
 def norm_of(arch, p, name, x):
     x = x.astype(np.float64)
+    moved = 0
     if MODELS[arch].norm == "layer":
+        moved = (WIDTH + 1) * UNIT * np.abs(x).mean(-1, keepdims=True)  # the mean
         x = x - x.mean(-1, keepdims=True)
-    x = x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON)
+    size = np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON)
     scale = p[name + ".weight"] if name + ".weight" in p else p[name]
-    return x * scale + p.get(name + ".bias", 0)
+    y = x / size * scale
+    shifted = y + p.get(name + ".bias", 0)
+    # The root halves what its sum is off by; a division, a root, two products and an addition round once each, and a
+    # vector unit's root or division may do so twice.
+    off = (WIDTH / 2 + 8) * UNIT * np.abs(y) + UNIT * np.abs(shifted) + 2 * moved / size * np.abs(scale)
+    return shifted, off
 
 
 def answers(arch, p, keys, values):
-    logits = keys.astype(np.float64) @ p["token_embd.weight" if MODELS[arch].tied else "output.weight"].T
-    return log_softmax(logits)[np.arange(len(values)), values]
+    keys, head = keys.astype(np.float64), p["token_embd.weight" if MODELS[arch].tied else "output.weight"].T
+    logits = keys @ head
+    off = (WIDTH + 1) * UNIT * (np.abs(keys) @ np.abs(head)).max(-1)
+    # The target's and the others' sum; as many exponentials, each two units off, and those of their arguments; at last a
+    # logarithm and two differences. Ten digits are written.
+    vocabulary, largest = len(head.T), np.abs(logits).max(-1)
+    off = 2 * off + (vocabulary + 4) * UNIT + 4 * UNIT * (largest + np.log(vocabulary)) + 1e-8
+    return log_softmax(logits)[np.arange(len(values)), values], off
 
 
-def check(arch, folder, rows):
+def rows_of(path, values):
+    """The log-probabilities in what `knnlm eval --per-token` wrote."""
+    said = np.loadtxt(path, delimiter="\t", skiprows=1, usecols=(3, 5), quotechar=None, comments=None)
+    assert (said[:, 0] == values).all()
+    return said[:, 1]
+
+
+def check(arch, folder, rows, whole):
     p, taps, wrong = weights(arch), {}, 0
     for tap in sorted(os.listdir(folder)):
         taps[tap] = np.load(os.path.join(folder, tap, "keys.npy"))
-    rules = []  # (what is told, tap, what it must be)
+    rules = []  # (what is told, tap, what it must be and how far it may be from that)
     for n in range(LAYERS):
         for after, before, name in (
             (f"attention@{n}", f"attention-raw@{n}", f"blk.{n}.attn_norm"),
@@ -319,19 +345,24 @@ def check(arch, folder, rows):
             (f"output-norm@{n}", f"output@{n}", f"blk.{n + 1}.attn_norm" if n + 1 < LAYERS else "output_norm"),
         ):
             if after in taps and before in taps:
-                rules.append((f"{after} is {before} after {name}", taps[after], norm_of(arch, p, name, taps[before])))
+                rules.append((f"{after} is {before} after {name}", taps[after], *norm_of(arch, p, name, taps[before])))
         for one, other in ((f"output@{n}", f"attention-raw@{n + 1}"), (f"output-norm@{n}", f"attention@{n + 1}")):
             if one in taps and other in taps:
-                rules.append((f"{one} is {other}", taps[one], taps[other].astype(np.float64)))
+                rules.append((f"{one} is {other}", taps[one], taps[other].astype(np.float64), 0))
     values = np.load(os.path.join(folder, f"output-norm@{LAYERS - 1}", "values.npy"))
-    said_of = np.loadtxt(rows, delimiter="\t", skiprows=1, usecols=(3, 5), quotechar=None, comments=None)
-    assert (said_of[:, 0] == values).all()
-    rules.append(("eval says the last layer's", said_of[:, 1], answers(arch, p, taps[f"output-norm@{LAYERS - 1}"], values)))
-    for said, is_, should in rules:
-        off = np.abs(is_ - should).max() / np.abs(should).max()
-        if not off < 1e-4:
+    should, off = answers(arch, p, taps[f"output-norm@{LAYERS - 1}"], values)
+    # The first window of a document is longer for build than for eval, and llama.cpp's flash attention sums in f16 or in
+    # f32 by the window's length and the CPU: what comes later is read in the same windows by both.
+    later = slice(CONTEXT // 2, None)
+    rules.append(("eval says the last layer's", rows_of(rows, values)[later], should[later], off[later]))
+    values = np.load(os.path.join(whole, "values.npy"))
+    should, off = answers(arch, p, np.load(os.path.join(whole, "keys.npy")), values)
+    rules.append(("eval of whole windows says the last layer's", rows_of(whole + ".rows", values), should, off))
+    for said, is_, should, off in rules:
+        apart = np.abs(is_ - should)
+        if not (apart <= off).all():
             wrong += 1
-            print(f"{arch}: not so: {said} (off by {off:.2g})")
+            print(f"{arch}: not so: {said} (off by {apart.max():.2g}, {np.max(apart / np.maximum(off, 1e-30)):.3g} of what rounding allows)")
     for tap, keys in taps.items():
         if not np.isfinite(keys).all() or len(np.unique(keys, axis=0)) < 10:
             wrong += 1
