@@ -2,8 +2,16 @@
 
 #include <time.h>
 
-double kn_seconds(void) {
+static double seconds(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+double kn_seconds(void) {
+    return seconds(CLOCK_MONOTONIC);
+}
+
+double kn_cpu_seconds(void) {
+    return seconds(CLOCK_PROCESS_CPUTIME_ID);
 }

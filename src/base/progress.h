@@ -19,5 +19,7 @@ static inline bool kn_progress_report(const kn_progress *p, const char *what, ui
 
 // Seconds on a clock that never goes back.
 double kn_seconds(void);
+// Of CPU time that all threads of the process had.
+double kn_cpu_seconds(void);
 
 #endif

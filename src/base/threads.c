@@ -1,35 +1,58 @@
 #include "base/threads.h"
 
+#include "base/cpus.h"
+#include "base/progress.h"
+
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <unistd.h>
 
-// How long a worker looks for new work before it sleeps: the gap between two products of one layer is
-// tens of microseconds, and waking a sleeper costs as much again.
-enum { SPINS = 4000 };
+// How long a thread at most looks for what it waits for before it sleeps: the gap between two products of one
+// layer is tens of microseconds, and waking a sleeper costs as much again. In time, not in turns of a loop,
+// of which a CPU does ten or two hundred per microsecond.
+static const double SPIN = 50e-6;
 
 static struct {
     pthread_mutex_t caller; // one kn_parallel at a time
     pthread_mutex_t mutex;  // guards sleeping and waking
-    pthread_cond_t wake;
+    pthread_cond_t wake, finished;
     pthread_t threads[KN_THREADS_MAX];
-    atomic_int wanted;      // workers, the caller included; 0: not chosen yet. Read without the mutexes
-    int running;            // those started, the caller included; guarded by `caller`
-    atomic_uint generation; // grows with each piece of work
-    atomic_int sleepers;
-    atomic_int busy; // helpers that have not yet left the current work
+    atomic_int wanted; // workers, the caller included; 0: not chosen yet. Read without the mutexes
+    int running;       // those started, the caller included; guarded by `caller`
     atomic_bool quit;
+    // The work. Who takes a task by lowering `left` may read the rest: it changes when all tasks taken are
+    // done. A helper that is late, or that the system does not let run, has taken none, and nobody waits for
+    // it.
+    atomic_size_t left; // tasks that nobody has taken
+    atomic_size_t done; // tasks that helpers have taken and done
     kn_task *run;
     void *context;
     size_t tasks;
-    atomic_size_t next;
+    atomic_int sleepers;       // helpers that wait for `wake`
+    atomic_bool caller_sleeps; // it waits for `finished`
 } pool = {.caller = PTHREAD_MUTEX_INITIALIZER,
           .mutex = PTHREAD_MUTEX_INITIALIZER,
-          .wake = PTHREAD_COND_INITIALIZER};
+          .wake = PTHREAD_COND_INITIALIZER,
+          .finished = PTHREAD_COND_INITIALIZER};
 
 static _Thread_local int self = -1; // worker number while inside a task
+
+// Takes tasks until there are none; how many it did.
+static size_t run_tasks(int worker) {
+    size_t did = 0;
+    self = worker;
+    for (size_t left = atomic_load(&pool.left); left > 0;) {
+        if (!atomic_compare_exchange_weak(&pool.left, &left, left - 1)) continue;
+        pool.run(pool.context, pool.tasks - left, worker);
+        did++;
+        left = atomic_load(&pool.left);
+    }
+    self = -1;
+    return did;
+}
+
+// ---------------------------------------------------------------- waiting
 
 static inline void pause_briefly(void) {
 #if defined(__x86_64__)
@@ -39,56 +62,93 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-static void run_tasks(int worker) {
-    self = worker;
-    for (size_t i; (i = atomic_fetch_add(&pool.next, 1)) < pool.tasks;) pool.run(pool.context, i, worker);
-    self = -1;
+// Looks for something `ready` for as long as that has paid lately: when it did not come in time, half as long
+// the next time; when it came soon after, in full again. *begun is when it began to wait.
+static bool spin(bool (*ready)(size_t), size_t argument, double limit, double *begun) {
+    enum { TURNS = 8 }; // between looks at the clock
+    if (ready(argument)) return true;
+    *begun = kn_seconds();
+    do {
+        for (int i = 0; i < TURNS; i++, pause_briefly())
+            if (ready(argument)) return true;
+    } while (kn_seconds() - *begun < limit);
+    return false;
 }
 
-static void wait_for_work(unsigned seen) {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load(&pool.generation) != seen) return;
-        pause_briefly();
-    }
+// After a sleep.
+static double next_limit(double limit, double begun) {
+    return kn_seconds() - begun < SPIN ? SPIN : limit / 2;
+}
+
+static bool work_there(size_t argument) {
+    (void)argument;
+    return atomic_load(&pool.left) > 0 || atomic_load(&pool.quit);
+}
+
+static bool helpers_done(size_t tasks) {
+    return atomic_load(&pool.done) == tasks;
+}
+
+static void wait_for_work(double *limit) {
+    double begun;
+    if (spin(work_there, 0, *limit, &begun)) return;
     pthread_mutex_lock(&pool.mutex);
     atomic_fetch_add(&pool.sleepers, 1);
-    while (atomic_load(&pool.generation) == seen) pthread_cond_wait(&pool.wake, &pool.mutex);
+    while (!work_there(0)) pthread_cond_wait(&pool.wake, &pool.mutex);
     atomic_fetch_sub(&pool.sleepers, 1);
+    pthread_mutex_unlock(&pool.mutex);
+    *limit = next_limit(*limit, begun);
+}
+
+static void wait_for_helpers(size_t tasks) {
+    static double limit = SPIN; // guarded by pool.caller
+    double begun;
+    if (spin(helpers_done, tasks, limit, &begun)) return;
+    pthread_mutex_lock(&pool.mutex);
+    atomic_store(&pool.caller_sleeps, true);
+    while (!helpers_done(tasks)) pthread_cond_wait(&pool.finished, &pool.mutex);
+    atomic_store(&pool.caller_sleeps, false);
+    pthread_mutex_unlock(&pool.mutex);
+    limit = next_limit(limit, begun);
+}
+
+static void wake(pthread_cond_t *condition, size_t threads) {
+    pthread_mutex_lock(&pool.mutex);
+    while (threads-- > 0) pthread_cond_signal(condition);
     pthread_mutex_unlock(&pool.mutex);
 }
 
-static void *helper(void *argument) {
-    int worker = (int)(size_t)argument;
-    // Helpers start before the first work of their pool is published, under generation 0 of it.
-    for (unsigned seen = 0;;) {
-        wait_for_work(seen);
-        seen = atomic_load(&pool.generation);
-        if (atomic_load(&pool.quit)) return NULL;
-        run_tasks(worker);
-        atomic_fetch_sub(&pool.busy, 1);
-    }
+// As many of those who sleep as there are tasks for, beside the caller.
+static void wake_helpers(size_t tasks) {
+    size_t sleepers = (size_t)atomic_load(&pool.sleepers);
+    if (sleepers > 0) wake(&pool.wake, sleepers < tasks ? sleepers : tasks);
 }
 
-static void publish(void) {
-    atomic_fetch_add(&pool.generation, 1);
-    if (atomic_load(&pool.sleepers) > 0) {
-        pthread_mutex_lock(&pool.mutex);
-        pthread_cond_broadcast(&pool.wake);
-        pthread_mutex_unlock(&pool.mutex);
+// ---------------------------------------------------------------- helpers
+
+static void *helper(void *argument) {
+    int worker = (int)(size_t)argument;
+    double limit = SPIN;
+    for (;;) {
+        wait_for_work(&limit);
+        if (atomic_load(&pool.quit)) return NULL;
+        size_t did = run_tasks(worker);
+        if (did == 0) continue;
+        atomic_fetch_add(&pool.done, did);
+        if (atomic_load(&pool.caller_sleeps)) wake(&pool.finished, 1);
     }
 }
 
 static void stop_helpers(void) {
     if (pool.running <= 1) return;
     atomic_store(&pool.quit, true);
-    publish();
+    wake(&pool.wake, (size_t)pool.running);
     for (int i = 1; i < pool.running; i++) pthread_join(pool.threads[i], NULL);
     pool.running = 1;
 }
 
 static void start_helpers(void) {
     atomic_store(&pool.quit, false);
-    atomic_store(&pool.generation, 0);
     pool.running = 1;
     // Fewer threads than wanted only make it slower.
     while (pool.running < atomic_load(&pool.wanted) &&
@@ -97,10 +157,8 @@ static void start_helpers(void) {
 }
 
 static int core_count(void) {
-    cpu_set_t set;
-    long cores =
-        sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
-    return cores < 1 ? 1 : cores > KN_THREADS_MAX ? KN_THREADS_MAX : (int)cores;
+    int cores = kn_cpus();
+    return cores > KN_THREADS_MAX ? KN_THREADS_MAX : cores;
 }
 
 int kn_threads(void) {
@@ -134,15 +192,9 @@ void kn_parallel(size_t tasks, kn_task *run, void *context) {
     pool.run = run;
     pool.context = context;
     pool.tasks = tasks;
-    atomic_store(&pool.next, 0);
-    atomic_store(&pool.busy, pool.running - 1);
-    publish();
-    run_tasks(0);
-    for (int i = 0; atomic_load(&pool.busy) > 0; i++) {
-        if (i < SPINS)
-            pause_briefly();
-        else
-            sched_yield(); // a helper was descheduled in the middle of a task
-    }
+    atomic_store(&pool.done, 0);
+    atomic_store(&pool.left, tasks);
+    wake_helpers(tasks - 1);
+    wait_for_helpers(tasks - run_tasks(0));
     pthread_mutex_unlock(&pool.caller);
 }

@@ -20,7 +20,8 @@ enum { KN_THREADS_MAX = 256 };
 typedef void kn_task(void *context, size_t task, int worker);
 void kn_parallel(size_t tasks, kn_task *run, void *context);
 
-// The number of workers, the calling thread included. Set it (0: one a core) before the first kn_parallel or
+// The number of workers, the calling thread included. Set it (0: one per CPU that the process may use, see
+// base/cpus.h) before the first kn_parallel or
 // between calls, from one thread; inside a task it is KNNLM_EINVAL.
 int kn_threads(void);
 knnlm_status kn_threads_set(int threads);

@@ -1,6 +1,8 @@
+#include "base/pace.h"
 #include "base/threads.h"
 #include "lm/llama/engine.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 static struct llama_context_params parameters(const kn_llama *m, const kn_llama_context *c) {
@@ -160,6 +162,24 @@ static knnlm_status explain_failure(const kn_llama_context *c, int code) {
                    c->m->lm.info.path, c->batch.n_tokens, code, kn_llama_complaint());
 }
 
+// The batch through the graph, on as many threads as pay at present: the machine is the same for all models.
+static int decode(kn_llama_context *c) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static kn_pace pace;
+    const kn_llama_library *api = c->m->api;
+    int most = kn_threads();
+    pthread_mutex_lock(&lock);
+    int threads = kn_pace_threads(&pace, most);
+    pthread_mutex_unlock(&lock);
+    double wall = kn_seconds(), cpu = kn_cpu_seconds();
+    api->llama_set_n_threads(c->ctx, threads, threads);
+    int code = api->llama_decode(c->ctx, c->batch);
+    pthread_mutex_lock(&lock);
+    kn_pace_note(&pace, most, kn_seconds() - wall, kn_cpu_seconds() - cpu);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
 knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *targets, bool more,
                           const kn_lm_output *out) {
     const kn_llama_library *api = c->m->api;
@@ -168,8 +188,7 @@ knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *target
     fill_outputs(c);
     prepare(c, tap, more, out);
     kn_llama_forget();
-    api->llama_set_n_threads(c->ctx, kn_threads(), kn_threads());
-    int code = api->llama_decode(c->ctx, c->batch);
+    int code = decode(c);
     if (code != DONE && !(code == ABORTED && o->aborting)) return explain_failure(c, code);
     if (o->unusual) return kn_llama_odd_tap(c->m, tap, o);
     if (*o->name && o->taken == 0) return kn_llama_no_tap(c->m, tap);

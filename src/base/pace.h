@@ -1,0 +1,26 @@
+// How many threads pay, for work whose threads wait for each other by spinning.
+//
+// llama.cpp's do, at a barrier after every operation, whatever its polling is set to: a thread that the
+// system does not let run, because others want the CPU as well, holds up all the others, who burn their time
+// waiting. On a busy machine two threads were a hundred times slower than one. Such threads use their CPUs
+// all the time: what the process got less than that, others took, and as many threads are left out. When
+// nothing was taken for a while, all are tried again, and after a try in vain the while is longer.
+#ifndef KN_BASE_PACE_H
+#define KN_BASE_PACE_H
+
+#include <stdbool.h>
+
+typedef struct kn_pace {
+    int threads;      // that pay; 0 before the first work
+    double wall, cpu; // seconds since the last decision: that passed, and that the process had of all CPUs
+    double quiet;     // seconds in which nothing was taken
+    double patience;  // of them, before all threads are tried again
+    bool trying;      // all are, and nothing is known yet
+} kn_pace;
+
+// Threads to use now, 1 to `most`.
+int kn_pace_threads(kn_pace *p, int most);
+// They took `wall` seconds, in which the process had `cpu` seconds of CPU time.
+void kn_pace_note(kn_pace *p, int most, double wall, double cpu);
+
+#endif
