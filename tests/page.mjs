@@ -565,10 +565,30 @@ await part('key and read-only', async () => {
 
 // ---------------------------------------------------------------- sizes and colours
 
+// Which fonts are installed must not matter: letters are set further apart, as in the widest of fonts (Verdana, DejaVu),
+// and closer together, as in condensed ones. A sheet by script is what the page's Content Security Policy lets in.
+const SPACES = {usual: '0', wide: '.1em', condensed: '-.08em'};
+
+async function setSpaces(page, letters) {
+  await page.addInitScript(space => addEventListener('DOMContentLoaded', () => {
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(`* { letter-spacing: ${space} !important; }`);
+    document.adoptedStyleSheets = [sheet];
+  }), SPACES[letters]);
+}
+
+// What is wider than the window; nothing that a box of its own scrolls.
+const overflow = page => page.evaluate(() => {
+  if (document.documentElement.scrollWidth <= innerWidth) return '';
+  const wide = [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > innerWidth + .5);
+  return wide.slice(-3).map(e => `${e.tagName} ${e.id} ${e.className} ${Math.round(e.getBoundingClientRect().right)} px`).join(', ');
+});
+
 await part('narrow and wide', async () => {
-  for (const width of [360, 1600]) {
-    const page = await open({viewport: {width, height: 740}}), size = width < 600 ? 'narrow' : 'wider';
-    const fits = async what => ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${what} fits into ${width} px`);
+  for (const [width, letters] of [[360, 'usual'], [360, 'wide'], [360, 'condensed'], [1600, 'usual'], [1280, 'wide']]) {
+    const page = await open({viewport: {width, height: 740}}), size = `${width < 600 ? 'narrow' : 'wider'}${letters === 'usual' ? '' : `-${letters}`}`;
+    const fits = async what => is(await overflow(page), '', `${what} fits into ${width} px, ${letters} letters`);
+    if (letters !== 'usual') await setSpaces(page, letters);
     await start(page);
     await read(page, TEXT);
     await fits('reading');
@@ -576,7 +596,7 @@ await part('narrow and wide', async () => {
     await page.waitForSelector('.neighbors li');
     await fits('a token');
     const [panel, token] = [await page.locator('#token').boundingBox(), await page.locator('#tokens .t').nth(4).boundingBox()];
-    ok(token.y + token.height <= panel.y || token.x + token.width <= panel.x, `the panel leaves the token to be seen at ${width} px`);
+    ok(token.y + token.height <= panel.y || token.x + token.width <= panel.x, `the panel leaves the token to be seen at ${width} px, ${letters} letters`);
     await shot(page, `${size}-token`);
     await page.keyboard.press('Escape');
     await generate(page, {prompt: 'The nearest', length: 30, heat: 0});

@@ -45,4 +45,4 @@ serve() { # NAME OPTION...: the address is in NAME.url
 serve open
 serve locked --api-key sesame --read-only
 
-timeout 120 node "$sources/tests/page.mjs" "$(cat open.url)" "$(cat locked.url)" sesame ${SHOTS:+"$SHOTS"}
+timeout 600 node "$sources/tests/page.mjs" "$(cat open.url)" "$(cat locked.url)" sesame ${SHOTS:+"$SHOTS"}
