@@ -16,7 +16,11 @@
 
 #include <cmocka.h>
 
-#define SHARED KN_SOURCE_DIR "/../shared/"
+#include "data.h"
+
+#define GOLDEN KN_SOURCE_DIR "/tests/golden/"
+#define WIKI "data/wiki/valid.txt"
+#define GPT2 "tokenizers/gpt2-tokenizer.json"
 
 static const char sample[] =
     "The quick brown fox jumps over the lazy dog. The dog's tail wasn't there; we'll see, they've said.\n"
@@ -37,16 +41,9 @@ static int free_sample(void **state) {
     return 0;
 }
 
-static void need(const char *path) {
-    if (access(path, R_OK) == 0) return;
-    print_message("skipped: no %s\n", path);
-    skip();
-}
-
-static kn_tokenizer *open_gpt2(void) {
+static kn_tokenizer *open_file(const char *path) {
     kn_tokenizer *t;
-    need(SHARED "tokenizers/gpt2-tokenizer.json");
-    assert_int_equal(kn_tokenizer_open(SHARED "tokenizers/gpt2-tokenizer.json", &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_open(path, &t), KNNLM_OK);
     return t;
 }
 
@@ -193,22 +190,29 @@ static void test_split_by_hand_agrees_with_pattern(void **state) {
     kn_splitter_close(s);
 }
 
-static void test_split_agrees_on_shared_text(void **state) {
-    (void)state;
-    static const char *const files[] = {"data/wiki/valid.txt", "data/books/valid.txt",
-                                        "data/wikitext-2/valid.txt"};
+static void compare_file(const char *path) {
     kn_splitter *s;
-    need(SHARED "data/wiki/valid.txt");
+    char *text;
+    size_t size;
     assert_int_equal(kn_splitter_open(&s), KNNLM_OK);
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char path[256], *text;
-        size_t size;
-        snprintf(path, sizeof path, "%s%s", SHARED, files[i]);
-        assert_int_equal(kn_file_read(path, &text, &size), KNNLM_OK);
-        compare_splits(s, text, size);
-        free(text);
-    }
+    assert_int_equal(kn_file_read(path, &text, &size), KNNLM_OK);
+    assert_true(size > 0);
+    compare_splits(s, text, size);
+    free(text);
     kn_splitter_close(s);
+}
+
+static void test_split_agrees_on_texts(void **state) {
+    (void)state;
+    compare_file(GOLDEN "wiki.txt");
+    compare_file(GOLDEN "books.txt");
+}
+
+static void test_split_agrees_on_data(void **state) {
+    (void)state;
+    compare_file(data_path(WIKI));
+    compare_file(data_path("data/books/valid.txt"));
+    compare_file(data_path("data/wikitext-2/valid.txt"));
 }
 
 static void test_agrees_with_definition(void **state) {
@@ -350,14 +354,13 @@ static void check_line(const kn_tokens *tokens, const char **line) {
     ++*line;
 }
 
-static void test_gpt2_vectors(void **state) {
-    (void)state;
+static void check_vectors(const char *vocabulary, const char *inputs, const char *answers) {
     static const char separator[] = "\n__ggml_vocab_test__\n";
-    kn_tokenizer *t = open_gpt2();
+    kn_tokenizer *t = open_file(vocabulary);
     char *input, *output;
     size_t size, count = 0;
-    assert_int_equal(kn_file_read(SHARED "tokenizers/gpt2.inp", &input, &size), KNNLM_OK);
-    assert_int_equal(kn_file_read(SHARED "tokenizers/gpt2.out", &output, &size), KNNLM_OK);
+    assert_int_equal(kn_file_read(inputs, &input, &size), KNNLM_OK);
+    assert_int_equal(kn_file_read(answers, &output, &size), KNNLM_OK);
     const char *text = input, *line = output;
     for (const char *end; (end = strstr(text, separator)); text = end + strlen(separator), count++) {
         kn_tokens tokens = encode(t, text, (size_t)(end - text));
@@ -372,26 +375,48 @@ static void test_gpt2_vectors(void **state) {
     kn_tokenizer_free(t);
 }
 
-static void test_gpt2_on_shared_text(void **state) {
-    (void)state;
+static void check_text(const kn_tokenizer *t, const char *path) {
     char *text;
     size_t size;
-    kn_tokenizer *t = open_gpt2();
-    assert_int_equal(kn_tokenizer_size(t), 50257);
-    assert_int_equal(kn_tokenizer_start(t), 50256);
-    assert_int_equal(kn_file_read(SHARED "data/wiki/valid.txt", &text, &size), KNNLM_OK);
+    assert_int_equal(kn_file_read(path, &text, &size), KNNLM_OK);
     check_round_trip(t, text, size);
     check_plainly(t, text, size);
     free(text);
+}
+
+static void test_gpt2_vectors(void **state) {
+    (void)state;
+    check_vectors(GOLDEN "gpt2.json", GOLDEN "gpt2.inp", GOLDEN "gpt2.out");
+}
+
+static void test_gpt2_on_texts(void **state) {
+    (void)state;
+    kn_tokenizer *t = open_file(GOLDEN "gpt2.json");
+    check_text(t, GOLDEN "wiki.txt");
+    check_text(t, GOLDEN "books.txt");
     kn_tokenizer_free(t);
 }
 
-int main(void) {
+static void test_whole_gpt2_vectors(void **state) {
+    (void)state;
+    check_vectors(data_path(GPT2), data_path("tokenizers/gpt2.inp"), data_path("tokenizers/gpt2.out"));
+}
+
+static void test_whole_gpt2_on_data(void **state) {
+    (void)state;
+    kn_tokenizer *t = open_file(data_path(GPT2));
+    assert_int_equal(kn_tokenizer_size(t), 50257);
+    assert_int_equal(kn_tokenizer_start(t), 50256);
+    check_text(t, data_path(WIKI));
+    kn_tokenizer_free(t);
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_alphabet),
         cmocka_unit_test(test_pre_tokens),
         cmocka_unit_test(test_split_by_hand_agrees_with_pattern),
-        cmocka_unit_test(test_split_agrees_on_shared_text),
+        cmocka_unit_test(test_split_agrees_on_texts),
         cmocka_unit_test(test_agrees_with_definition),
         cmocka_unit_test(test_agrees_on_words_of_any_length),
         cmocka_unit_test(test_any_bytes_round_trip),
@@ -401,7 +426,17 @@ int main(void) {
         cmocka_unit_test(test_decode_out_of_range),
         cmocka_unit_test(test_many_threads_share_one),
         cmocka_unit_test(test_gpt2_vectors),
-        cmocka_unit_test(test_gpt2_on_shared_text),
+        cmocka_unit_test(test_gpt2_on_texts),
     };
+    const struct CMUnitTest on_data[] = {
+        cmocka_unit_test(test_split_agrees_on_data),
+        cmocka_unit_test(test_whole_gpt2_vectors),
+        cmocka_unit_test(test_whole_gpt2_on_data),
+    };
+    if (data_wanted(argc, argv)) {
+        DATA_NEEDS(WIKI, GPT2, "data/books/valid.txt", "data/wikitext-2/valid.txt", "tokenizers/gpt2.inp",
+                   "tokenizers/gpt2.out");
+        return cmocka_run_group_tests(on_data, train_sample, free_sample);
+    }
     return cmocka_run_group_tests(tests, train_sample, free_sample);
 }

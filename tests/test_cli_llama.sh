@@ -503,26 +503,4 @@ else
     echo "too little memory: not tried (this build needs much to begin with: a sanitizer's)"
 fi
 
-# ---- a model that has learnt to write
-
-stories=$source/../shared/models/stories15M-f16.gguf
-if [ -r "$stories" ]; then
-    cat >story.txt <<'END'
-Once upon a time, there was a little girl named Lily. She loved to play outside in the park with her friends. One day, Lily
-saw a big red ball under a tree. She ran to the ball and kicked it. The ball went up, up, up into the sky!
-END
-    cat >other.txt <<'END'
-Once upon a time, there was a little boy named Tim. He liked to play in the park. One day, Tim saw a big red ball.
-END
-    does info "$stories"
-    says '^tokenizer  *SentencePiece, 32000 tokens'
-    does build -m "$stories" -o stories.store story.txt
-    does eval -m "$stories" -s stories.store --temperature 50 --json other.txt
-    check awk -v ppl="$(number ppl_lm)" 'BEGIN { exit !(ppl > 1.5 && ppl < 12) }'
-    does explain -m "$stories" -s stories.store 'Lily saw a big red'
-    says ' " ball"$'
-else
-    echo "stories15M: not tried (no $stories)"
-fi
-
 conclude

@@ -15,6 +15,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "data.h"
 #include <zlib.h>
 #include <zstd.h>
 
@@ -385,15 +387,9 @@ static void test_no_paths(void **state) {
     assert_int_equal(kn_documents_open(NULL, 0, KN_SPLIT_FILE, &d), KNNLM_EINVAL);
 }
 
-static void test_shared_wiki(void **state) {
-    (void)state;
-    const char *path = KN_SOURCE_DIR "/../shared/data/wiki/valid.txt";
-    if (access(path, R_OK) != 0) {
-        print_message("skipped: no %s\n", path);
-        skip();
-    }
+static void check_articles(const char *path, size_t least) {
     char *text;
-    size_t size, seen = 0;
+    size_t size, seen = 0, count = 0;
     assert_int_equal(kn_file_read(path, &text, &size), KNNLM_OK);
     kn_documents *d = open_one(path, KN_SPLIT_WIKI);
     kn_document document;
@@ -405,8 +401,10 @@ static void test_shared_wiki(void **state) {
         assert_memory_equal(document.text, "= ", 2);
         assert_non_null(strchr(document.name, '#'));
         seen += document.size;
+        count++;
     }
     assert_int_equal(seen, size);
+    assert_true(count >= least);
     kn_documents_close(d);
     free(text);
 }
@@ -470,7 +468,18 @@ static void test_stops_waiting_for_a_pipe(void **state) {
     close(held);
 }
 
-int main(void) {
+static void test_articles(void **state) {
+    (void)state;
+    check_articles(KN_SOURCE_DIR "/tests/golden/wiki.txt", 4);
+    check_articles(KN_SOURCE_DIR "/tests/golden/books.txt", 2);
+}
+
+static void test_articles_of_data(void **state) {
+    (void)state;
+    check_articles(data_path("data/wiki/valid.txt"), 100);
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_file),
         cmocka_unit_test(test_empty_file_is_no_document),
@@ -492,9 +501,14 @@ int main(void) {
         cmocka_unit_test(test_directory_without_files),
         cmocka_unit_test(test_directory_that_contains_itself),
         cmocka_unit_test(test_no_paths),
-        cmocka_unit_test(test_shared_wiki),
         cmocka_unit_test(test_stops_within_a_file),
         cmocka_unit_test(test_stops_waiting_for_a_pipe),
+        cmocka_unit_test(test_articles),
     };
+    const struct CMUnitTest on_data[] = {cmocka_unit_test(test_articles_of_data)};
+    if (data_wanted(argc, argv)) {
+        DATA_NEEDS("data/wiki/valid.txt");
+        return cmocka_run_group_tests(on_data, make_folder, remove_folder);
+    }
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

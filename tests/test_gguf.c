@@ -15,10 +15,12 @@
 
 #include <cmocka.h>
 
+#include "data.h"
+
 #include "expect.h"
 
 static const char PATH[] = "test_gguf.tmp.gguf";
-static const char MODEL[] = KN_SOURCE_DIR "/../shared/models/stories15M-f16.gguf";
+#define MODEL "models/stories15M-f16.gguf"
 
 // ---- files written by hand, independent of the writer
 
@@ -920,11 +922,7 @@ static void stories15m_is_what_it_is_known_to_be(void **state) {
     kn_gguf *file;
     float row[288];
     double score;
-    if (access(MODEL, R_OK) != 0) {
-        print_message("skipped: %s is not there\n", MODEL);
-        skip();
-    }
-    OK(kn_gguf_open(MODEL, &file));
+    OK(kn_gguf_open(data_path(MODEL), &file));
     holds_string(file, "general.architecture", "llama");
     holds_i64(file, "llama.embedding_length", 288);
     holds_i64(file, "llama.block_count", 6);
@@ -1020,20 +1018,15 @@ static void copy_model(const kn_gguf *file, kn_gguf_writer *w) {
 }
 
 // The model read and written anew: every byte must come back, values and numbers included.
-static void a_copied_model_is_the_same_file(void **state) {
-    (void)state;
+static void check_copy(const char *path) {
     kn_gguf *file;
     kn_gguf_writer *w;
     kn_map original, copy;
-    if (access(MODEL, R_OK) != 0) {
-        print_message("skipped: %s is not there\n", MODEL);
-        skip();
-    }
-    OK(kn_gguf_open(MODEL, &file));
+    OK(kn_gguf_open(path, &file));
     OK(kn_gguf_writer_open(PATH, &w));
     copy_model(file, w);
     OK(kn_gguf_writer_commit(w));
-    OK(kn_map_open(MODEL, &original));
+    OK(kn_map_open(path, &original));
     OK(kn_map_open(PATH, &copy));
     assert_int_equal(original.size, copy.size);
     assert_memory_equal(original.data, copy.data, copy.size);
@@ -1043,7 +1036,17 @@ static void a_copied_model_is_the_same_file(void **state) {
     unlink(PATH);
 }
 
-int main(void) {
+static void a_copied_model_is_the_same_file(void **state) {
+    (void)state;
+    check_copy(KN_SOURCE_DIR "/tests/golden/llama.model.gguf"); // by NumPy
+}
+
+static void a_copied_real_model_is_the_same_file(void **state) {
+    (void)state;
+    check_copy(data_path(MODEL));
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f16_round_trips),
         cmocka_unit_test(f16_rounds_to_nearest_even),
@@ -1074,8 +1077,15 @@ int main(void) {
         cmocka_unit_test(bad_alignments_are_errors),
         cmocka_unit_test(other_versions_are_named),
         cmocka_unit_test(files_that_are_none_are_errors),
-        cmocka_unit_test(stories15m_is_what_it_is_known_to_be),
         cmocka_unit_test(a_copied_model_is_the_same_file),
     };
+    const struct CMUnitTest on_data[] = {
+        cmocka_unit_test(stories15m_is_what_it_is_known_to_be),
+        cmocka_unit_test(a_copied_real_model_is_the_same_file),
+    };
+    if (data_wanted(argc, argv)) {
+        DATA_NEEDS(MODEL);
+        return cmocka_run_group_tests(on_data, NULL, NULL);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

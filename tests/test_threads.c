@@ -138,7 +138,7 @@ static void test_affinity(void **state) {
 // A machine of `cpus`, of which others take `taken`: what the threads get in `seconds`. Returns how many
 // threads were used on average.
 static double work(kn_pace *p, int cpus, double taken, double seconds) {
-    enum { STEPS = 400 };
+    enum { STEPS = 4000 };
     double sum = 0, step = seconds / STEPS;
     for (int i = 0; i < STEPS; i++) {
         int threads = kn_pace_threads(p, cpus);
@@ -162,8 +162,9 @@ static void test_as_many_left_out_as_are_taken(void **state) {
     (void)state;
     kn_pace p = {0};
     work(&p, 8, 2, 1);
-    assert_true(work(&p, 8, 2, 40) < 6.5); // tries included
-    assert_true(work(&p, 8, 7.5, 40) < 1.5);
+    double used = work(&p, 8, 2, 40);
+    assert_true(used > 5.9 && used < 6.3); // tries are a twentieth of the time
+    assert_true(work(&p, 8, 7.5, 40) < 1.2);
     assert_true(work(&p, 8, 0, 40) > 7); // and back
     assert_int_equal(kn_pace_threads(&p, 8), 8);
 }
@@ -177,6 +178,27 @@ static void test_one_is_the_least(void **state) {
     assert_true(work(&alone, 1, 0.9, 10) == 1);
 }
 
+static int idle_cpus;
+
+static int idle(void) {
+    return idle_cpus;
+}
+
+static void test_idle_cpus_are_hoped_for(void **state) {
+    (void)state;
+    kn_pace p = {.idle = idle};
+    idle_cpus = 0;
+    assert_int_equal(kn_pace_threads(&p, 4), 1);
+    assert_true(work(&p, 4, 0, 10) == 1); // busy whenever it looks
+    idle_cpus = 3;
+    work(&p, 4, 0, 1);
+    assert_int_equal(kn_pace_threads(&p, 4), 3);
+    idle_cpus = 100;
+    work(&p, 4, 0, 1);
+    assert_int_equal(kn_pace_threads(&p, 4), 4);
+    assert_in_range(kn_cpus_idle(), 0, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_version_2),
@@ -186,6 +208,7 @@ int main(void) {
         cmocka_unit_test(test_all_while_nothing_is_taken),
         cmocka_unit_test(test_as_many_left_out_as_are_taken),
         cmocka_unit_test(test_one_is_the_least),
+        cmocka_unit_test(test_idle_cpus_are_hoped_for),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

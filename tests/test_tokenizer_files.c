@@ -12,7 +12,10 @@
 
 #include <cmocka.h>
 
-#define SHARED KN_SOURCE_DIR "/../shared/"
+#include "data.h"
+
+#define GPT2 "tokenizers/gpt2-tokenizer.json"
+#define BERT "tokenizers/bert-uncased-vocab.txt"
 #define ENDING "\"<|endoftext|>\": 258"
 
 static char path[64];
@@ -105,22 +108,23 @@ static void test_gguf_keeps_wordpiece(void **state) {
     kn_tokenizer_free(t);
 }
 
-static void test_gguf_keeps_shared_tokenizers(void **state) {
+static void check_file_saved(const char *path) {
+    kn_tokenizer *t;
+    assert_int_equal(kn_tokenizer_open(path, &t), KNNLM_OK);
+    check_saved(t);
+    kn_tokenizer_free(t);
+}
+
+static void test_gguf_keeps_real_tokenizers(void **state) {
     (void)state;
-    static const char *const files[] = {"tokenizers/gpt2-tokenizer.json",
-                                        "tokenizers/bert-uncased-vocab.txt"};
-    for (int i = 0; i < 2; i++) {
-        char name[256];
-        kn_tokenizer *t;
-        snprintf(name, sizeof name, "%s%s", SHARED, files[i]);
-        if (access(name, R_OK) != 0) {
-            print_message("skipped: no %s\n", name);
-            skip();
-        }
-        assert_int_equal(kn_tokenizer_open(name, &t), KNNLM_OK);
-        check_saved(t);
-        kn_tokenizer_free(t);
-    }
+    check_file_saved(KN_SOURCE_DIR "/tests/golden/gpt2.json");
+    check_file_saved(KN_SOURCE_DIR "/tests/golden/bert.txt");
+}
+
+static void test_gguf_keeps_whole_tokenizers(void **state) {
+    (void)state;
+    check_file_saved(data_path(GPT2));
+    check_file_saved(data_path(BERT));
 }
 
 typedef struct keys { // of a hostile GGUF; NULL or 0 leaves a key out
@@ -396,12 +400,12 @@ static void test_missing_file(void **state) {
     assert_non_null(strstr(knnlm_message(), "/nonexistent/tokenizer.json"));
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gguf_keeps_bpe),
         cmocka_unit_test(test_gguf_keeps_words),
         cmocka_unit_test(test_gguf_keeps_wordpiece),
-        cmocka_unit_test(test_gguf_keeps_shared_tokenizers),
+        cmocka_unit_test(test_gguf_keeps_real_tokenizers),
         cmocka_unit_test(test_gguf_well_formed),
         cmocka_unit_test(test_gguf_hostile),
         cmocka_unit_test(test_gguf_without_tokens),
@@ -412,5 +416,10 @@ int main(void) {
         cmocka_unit_test(test_json_malformed),
         cmocka_unit_test(test_missing_file),
     };
+    const struct CMUnitTest on_data[] = {cmocka_unit_test(test_gguf_keeps_whole_tokenizers)};
+    if (data_wanted(argc, argv)) {
+        DATA_NEEDS(GPT2, BERT);
+        return cmocka_run_group_tests(on_data, make_path, remove_path);
+    }
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

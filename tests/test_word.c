@@ -7,11 +7,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#define WIKITEXT KN_SOURCE_DIR "/../shared/data/wikitext-2/"
+#include "data.h"
+
+#define WIKITEXT "data/wikitext-2/"
 
 static kn_tokenizer *train(int32_t size, const char *text) {
     kn_tokenizer *t;
@@ -120,24 +121,20 @@ static void expect_count(const kn_tokenizer *t, const char *path, size_t count) 
 
 static void test_wikitext_2(void **state) {
     (void)state;
-    if (access(WIKITEXT "train.txt", R_OK) != 0) {
-        print_message("skipped: no " WIKITEXT "train.txt\n");
-        skip();
-    }
     char *text;
     size_t size;
     kn_tokenizer *t;
-    assert_int_equal(kn_file_read(WIKITEXT "train.txt", &text, &size), KNNLM_OK);
+    assert_int_equal(kn_file_read(data_path(WIKITEXT "train.txt"), &text, &size), KNNLM_OK);
     assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, text, size, NULL, &t), KNNLM_OK);
     free(text);
     assert_int_equal(kn_tokenizer_size(t), 33278);
-    expect_count(t, WIKITEXT "train.txt", 2088628);
-    expect_count(t, WIKITEXT "valid.txt", 217646);
-    expect_count(t, WIKITEXT "test.txt", 245569);
+    expect_count(t, data_path(WIKITEXT "train.txt"), 2088628);
+    expect_count(t, data_path(WIKITEXT "valid.txt"), 217646);
+    expect_count(t, data_path(WIKITEXT "test.txt"), 245569);
     kn_tokenizer_free(t);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vocabulary_by_frequency),
         cmocka_unit_test(test_size_keeps_unk_and_eos),
@@ -145,7 +142,11 @@ int main(void) {
         cmocka_unit_test(test_decode),
         cmocka_unit_test(test_eos_written_out_is_unknown),
         cmocka_unit_test(test_wrong_arguments),
-        cmocka_unit_test(test_wikitext_2),
     };
+    const struct CMUnitTest on_data[] = {cmocka_unit_test(test_wikitext_2)};
+    if (data_wanted(argc, argv)) {
+        DATA_NEEDS(WIKITEXT "train.txt", WIKITEXT "valid.txt", WIKITEXT "test.txt");
+        return cmocka_run_group_tests(on_data, NULL, NULL);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,11 +7,13 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#define TOKENIZERS KN_SOURCE_DIR "/../shared/tokenizers/"
+#include "data.h"
+
+#define GOLDEN KN_SOURCE_DIR "/tests/golden/"
+#define BERT "tokenizers/bert-uncased-vocab.txt"
 
 // ids:                      0      1      2      3   4      5        6    7  8  9  10   11
 static const char small[] = "[UNK]\n[CLS]\n[SEP]\nun\n##able\n##affe\n##a\n,\n[\n]\nstrasse\na\n"
@@ -158,21 +160,12 @@ static void check_line(const kn_tokenizer *t, const kn_tokens *tokens, const cha
     ++*line;
 }
 
-static void test_bert_vectors(void **state) {
-    (void)state;
+static void check_vectors(const kn_tokenizer *t, const char *inputs, const char *answers) {
     static const char separator[] = "\n__ggml_vocab_test__\n";
     char *input, *output;
     size_t size, count = 0;
-    kn_tokenizer *t;
-    if (access(TOKENIZERS "bert-uncased-vocab.txt", R_OK) != 0) {
-        print_message("skipped: no " TOKENIZERS "bert-uncased-vocab.txt\n");
-        skip();
-    }
-    assert_int_equal(kn_tokenizer_open(TOKENIZERS "bert-uncased-vocab.txt", &t), KNNLM_OK);
-    assert_int_equal(kn_tokenizer_size(t), 30522);
-    assert_int_equal(kn_tokenizer_start(t), 101);
-    assert_int_equal(kn_file_read(TOKENIZERS "bert.inp", &input, &size), KNNLM_OK);
-    assert_int_equal(kn_file_read(TOKENIZERS "bert.out", &output, &size), KNNLM_OK);
+    assert_int_equal(kn_file_read(inputs, &input, &size), KNNLM_OK);
+    assert_int_equal(kn_file_read(answers, &output, &size), KNNLM_OK);
     const char *text = input, *line = output;
     for (const char *end; (end = strstr(text, separator)); text = end + strlen(separator), count++) {
         kn_tokens tokens = {0};
@@ -184,10 +177,28 @@ static void test_bert_vectors(void **state) {
     assert_true(count > 40);
     free(input);
     free(output);
+}
+
+static void test_bert_vectors(void **state) {
+    (void)state;
+    kn_tokenizer *t;
+    assert_int_equal(kn_tokenizer_open(GOLDEN "bert.txt", &t), KNNLM_OK);
+    assert_string_equal(kn_tokenizer_piece(t, kn_tokenizer_start(t)), "[CLS]");
+    check_vectors(t, GOLDEN "bert.inp", GOLDEN "bert.out");
     kn_tokenizer_free(t);
 }
 
-int main(void) {
+static void test_whole_bert_vectors(void **state) {
+    (void)state;
+    kn_tokenizer *t;
+    assert_int_equal(kn_tokenizer_open(data_path(BERT), &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_size(t), 30522);
+    assert_int_equal(kn_tokenizer_start(t), 101);
+    check_vectors(t, data_path("tokenizers/bert.inp"), data_path("tokenizers/bert.out"));
+    kn_tokenizer_free(t);
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_longest_pieces_first),
         cmocka_unit_test(test_case_and_accents),
@@ -199,5 +210,10 @@ int main(void) {
         cmocka_unit_test(test_not_utf8),
         cmocka_unit_test(test_bert_vectors),
     };
+    const struct CMUnitTest on_data[] = {cmocka_unit_test(test_whole_bert_vectors)};
+    if (data_wanted(argc, argv)) {
+        DATA_NEEDS(BERT, "tokenizers/bert.inp", "tokenizers/bert.out");
+        return cmocka_run_group_tests(on_data, NULL, NULL);
+    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

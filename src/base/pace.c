@@ -6,29 +6,35 @@
 static const double DECIDED = 5e-3;
 // CPUs missing that are no accident.
 static const double TAKEN = 0.25;
-static const double PATIENCE_LEAST = 0.1, PATIENCE_MOST = 4;
+// Of what a try took: a twentieth of the time goes to tries in vain.
+static const double PATIENCE = 20, PATIENCE_LEAST = 0.1, PATIENCE_MOST = 10;
+
+// As many threads as can be expected to run.
+static int hopeful(const kn_pace *p, int most) {
+    int idle = p->idle ? p->idle() : most;
+    return idle < 1 ? 1 : idle < most ? idle : most;
+}
 
 int kn_pace_threads(kn_pace *p, int most) {
-    if (p->threads == 0) *p = (kn_pace){.threads = most, .patience = PATIENCE_LEAST};
+    if (p->threads == 0) p->threads = hopeful(p, most);
     if (p->threads > most) p->threads = most;
     return p->threads;
 }
 
 static void leave_out(kn_pace *p, double missing) {
-    if (p->trying) p->patience = fmin(2 * p->patience, PATIENCE_MOST);
-    p->trying = false;
     p->quiet = 0;
+    if (p->threads == 1) return;
+    p->patience = fmin(fmax(PATIENCE * p->wall, PATIENCE_LEAST), PATIENCE_MOST);
     p->threads -= (int)ceil(missing);
     if (p->threads < 1) p->threads = 1;
 }
 
 static void take_heart(kn_pace *p, int most) {
     p->quiet += p->wall;
-    if (p->quiet < p->patience) return;
+    if (p->threads >= most || p->quiet < p->patience) return;
     p->quiet = 0;
-    if (p->threads == most) p->patience = PATIENCE_LEAST;
-    p->trying = p->threads < most;
-    p->threads = most;
+    int threads = hopeful(p, most);
+    if (threads > p->threads) p->threads = threads;
 }
 
 void kn_pace_note(kn_pace *p, int most, double wall, double cpu) {

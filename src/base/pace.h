@@ -4,18 +4,17 @@
 // system does not let run, because others want the CPU as well, holds up all the others, who burn their time
 // waiting. On a busy machine two threads were a hundred times slower than one. Such threads use their CPUs
 // all the time: what the process got less than that, others took, and as many threads are left out. When
-// nothing was taken for a while, all are tried again, and after a try in vain the while is longer.
+// nothing was taken for a while, as many as there are idle CPUs are tried again: the while is a multiple of
+// what the last try took, so that tries in vain cost little.
 #ifndef KN_BASE_PACE_H
 #define KN_BASE_PACE_H
 
-#include <stdbool.h>
-
 typedef struct kn_pace {
-    int threads;      // that pay; 0 before the first work
-    double wall, cpu; // seconds since the last decision: that passed, and that the process had of all CPUs
-    double quiet;     // seconds in which nothing was taken
-    double patience;  // of them, before all threads are tried again
-    bool trying;      // all are, and nothing is known yet
+    int (*idle)(void); // CPUs that nobody else uses at present (kn_cpus_idle); NULL: not known
+    int threads;       // that pay; 0 before the first work
+    double wall, cpu;  // seconds since the last decision: that passed, and that the process had of all CPUs
+    double quiet;      // seconds in which nothing was taken
+    double patience;   // of them, before more threads are tried
 } kn_pace;
 
 // Threads to use now, 1 to `most`.

@@ -3,6 +3,7 @@
 #include "base/cpus.h"
 #include "base/progress.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -181,6 +182,52 @@ knnlm_status kn_threads_set(int threads) {
     return KNNLM_OK;
 }
 
+// ---------------------------------------------------------------- work
+
+// Whether helpers pay. On a busy machine they may not: the system takes the CPU from one in the middle of a
+// task, and the caller waits until it is given back. What the caller did in how long tells what all of it
+// would have taken alone; where that is less than it took together, the caller works alone for a multiple of
+// what was lost, so that tries in vain cost little.
+static struct {
+    double together, alone; // seconds since the last decision
+    double until;           // it works alone until then; 0: it does not
+} pay;                      // guarded by pool.caller
+
+static const double DECIDED = 5e-3, PATIENCE = 20, PATIENCE_MOST = 1;
+
+static void decide(double now) {
+    if (pay.together < DECIDED) return;
+    double lost = pay.together - pay.alone;
+    pay.until = lost > 0 ? now + fmin(PATIENCE * lost, PATIENCE_MOST) : 0;
+    pay.together = pay.alone = 0;
+}
+
+// Tasks from the first on, for as long as helpers are thought not to pay; how many.
+static size_t run_alone(void) {
+    size_t did = 0;
+    if (pay.until == 0) return 0;
+    self = 0;
+    while (did < pool.tasks && kn_seconds() < pay.until) pool.run(pool.context, did++, 0);
+    self = -1;
+    return did;
+}
+
+// The last `tasks` of the work.
+static void run_together(size_t tasks) {
+    double begun = kn_seconds();
+    atomic_store(&pool.done, 0);
+    atomic_store(&pool.left, tasks);
+    wake_helpers(tasks - 1);
+    size_t mine = run_tasks(0);
+    double did = kn_seconds();
+    wait_for_helpers(tasks - mine);
+    if (mine == 0 || mine == tasks) return; // says nothing
+    double now = kn_seconds();
+    pay.together += now - begun;
+    pay.alone += (did - begun) * (double)tasks / (double)mine;
+    decide(now);
+}
+
 void kn_parallel(size_t tasks, kn_task *run, void *context) {
     if (self >= 0 || tasks <= 1 || kn_threads() == 1) {
         int worker = self >= 0 ? self : 0;
@@ -192,9 +239,7 @@ void kn_parallel(size_t tasks, kn_task *run, void *context) {
     pool.run = run;
     pool.context = context;
     pool.tasks = tasks;
-    atomic_store(&pool.done, 0);
-    atomic_store(&pool.left, tasks);
-    wake_helpers(tasks - 1);
-    wait_for_helpers(tasks - run_tasks(0));
+    size_t rest = tasks - run_alone();
+    if (rest > 0) run_together(rest);
     pthread_mutex_unlock(&pool.caller);
 }

@@ -1,3 +1,4 @@
+#include "base/cpus.h"
 #include "base/pace.h"
 #include "base/threads.h"
 #include "lm/llama/engine.h"
@@ -165,7 +166,7 @@ static knnlm_status explain_failure(const kn_llama_context *c, int code) {
 // The batch through the graph, on as many threads as pay at present: the machine is the same for all models.
 static int decode(kn_llama_context *c) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static kn_pace pace;
+    static kn_pace pace = {.idle = kn_cpus_idle};
     const kn_llama_library *api = c->m->api;
     int most = kn_threads();
     pthread_mutex_lock(&lock);
