@@ -38,8 +38,8 @@ const char *knnlm_version(void);
 // Memory that the library handed out.
 void knnlm_free(void *memory);
 
-// Worker threads of the process; 0: one a core. Not while another call is under way.
-// KNNLM_EINVAL: negative or above 256.
+// Worker threads of the process; 0: one per CPU that its affinity mask and its control group's quota allow.
+// Not while another call is under way. KNNLM_EINVAL: negative or above 256.
 knnlm_status knnlm_threads_set(int threads);
 
 // ---------------------------------------------------------------- model

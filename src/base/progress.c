@@ -15,3 +15,7 @@ double kn_seconds(void) {
 double kn_cpu_seconds(void) {
     return seconds(CLOCK_PROCESS_CPUTIME_ID);
 }
+
+double kn_thread_seconds(void) {
+    return seconds(CLOCK_THREAD_CPUTIME_ID);
+}

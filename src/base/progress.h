@@ -19,7 +19,8 @@ static inline bool kn_progress_report(const kn_progress *p, const char *what, ui
 
 // Seconds on a clock that never goes back.
 double kn_seconds(void);
-// Of CPU time that all threads of the process had.
+// Of CPU time: what all threads of the process had, and the calling one.
 double kn_cpu_seconds(void);
+double kn_thread_seconds(void);
 
 #endif

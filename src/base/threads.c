@@ -172,7 +172,7 @@ int kn_threads(void) {
 
 knnlm_status kn_threads_set(int threads) {
     if (threads < 0 || threads > KN_THREADS_MAX)
-        return kn_fail(KNNLM_EINVAL, "%d threads asked for: 1 to %d are possible (0: one a core)", threads,
+        return kn_fail(KNNLM_EINVAL, "%d threads asked for: 1 to %d are possible (0: one per CPU)", threads,
                        KN_THREADS_MAX);
     if (self >= 0) return kn_fail(KNNLM_EINVAL, "the number of threads cannot change inside a parallel task");
     pthread_mutex_lock(&pool.caller);
@@ -185,46 +185,54 @@ knnlm_status kn_threads_set(int threads) {
 // ---------------------------------------------------------------- work
 
 // Whether helpers pay. On a busy machine they may not: the system takes the CPU from one in the middle of a
-// task, and the caller waits until it is given back. What the caller did in how long tells what all of it
-// would have taken alone; where that is less than it took together, the caller works alone for a multiple of
-// what was lost, so that tries in vain cost little.
+// task, and the caller waits until it is given back. The CPU time of the caller's own tasks tells what all of
+// them would cost it alone, and how long that is by the clock is known from when it last worked alone. Where
+// together took longer, it works alone for a multiple of what was lost, so that tries in vain cost little.
 static struct {
-    double together, alone; // seconds since the last decision
-    double until;           // it works alone until then; 0: it does not
-} pay;                      // guarded by pool.caller
+    double together,
+        cpu;            // seconds since the last decision: by the clock, and those that all tasks would cost
+    double until;       // it works alone until then; 0: it does not
+    double alone, used; // while it did: by the clock, and of CPU time
+} pay;                  // guarded by pool.caller
 
 static const double DECIDED = 5e-3, PATIENCE = 20, PATIENCE_MOST = 1;
 
 static void decide(double now) {
     if (pay.together < DECIDED) return;
-    double lost = pay.together - pay.alone;
+    double slower = pay.used > 0 ? pay.alone / pay.used : 1;
+    double lost = pay.together - pay.cpu * slower;
     pay.until = lost > 0 ? now + fmin(PATIENCE * lost, PATIENCE_MOST) : 0;
-    pay.together = pay.alone = 0;
+    pay.together = pay.cpu = 0;
+    if (lost > 0) pay.alone = pay.used = 0; // found out anew
 }
 
 // Tasks from the first on, for as long as helpers are thought not to pay; how many.
 static size_t run_alone(void) {
     size_t did = 0;
-    if (pay.until == 0) return 0;
+    double begun = pay.until > 0 ? kn_seconds() : 0, now = begun;
+    if (now >= pay.until) return 0;
+    double cpu = kn_thread_seconds();
     self = 0;
-    while (did < pool.tasks && kn_seconds() < pay.until) pool.run(pool.context, did++, 0);
+    for (; did < pool.tasks && now < pay.until; now = kn_seconds()) pool.run(pool.context, did++, 0);
     self = -1;
+    pay.alone += now - begun;
+    pay.used += kn_thread_seconds() - cpu;
     return did;
 }
 
 // The last `tasks` of the work.
 static void run_together(size_t tasks) {
-    double begun = kn_seconds();
+    double begun = kn_seconds(), cpu = kn_thread_seconds();
     atomic_store(&pool.done, 0);
     atomic_store(&pool.left, tasks);
     wake_helpers(tasks - 1);
     size_t mine = run_tasks(0);
-    double did = kn_seconds();
+    cpu = kn_thread_seconds() - cpu;
     wait_for_helpers(tasks - mine);
-    if (mine == 0 || mine == tasks) return; // says nothing
+    if (mine == 0) return; // says nothing
     double now = kn_seconds();
     pay.together += now - begun;
-    pay.alone += (did - begun) * (double)tasks / (double)mine;
+    pay.cpu += cpu * (double)tasks / (double)mine;
     decide(now);
 }
 
