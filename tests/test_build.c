@@ -240,14 +240,102 @@ static void known_documents_are_left_alone(void **state) {
     r = add(d, d->names, DOCUMENTS);
     assert_int_equal(r.documents_unchanged, DOCUMENTS);
     assert_int_equal(digest(d->store), before);
-    // The same content under another name is known as well.
-    char moved[PATHS];
-    const char *name = moved;
-    snprintf(moved, sizeof moved, "%s/moved.txt", d->folder);
-    assert_int_equal(rename(d->paths[2], moved), 0);
-    r = add(d, &name, 1);
-    assert_int_equal(r.documents_unchanged, 1);
-    assert_int_equal(digest(d->store), before);
+}
+
+// The one live document of a name.
+static uint64_t number_of(const kn_store *s, const char *name) {
+    uint64_t found = UINT64_MAX;
+    for (uint64_t i = 0; i < kn_store_describe(s)->documents; i++) {
+        kn_store_document d;
+        assert_ok(kn_store_document_at(s, i, &d));
+        if (d.removed || d.name_size != strlen(name) || memcmp(d.name, name, d.name_size) != 0) continue;
+        assert_int_equal(found, UINT64_MAX);
+        found = i;
+    }
+    assert_int_not_equal(found, UINT64_MAX);
+    return found;
+}
+
+// What `from` held comes under the name of `to`, and the other way round if both are wanted.
+static void give_text(desk *d, size_t from, size_t to, bool both) {
+    char *a, *b;
+    size_t sizes[2];
+    assert_ok(kn_file_read(d->paths[from], &a, &sizes[0]));
+    assert_ok(kn_file_read(d->paths[to], &b, &sizes[1]));
+    write_file(d->paths[to], a, sizes[0]);
+    if (both) write_file(d->paths[from], b, sizes[1]);
+    free(a);
+    free(b);
+}
+
+static void check_named(desk *d, const kn_store *s, size_t name, size_t content) {
+    const char *own = d->names[content];
+    uint64_t number = number_of(s, d->names[name]);
+    d->names[content] = d->names[name]; // as check_document expects it
+    check_document(d, s, number, content, CONTEXT / 2);
+    d->names[content] = own;
+}
+
+static void a_name_has_the_content_last_given(void **state) {
+    desk *d = *state;
+    kn_build_options o = kn_build_options_default();
+    uint64_t removed;
+    knnlm_writer *w;
+    o.keys = KN_KEYS_F32;
+    o.segment = 700;
+    build(d, &o);
+    give_text(d, 3, 2, false); // the text of 3 under both names
+    kn_build_result r = add(d, d->names + 2, 1);
+    assert_int_equal(r.documents_added, 1);
+    assert_int_equal(r.documents_replaced, 1);
+    assert_int_equal(r.entries_added, d->tokens[3].count);
+    assert_int_equal(r.documents, DOCUMENTS);
+    kn_store *s = open_store(d);
+    check_named(d, s, 2, 3);
+    check_named(d, s, 3, 3);
+    kn_store_close(s);
+    r = add(d, d->names, DOCUMENTS);
+    assert_int_equal(r.documents_unchanged, DOCUMENTS);
+    assert_ok(knnlm_writer_open(d->store, &w)); // one of the names goes, the other stays
+    assert_ok(knnlm_writer_remove(w, d->names[3], &removed));
+    assert_int_equal(removed, 1);
+    assert_ok(knnlm_writer_commit(w));
+    knnlm_writer_close(w);
+    s = open_store(d);
+    check_named(d, s, 2, 3);
+    kn_store_close(s);
+}
+
+static void names_change_places(void **state) {
+    desk *d = *state;
+    kn_build_options o = kn_build_options_default();
+    const kn_key_type types[] = {KN_KEYS_F32, KN_KEYS_INT8, KN_KEYS_NONE};
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(d->store, sizeof d->store, "%s/swap%zu.store", d->folder, i);
+        o.keys = types[i];
+        build(d, &o);
+        give_text(d, 2, 3, true);
+        kn_build_result r = add(d, d->names, DOCUMENTS);
+        assert_int_equal(r.documents_added, 2);
+        assert_int_equal(r.documents_replaced, 2);
+        assert_int_equal(r.documents, DOCUMENTS);
+        kn_store *s = open_store(d);
+        for (size_t x = 2; types[i] == KN_KEYS_F32 && x < 4; x++) check_named(d, s, x, 5 - x);
+        for (size_t x = 2; types[i] != KN_KEYS_F32 && x < 4; x++) {
+            kn_store_document was, is;
+            float a[WIDTH], b[WIDTH];
+            assert_ok(kn_store_document_at(s, 5 - x, &was)); // removed, but not yet compacted
+            assert_ok(kn_store_document_at(s, number_of(s, d->names[x]), &is));
+            assert_int_equal(is.count, d->tokens[5 - x].count);
+            for (uint64_t e = 0; types[i] == KN_KEYS_INT8 && e < is.count; e++) {
+                assert_ok(kn_store_keys(s, was.first + e, 1, a));
+                assert_ok(kn_store_keys(s, is.first + e, 1, b));
+                assert_memory_equal(a, b, sizeof a); // copied, not rounded again
+            }
+        }
+        kn_store_close(s);
+        give_text(d, 2, 3, true);
+    }
 }
 
 static void changed_documents_are_replaced(void **state) {
@@ -678,6 +766,8 @@ int main(void) {
         TEST(threads_do_not_matter),
         TEST(a_stopped_build_goes_on),
         TEST(known_documents_are_left_alone),
+        TEST(a_name_has_the_content_last_given),
+        TEST(names_change_places),
         TEST(changed_documents_are_replaced),
         TEST(one_document_is_added_whole_or_not_at_all),
         TEST(equal_documents_are_two),

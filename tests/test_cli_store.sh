@@ -307,9 +307,25 @@ documents '0 added, 3 unchanged, 0 replaced; 3 in all'
 entries '0 added, 650 in all'
 same a.store add.store
 cp texts/b.txt copy.txt
-run 0 add add.store copy.txt # the same content elsewhere
-documents '0 added, 1 unchanged, 0 replaced; 3 in all'
-same a.store add.store
+run 0 add add.store copy.txt # the same content under another name is another document
+documents '1 added, 0 unchanged, 0 replaced; 4 in all'
+entries '500 added, 1150 in all'
+run 0 remove add.store copy.txt
+run 0 info add.store
+documents '3 (and 1 removed)'
+write_text 6 100 >copy.txt
+cp copy.txt kept.txt
+run 0 add add.store copy.txt
+cp texts/b.txt copy.txt # ... and takes the place of what had the name before
+run 0 add add.store copy.txt
+documents '1 added, 0 unchanged, 1 replaced; 4 in all'
+run 0 info --json add.store
+json 'live = {d["name"]: d["tokens"] for d in r["documents"] if not d["removed"]}; assert live["copy.txt"] == live["texts/b.txt"] == 500 and len(live) == 4'
+run 0 add add.store texts copy.txt
+documents '0 added, 4 unchanged, 0 replaced; 4 in all'
+intact add.store '4 of 4 documents, 1150 of 1150 entries'
+rm -r add.store
+cp -R a.store add.store
 cp texts/b.txt b.saved
 write_text 4 180 >texts/b.txt
 run 0 add -s add.store --json texts/b.txt

@@ -77,6 +77,23 @@ expect 200 GET /v1/stores/told/documents
 holds 'sorted(x["name"] for x in r["data"]) == ["birds", "told.txt"]'
 run 0 verify told.store
 
+# Names and contents are two things: a text that another name has already is a document of its own.
+on_disk
+expect 201 POST /v1/stores/told/documents '{"name": "first", "text": "The first of two texts."}'
+expect 201 POST /v1/stores/told/documents '{"name": "second", "text": "Another one of them."}'
+expect 201 POST /v1/stores/told/documents '{"name": "first", "text": "Another one of them."}'
+holds 'r["unchanged"] is False and r["name"] == "first" and r["tokens"] > 0'
+expect 200 GET /v1/stores/told/documents
+holds 'sorted(x["name"] for x in r["data"]) == ["birds", "first", "second", "told.txt"]'
+keep listed
+on_disk
+holds '[(x["name"], x["bytes"]) for x in kept("disk")["documents"] if not x["removed"]] == [(x["name"], x["bytes"]) for x in kept("listed")["data"]]'
+expect 200 DELETE /v1/stores/told/documents/second
+expect 200 GET '/v1/stores/told/documents?q=first'
+holds 'r["total"] == 1 and r["data"][0]["bytes"] == 20'
+expect 200 DELETE /v1/stores/told/documents/first
+run 0 verify told.store
+
 # ---- names: slashes, blanks, other alphabets; pages of the list
 
 for odd in 'a/b c.txt' '100%25?&=#' 'naïve 東京' '..' 'x"y\\z'; do

@@ -15,7 +15,8 @@ typedef struct coming {
     size_t number;
     kn_store_document about; // name and path are below
     char *name, *path;
-    bool continues;
+    bool continues, copies;
+    uint64_t original; // document that it copies
 } coming;
 
 typedef struct building {
@@ -44,12 +45,11 @@ static void coming_free(coming *c) {
     free(c->path);
 }
 
-static knnlm_status expect(building *b, const kn_document *d, size_t number, const uint64_t hash[2],
-                           bool continues) {
+static knnlm_status expect(building *b, const kn_document *d, coming c, const uint64_t hash[2]) {
     if (b->first == b->count) b->first = b->count = 0;
     KN_TRY(kn_grow(&b->queue, &b->capacity, b->count + 1, sizeof *b->queue));
-    coming c = {
-        .number = number, .name = kn_strdup(d->name), .path = kn_strdup(d->path), .continues = continues};
+    c.name = kn_strdup(d->name);
+    c.path = kn_strdup(d->path);
     if (!c.name || !c.path) {
         coming_free(&c);
         return KNNLM_ENOMEM;
@@ -63,6 +63,7 @@ static knnlm_status expect(building *b, const kn_document *d, size_t number, con
                                   .hash = {hash[0], hash[1]},
                                   .has_offsets = true};
     b->queue[b->count++] = c;
+    b->out->bytes_added += d->size;
     return KNNLM_OK;
 }
 
@@ -76,8 +77,24 @@ static knnlm_status check_memory(const building *b, const kn_document *d) {
                    d->name, (double)d->size / 1e6);
 }
 
-// Known documents are left alone; of one that an interrupted run began, the rest is wanted, provided that
-// nothing was begun after it.
+// A half that an interrupted run left of this document, or NULL: its rest is wanted, provided that nothing
+// was begun after it.
+static knnlm_status choose_unread(building *b, const kn_document *d, size_t number, const uint64_t hash[2],
+                                  kn_known_document *half, uint64_t *skip) {
+    coming c = {.number = number};
+    bool last = half && half->number + 1 == kn_store_describe(b->known.store)->documents;
+    c.continues = last && !b->any_begun && b->first == b->count;
+    *skip = 0;
+    if (c.continues)
+        KN_TRY(kn_store_writer_continue(b->w, skip));
+    else if (half)
+        half->matched = false; // the half that is there goes, and is read again
+    KN_TRY(check_memory(b, d));
+    return expect(b, d, c, hash);
+}
+
+// Known documents are left alone, and what is known under another name is copied: the model reads no text
+// twice.
 static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
     building *b = context;
     uint64_t hash[2];
@@ -89,22 +106,24 @@ static knnlm_status choose(void *context, const kn_document *d, size_t number, u
         b->out->documents_unchanged++;
         return KNNLM_OK;
     }
-    *skip = 0;
-    bool last = known && known->number + 1 == kn_store_describe(b->known.store)->documents;
-    bool continues = last && !b->any_begun && b->first == b->count;
-    if (continues)
-        KN_TRY(kn_store_writer_continue(b->w, skip));
-    else if (known)
-        known->matched = false; // the half that is there goes, and is read again
-    KN_TRY(check_memory(b, d));
-    b->out->bytes_added += d->size;
-    return expect(b, d, number, hash, continues);
+    const kn_known_document *same = known ? NULL : kn_known_elsewhere(&b->known, hash);
+    if (!same) return choose_unread(b, d, number, hash, known, skip);
+    return expect(b, d, (coming){.number = number, .copies = true, .original = same->number}, hash);
+}
+
+static knnlm_status copy(building *b, const coming *c) {
+    uint64_t before = kn_store_writer_entries(b->w);
+    KN_TRY(kn_store_writer_copy(b->w, c->original, &c->about));
+    b->out->entries_added += kn_store_writer_entries(b->w) - before;
+    return KNNLM_OK;
 }
 
 static knnlm_status begin_next(building *b, uint64_t tokens) {
     coming *c = &b->queue[b->first++];
     c->about.tokens = tokens;
-    knnlm_status status = c->continues ? KNNLM_OK : kn_store_writer_document(b->w, &c->about);
+    knnlm_status status = c->copies      ? copy(b, c)
+                          : c->continues ? KNNLM_OK
+                                         : kn_store_writer_document(b->w, &c->about);
     b->begun = c->number;
     b->any_begun = true;
     b->out->documents_added++;
@@ -126,7 +145,7 @@ static knnlm_status project(building *b, const kn_records *r, const float **keys
 static knnlm_status take(void *context, const kn_records *r) {
     building *b = context;
     const float *keys;
-    // Documents without a token have no records: those before this one are such.
+    // Documents without a token, and copies, have no records: those before this one are such.
     while (b->first < b->count && b->queue[b->first].number < r->document) KN_TRY(begin_next(b, 0));
     if (!b->any_begun || b->begun != r->document) KN_TRY(begin_next(b, r->tokens_in_document));
     KN_TRY(project(b, r, &keys));

@@ -25,8 +25,13 @@ knnlm_status kn_known_load(kn_known *k, const kn_store *store) {
     if (!k->documents) return KNNLM_ENOMEM;
     for (uint64_t i = 0; i < total; i++) {
         kn_store_document d;
-        KN_TRY(kn_store_document_at(store, i, &d));
-        if (d.removed) continue;
+        knnlm_status status = kn_store_document_at(store, i, &d);
+        if (status != KNNLM_OK && status != KNNLM_EDATA) return status;
+        if (kn_store_document_removed(store, i)) continue;
+        if (status != KNNLM_OK) {
+            k->damaged++;
+            continue;
+        }
         k->documents[k->count++] =
             (kn_known_document){.hash = {d.hash[0], d.hash[1]}, .number = i, .whole = d.count == d.tokens};
     }
@@ -61,6 +66,11 @@ kn_known_document *kn_known_find(const kn_known *k, const uint64_t hash[2], size
     return *count ? k->documents + low : NULL;
 }
 
+// Not the name of a thing that could have changed: every content may have it.
+static bool is_nameless(const char *name) {
+    return strcmp(name, "<stdin>") == 0;
+}
+
 kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t hash[2]) {
     size_t count;
     kn_known_document *same = kn_known_find(k, hash, &count), *found = NULL;
@@ -68,17 +78,24 @@ kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t 
         kn_known_document *d = &same[i];
         if (d->matched) continue;
         bool called = is_called(k, d->number, name);
-        if (!found || called) found = d;
+        if (called || (!found && d->whole && is_nameless(name))) found = d;
         if (called) break;
     }
     if (found) found->matched = true;
     return found;
 }
 
+const kn_known_document *kn_known_elsewhere(const kn_known *k, const uint64_t hash[2]) {
+    size_t count;
+    const kn_known_document *same = kn_known_find(k, hash, &count);
+    for (const kn_known_document *d = same; d < same + count; d++)
+        if (d->whole && kn_store_document_intact(k->store, d->number)) return d;
+    return NULL;
+}
+
 knnlm_status kn_known_give(kn_known *k, const char *name) {
     int32_t number;
-    if (strcmp(name, "<stdin>") == 0) return KNNLM_OK; // no name of a thing that could have changed
-    return kn_vocab_intern(&k->given, name, strlen(name), &number);
+    return is_nameless(name) ? KNNLM_OK : kn_vocab_intern(&k->given, name, strlen(name), &number);
 }
 
 static bool is_given(const kn_known *k, uint64_t number) {

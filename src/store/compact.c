@@ -10,9 +10,7 @@ typedef struct compaction {
     kn_store_writer *w;
     const kn_store *base;
     const kn_progress *progress;
-    size_t first;            // segment to write again
-    bool *text_ok, *keys_ok; // blocks of the segment at hand that were found intact
-    size_t text_room, keys_room;
+    size_t first; // segment to write again
 } compaction;
 
 // ---------------------------------------------------------------- what to write again
@@ -46,108 +44,25 @@ static knnlm_status check_space(const kn_store *s, size_t first, bool force) {
                    s->path, needed, free_bytes);
 }
 
-// ---------------------------------------------------------------- only what is intact is copied
-
-static knnlm_status check_span(const kn_store *s, const kn_map *part, uint64_t payload, bool *ok,
-                               uint64_t from, uint64_t size, uint64_t file, const char *kind) {
-    for (uint64_t block = from / KN_PART_BLOCK; size && block <= (from + size - 1) / KN_PART_BLOCK; block++) {
-        if (!ok[block]) ok[block] = kn_part_block_intact(part, payload, block);
-        if (!ok[block])
-            return kn_fail(KNNLM_EDATA, "%s/%06" PRIu64 ".%s: damaged at block %" PRIu64 " (knnlm verify %s)",
-                           s->path, file, kind, block, s->path);
-    }
-    return KNNLM_OK;
-}
-
-static knnlm_status check_run(compaction *c, const kn_segment *g, uint64_t from, uint64_t n) {
-    const kn_segment_layout *l = &g->layout;
-    uint64_t file = g->entry.file,
-             spans[2][2] = {{l->tokens + 4 * from, 4 * n}, {l->offsets + 4 * from, 4 * n}};
-    size_t d = (size_t)c->base->manifest.settings.dimension;
-    for (int i = 0; i < 2; i++)
-        KN_TRY(check_span(c->base, &g->text, l->text, c->text_ok, spans[i][0], spans[i][1], file, "text"));
-    if (!l->keys_payload) return KNNLM_OK;
-    kn_key_type type = c->base->manifest.settings.key_type;
-    size_t row = kn_key_row_bytes(type, d);
-    KN_TRY(check_span(c->base, &g->keys, l->keys_payload, c->keys_ok, l->keys + row * from, row * n, file,
-                      "keys"));
-    if (type != KN_KEYS_INT8) return KNNLM_OK;
-    return check_span(c->base, &g->keys, l->keys_payload, c->keys_ok, l->scales + 4 * from, 4 * n, file,
-                      "keys");
-}
-
-// The record of a document (of the next one, too: it tells where this one ends), and its names.
-static knnlm_status check_record(compaction *c, const kn_segment *g, uint64_t index) {
-    const kn_segment_layout *l = &g->layout;
-    uint64_t at = l->documents + index * sizeof(kn_document_record);
-    uint64_t records = index + 1 < g->entry.documents ? 2 : 1;
-    KN_TRY(check_span(c->base, &g->text, l->text, c->text_ok, at, records * sizeof(kn_document_record),
-                      g->entry.file, "text"));
-    const kn_document_record *r = (const kn_document_record *)(const void *)(g->text.data + at);
-    uint64_t size = (uint64_t)r->name_size + r->path_size;
-    if (r->strings > g->entry.strings || size > g->entry.strings - r->strings) return KNNLM_OK; // told later
-    return check_span(c->base, &g->text, l->text, c->text_ok, l->strings + r->strings, size, g->entry.file,
-                      "text");
-}
-
-// ---------------------------------------------------------------- copying
-
-// Entries [from, from + n) of a segment, as they are; the segment at hand has room for them.
-static knnlm_status put_raw(kn_store_writer *w, const kn_store_segment *g, uint64_t from, size_t n) {
-    size_t d = (size_t)w->settings.dimension;
-    KN_TRY(kn_writer_reserve(w, n));
-    kn_filling *f = w->filling;
-    memcpy(f->tokens + f->entries, g->tokens + from, n * sizeof *f->tokens);
-    memcpy(f->offsets + f->entries, g->offsets + from, n * sizeof *f->offsets);
-    size_t row = kn_key_row_bytes(w->settings.key_type, d);
-    if (f->keys) KN_TRY(kn_part_put(f->keys, (const uint8_t *)g->keys + from * row, n * row));
-    if (g->scales) {
-        KN_TRY(kn_grow(&f->scales, &f->scales_capacity, f->entries + n, sizeof *f->scales));
-        memcpy(f->scales + f->entries, g->scales + from, n * sizeof *f->scales);
-    }
-    return kn_writer_count(w, n);
-}
-
-static knnlm_status copy_run(compaction *c, size_t segment, uint64_t from, uint64_t n) {
-    kn_store_segment view = kn_store_segment_at(c->base, segment);
-    KN_TRY(check_run(c, &c->base->segments[segment], from, n));
-    while (n) {
-        size_t room = c->w->settings.segment - (c->w->filling ? c->w->filling->entries : 0);
-        size_t step = kn_least((size_t)n, room);
-        KN_TRY(put_raw(c->w, &view, from, step));
-        from += step;
-        n -= step;
-    }
-    return KNNLM_OK;
-}
+// ---------------------------------------------------------------- copying: only what is intact
 
 static knnlm_status copy_document(compaction *c, size_t segment, uint64_t number) {
     const kn_segment_entry *e = &c->base->segments[segment].entry;
     kn_store_document d;
     if (kn_store_document_removed(c->base, number)) return KNNLM_OK;
-    KN_TRY(check_record(c, &c->base->segments[segment], number - e->first_document));
+    KN_TRY(kn_segment_check_record(c->base, &c->base->segments[segment], number - e->first_document));
     KN_TRY(kn_store_document_at(c->base, number, &d));
     KN_TRY(kn_writer_record(c->w, &d));
     c->w->documents++;
     uint64_t from = d.first - e->first_entry;
-    return copy_run(c, segment, from, kn_least((size_t)d.count, (size_t)(e->entries - from)));
-}
-
-static knnlm_status forget_blocks(compaction *c, const kn_segment *g) {
-    size_t text = kn_part_blocks(g->layout.text), keys = kn_part_blocks(g->layout.keys_payload);
-    KN_TRY(kn_grow(&c->text_ok, &c->text_room, text, sizeof *c->text_ok));
-    KN_TRY(kn_grow(&c->keys_ok, &c->keys_room, keys, sizeof *c->keys_ok));
-    memset(c->text_ok, 0, text * sizeof *c->text_ok);
-    if (keys) memset(c->keys_ok, 0, keys * sizeof *c->keys_ok);
-    return KNNLM_OK;
+    return kn_writer_copy(c->w, segment, from, kn_least((size_t)d.count, (size_t)(e->entries - from)));
 }
 
 static knnlm_status copy_segment(compaction *c, size_t i) {
     const kn_segment *g = &c->base->segments[i];
     const kn_segment_entry *e = &g->entry;
-    KN_TRY(forget_blocks(c, g));
     if (e->continued && !kn_store_document_removed(c->base, e->first_document - 1))
-        KN_TRY(copy_run(c, i, 0, e->continued));
+        KN_TRY(kn_writer_copy(c->w, i, 0, e->continued));
     for (uint64_t d = 0; d < e->documents; d++) KN_TRY(copy_document(c, i, e->first_document + d));
     kn_map_release(&g->keys, 0, g->keys.size);
     if (kn_progress_report(c->progress, "compacting", e->first_entry + e->entries, c->base->manifest.entries,
@@ -204,8 +119,6 @@ static knnlm_status compact(kn_store_writer *w, bool force, const kn_progress *p
                        w->base->path);
     KN_TRY(check_space(w->base, c.first, force));
     knnlm_status status = rewrite(&c);
-    free(c.text_ok);
-    free(c.keys_ok);
     if (status != KNNLM_OK) return status;
     out->entries_dropped = before->removed_entries;
     out->documents_dropped = before->removed_documents;

@@ -32,6 +32,11 @@ static bool finite_f32(const float *x, size_t n) {
     return !bad;
 }
 
+bool kn_key_values_finite(kn_key_type type, const void *data, size_t bytes) {
+    if (type == KN_KEYS_F16) return finite_f16(data, bytes / sizeof(uint16_t));
+    return type != KN_KEYS_F32 || finite_f32(data, bytes / sizeof(float));
+}
+
 // Multiples of a 127th of the largest magnitude, to nearest.
 static float narrow_int8(int8_t *out, const float *key, size_t d) {
     float largest = 0;

@@ -142,7 +142,8 @@ static knnlm_status open_parts(kn_store *s) {
         s->segments[i].carried = carried;
     }
     KN_TRY(open_removed(s));
-    return open_annex(s);
+    KN_TRY(open_annex(s));
+    return kn_store_number_blocks(s);
 }
 
 // ---------------------------------------------------------------- the state
@@ -231,6 +232,8 @@ void kn_store_close(kn_store *s) {
     kn_map_close(&s->removed);
     for (size_t i = 0; s->annex && i < s->manifest.annex.count; i++) kn_map_close(&s->annex[i]);
     free(s->annex);
+    free(s->annex_bits);
+    free(s->checked);
     free(s->removed_bits);
     free(s->segments);
     kn_manifest_free(&s->manifest);

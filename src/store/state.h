@@ -5,6 +5,7 @@
 #include "store/part.h"
 #include "store/store.h"
 
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #define KN_STORE_MANIFEST "MANIFEST"
@@ -111,6 +112,7 @@ typedef struct kn_segment {
     kn_segment_entry entry;
     kn_segment_layout layout;
     kn_map text, keys;
+    size_t text_bits, keys_bits; // of their blocks in `checked`
     uint64_t carried; // entries, from its first on, that the document begun last before it goes on for
 } kn_segment;
 
@@ -121,9 +123,18 @@ struct kn_store {
     kn_segment *segments;
     kn_map removed;
     kn_map *annex;               // a map a part
+    size_t *annex_bits;          // of their blocks in `checked`
+    _Atomic uint64_t *checked;   // a bit a block that was found intact, and one a part whose seal was
     uint64_t *removed_bits;      // a bit a document; NULL: none removed
     char seen[KN_MANIFEST_LINE]; // the first line of the manifest: its checksum, which no two states share
 };
+
+// Gives every block its bit. The parts are open.
+knnlm_status kn_store_number_blocks(kn_store *s);
+// Whether the entries (tokens, offsets, keys) of a segment, or the record of its document `index` and its
+// strings, are as they were written. KNNLM_EDATA names file and block.
+knnlm_status kn_segment_check_entries(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n);
+knnlm_status kn_segment_check_record(const kn_store *s, const kn_segment *g, uint64_t index);
 
 // "DIRECTORY/NAME", "DIRECTORY/000012.text"; released with free(). NULL: out of memory.
 char *kn_store_file(const char *directory, const char *name);

@@ -183,6 +183,27 @@ typedef struct kn_store_segment {
 } kn_store_segment;
 kn_store_segment kn_store_segment_at(const kn_store *store, size_t number);
 
+// ---------------------------------------------------------------- checking what is read
+
+// Parts carry checksums block by block. They are compared where somebody asks for it, each block once in the
+// life of an open store: the second time costs a look at a bit. KNNLM_EDATA names file and block.
+
+// The keys of `count` entries of a segment from its entry `from` on; that they are finite, too.
+knnlm_status kn_store_check_keys(const kn_store *store, size_t segment, uint64_t from, uint64_t count);
+// All that a segment has beside its keys: tokens, offsets, documents.
+knnlm_status kn_store_check_text(const kn_store *store, size_t segment);
+// Whether a document's record and all its entries are there and intact.
+bool kn_store_document_intact(const kn_store *store, uint64_t number);
+// Bytes of a part of the annex, after its header. `check` (or NULL) is asked about every block that is read
+// for the first time: what is wrong with bytes [from, to), in English, or NULL.
+typedef const char *kn_block_check(void *context, size_t from, size_t to);
+knnlm_status kn_store_check_annex(const kn_store *store, size_t number, size_t offset, size_t size,
+                                  kn_block_check *check, void *context);
+// The check of rows of keys that begin at `data` and end at `rows_end`, where the scales of int8 begin.
+const char *kn_keys_check(kn_key_type type, const uint8_t *data, size_t rows_end, size_t from, size_t to);
+// Whether no number among so many bytes is infinite or NAN.
+bool kn_key_values_finite(kn_key_type type, const void *data, size_t bytes);
+
 // ---------------------------------------------------------------- writing
 
 // The one writer of a store, used by one thread. Files are written by a thread of its own behind the caller's
@@ -214,6 +235,9 @@ knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, c
                                     const float *keys, size_t count);
 // From now on nothing is to be seen before the commit, however many segments fill up: all of it or none.
 void kn_store_writer_hold(kn_store_writer *w);
+// A document of the base once more under another name: `about` says its name, path and source_offset, the
+// rest and all entries are copied. KNNLM_EINVAL: it is not whole; KNNLM_EDATA: it is damaged.
+knnlm_status kn_store_writer_copy(kn_store_writer *w, uint64_t document, const kn_store_document *about);
 // Removes a document of the base with the next commit.
 knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document);
 // Values that make no sense (weights outside 0 to 1, ...) make the next call fail (KNNLM_EINVAL).

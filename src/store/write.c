@@ -15,8 +15,7 @@
 // Blocks of 1 MiB that may wait for the disk: a moment's work of the fastest model.
 enum { QUEUE = 16 };
 
-// Keeps the first failure: after it the writer's insides may be half done.
-static knnlm_status keep(kn_store_writer *w, knnlm_status status) {
+knnlm_status kn_writer_keep(kn_store_writer *w, knnlm_status status) {
     if (status == KNNLM_OK || w->status != KNNLM_OK) return status;
     w->status = status;
     w->message = strdup(knnlm_message());
@@ -233,8 +232,8 @@ static knnlm_status check_document(const kn_store_writer *w, const kn_store_docu
 knnlm_status kn_store_writer_document(kn_store_writer *w, const kn_store_document *d) {
     KN_TRY(check_usable(w));
     KN_TRY(check_document(w, d));
-    if (w->unfinished) KN_TRY(keep(w, kn_store_writer_remove(w, w->base->manifest.documents - 1)));
-    KN_TRY(keep(w, kn_writer_record(w, d)));
+    if (w->unfinished) KN_TRY(kn_writer_keep(w, kn_store_writer_remove(w, w->base->manifest.documents - 1)));
+    KN_TRY(kn_writer_keep(w, kn_writer_record(w, d)));
     w->documents++;
     w->document_tokens = d->tokens;
     w->document_done = 0;
@@ -320,8 +319,8 @@ knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, c
     for (size_t done = 0; done < count;) {
         size_t room = w->settings.segment - (w->filling ? w->filling->entries : 0);
         size_t n = kn_least(count - done, room);
-        KN_TRY(keep(w, put_entries(w, tokens + done, offsets ? offsets + done : NULL,
-                                   keys ? keys + done * d : NULL, n)));
+        KN_TRY(kn_writer_keep(w, put_entries(w, tokens + done, offsets ? offsets + done : NULL,
+                                             keys ? keys + done * d : NULL, n)));
         done += n;
     }
     return KNNLM_OK;
@@ -358,7 +357,8 @@ knnlm_status kn_store_writer_remove(kn_store_writer *w, uint64_t document) {
 
 void kn_store_writer_tune(kn_store_writer *w, const kn_store_tuned *tuned) {
     if (!kn_tuned_valid(tuned)) {
-        keep(w, kn_fail(KNNLM_EINVAL, "%s: impossible tuned values", w->path)); // the next commit tells
+        kn_writer_keep(
+            w, kn_fail(KNNLM_EINVAL, "%s: impossible tuned values", w->path)); // the next commit tells
         return;
     }
     if (kn_spool_drain(w->spool) != KNNLM_OK) return; // likewise
@@ -379,7 +379,7 @@ knnlm_status kn_store_writer_attach(kn_store_writer *w, const char *name) {
     KN_TRY(check_usable(w));
     if (!kn_attachment_name(name) || kn_store_owns(name))
         return kn_fail(KNNLM_EINVAL, "%s: \"%s\" cannot be attached: a name is asked for", w->path, name);
-    KN_TRY(keep(w, kn_spool_drain(w->spool)));
+    KN_TRY(kn_writer_keep(w, kn_spool_drain(w->spool)));
     char *path = kn_store_file(w->path, name);
     if (!path) return KNNLM_ENOMEM;
     knnlm_status status = sync_file(path);
@@ -387,7 +387,7 @@ knnlm_status kn_store_writer_attach(kn_store_writer *w, const char *name) {
     free(path);
     if (status == KNNLM_OK) status = kn_manifest_attach(&w->manifest, name, bytes, hash);
     w->changed = true;
-    return keep(w, status);
+    return kn_writer_keep(w, status);
 }
 
 void kn_store_writer_hold(kn_store_writer *w) {
@@ -399,16 +399,16 @@ static knnlm_status commit(kn_store_writer *w, bool complete) {
     if (w->document_done < w->document_tokens)
         return kn_fail(KNNLM_EINVAL, "%s: a commit after %" PRIu64 " of %" PRIu64 " tokens of a document",
                        w->path, w->document_done, w->document_tokens);
-    if (!w->changed) return keep(w, kn_spool_drain(w->spool));
-    KN_TRY(keep(w, kn_writer_queue_commit(w, complete)));
-    KN_TRY(keep(w, kn_spool_drain(w->spool)));
+    if (!w->changed) return kn_writer_keep(w, kn_spool_drain(w->spool));
+    KN_TRY(kn_writer_keep(w, kn_writer_queue_commit(w, complete)));
+    KN_TRY(kn_writer_keep(w, kn_spool_drain(w->spool)));
     w->changed = false;
     return KNNLM_OK;
 }
 
 knnlm_status kn_store_writer_commit(kn_store_writer *w) {
     KN_TRY(check_usable(w));
-    if (w->unfinished) KN_TRY(keep(w, kn_store_writer_remove(w, w->base->manifest.documents - 1)));
+    if (w->unfinished) KN_TRY(kn_writer_keep(w, kn_store_writer_remove(w, w->base->manifest.documents - 1)));
     return commit(w, true);
 }
 

@@ -50,6 +50,10 @@ knnlm_status kn_writer_reserve(kn_store_writer *w, size_t count);
 // Counts `count` entries whose keys, tokens and offsets were put; commits a full segment.
 knnlm_status kn_writer_count(kn_store_writer *w, size_t count);
 knnlm_status kn_writer_record(kn_store_writer *w, const kn_store_document *d);
+// Entries [from, from + n) of a segment of the base, as they are; KNNLM_EDATA: they are damaged.
+knnlm_status kn_writer_copy(kn_store_writer *w, size_t segment, uint64_t from, uint64_t n);
+// Keeps the first failure: after it the writer's insides may be half done. Returns `status`.
+knnlm_status kn_writer_keep(kn_store_writer *w, knnlm_status status);
 // Seals the segment at hand and, unless `hold`, publishes.
 knnlm_status kn_writer_queue_commit(kn_store_writer *w, bool complete);
 // Parts, then the directory, then the manifest.
