@@ -125,6 +125,34 @@ run 0 compact s.store
 check "nothing to compact: the index stays" test "$(parts s.store lists)" -eq 1
 
 # ---- damage
+
+# An index that is not what was written is an error, never a worse answer; and it can be made anew.
+run 0 build -m "$model" -o z.store --lists 4 a.txt b.txt
+for kind in order rows lists; do
+    rm -rf d.store && cp -R z.store d.store
+    part=$(ls d.store/*.$kind)
+    size=$(wc -c <"$part")
+    head -c "$((size - 64))" /dev/zero | dd of="$part" bs=4096 conv=notrunc 2>/dev/null
+    complains 1 "$kind: damaged" eval -m "$model" -s d.store c.txt
+    complains 1 "$kind: damaged" explain -m "$model" -s d.store 'w1 w2'
+    run 0 info d.store
+    check "info warns" grep -q "^knnlm info: warning: .*$kind: damaged" err
+    cp -R z.store e.store
+    rm -f e.store/*.$kind && dd if=/dev/zero of="e.store/${part##*/}" bs=1 count=100 2>/dev/null
+    complains 1 "its index is damaged: .*$kind" eval -m "$model" -s e.store c.txt
+    run 1 verify e.store
+    for broken in d e; do
+        run 0 verify --repair $broken.store
+        check "repair makes it anew" grep -q 'the index made anew' err
+        run 0 verify $broken.store
+        check "it has lists again" test "$(parts $broken.store lists)" -eq 1
+        run 0 eval -m "$model" -s $broken.store --json c.txt
+        cp out $broken.json
+        run 0 eval -m "$model" -s z.store --json c.txt
+        check "and says what it said" test "$(grep -o '"ppl": [0-9.]*' out)" = "$(grep -o '"ppl": [0-9.]*' $broken.json)"
+    done
+    rm -rf d.store e.store
+done
 cp -r s.store d.store
 lists=$(find d.store -name "*.lists")
 printf '\377' | dd of="$lists" bs=1 seek=200 conv=notrunc 2>/dev/null

@@ -509,7 +509,7 @@ for file in 000003.keys 000003.text; do
     flip damaged.store/$file 400 whole.store/$file
     run 1 verify damaged.store
     says "^damaged  *$file: "
-    says '^lost  *texts/b.txt$'
+    says '^lost  *texts/b.txt (document 1)$'
     says '^intact  *2 of 3 documents, 550 of 650 entries$'
     check not grep -q 'lost.*texts/[ac].txt' out
     check test "$(wc -l <err)" -eq 1
@@ -522,6 +522,48 @@ for file in 000003.keys 000003.text; do
     run 0 compact damaged.store
     intact damaged.store '3 of 3 documents, 650 of 650 entries'
 done
+# One record overwritten: its document is lost, and nothing else stops working.
+write_text 7 30 >small1.txt
+write_text 8 20 >small2.txt
+build 0 records.store --segment 100 small1.txt small2.txt one.txt
+for byte in '\0' '\377'; do
+    rm -rf damaged.store && cp -R records.store damaged.store
+    run 0 info damaged.store
+    n=$(sed -n 's/^entries  *\([0-9]*\).*/\1/p' out)
+    for i in $(seq 0 71); do printf '%b' "$byte"; done |
+        dd of=damaged.store/000001.text bs=1 seek=$((64 + 2 * ((4 * n + 63) / 64 * 64) + 72)) conv=notrunc 2>/dev/null
+    run 0 info damaged.store
+    check grep -q '^knnlm info: warning: 1 of 3 documents is damaged' err
+    says ' 1 *damaged$'
+    says 'small1.txt$'
+    run 0 info --json damaged.store
+    json 'assert [d.get("damaged", False) for d in r["documents"]] == [False, True, False]'
+    run 0 eval -m "$model" -s damaged.store texts/a.txt
+    check grep -q '^knnlm eval: warning: damaged.store: 1 of 3 documents is damaged and left out' err
+    check grep -q '^knnlm eval: warning: damaged.store/000001.text: damaged at block 0' err
+    run 0 explain -m "$model" -s damaged.store --show 100 'w1 w2'
+    check not grep -q small2.txt out
+    cp -R damaged.store removed.store
+    complains 1 'no document is called' remove damaged.store small2.txt
+    complains 1 'no document has the number 3' remove damaged.store --document 3
+    complains 1 'no document has the number x' remove damaged.store --document x
+    run 0 remove removed.store --document 1
+    complains 1 'document 1 is removed already' remove removed.store --document 1
+    run 0 add removed.store small2.txt
+    documents '1 added, 0 unchanged, 0 replaced; 3 in all'
+    rm -rf removed.store
+    run 0 add damaged.store one.txt # passes it over
+    check grep -q '^knnlm add: warning: damaged.store: 1 damaged documents were passed over' err
+    run 1 verify damaged.store
+    check grep -q 'knnlm verify --repair' err
+    run 0 verify --repair damaged.store
+    check grep -q '^knnlm verify: damaged.store: repaired: 3 lost documents removed' err
+    run 0 verify damaged.store
+    run 0 add damaged.store small1.txt small2.txt one.txt
+    documents '3 added, 0 unchanged, 0 replaced; 3 in all'
+    intact damaged.store '3 of 3'
+done
+
 rm -rf damaged.store && cp -R whole.store damaged.store
 flip damaged.store/MANIFEST 700 whole.store/MANIFEST
 for command in verify info compact; do complains 1 'damaged.store/MANIFEST: ' "$command" damaged.store; done

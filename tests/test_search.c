@@ -612,6 +612,166 @@ static void old_codes_are_refused(void **state) {
     desk_free(&t);
 }
 
+// ---------------------------------------------------------------- damage
+
+// Both searches of everything there is; the status of the batch, which the other must share.
+static knnlm_status search_all(const desk *t, bool codes) {
+    kn_search_options o = {.k = 50, .probes = 1000, .codes = codes};
+    answers a = answers_make(o.k);
+    kn_store *s;
+    kn_index *x;
+    kn_searcher *searcher;
+    assert_ok(kn_store_open(t->path, &s));
+    knnlm_status status = kn_index_open(s, &x);
+    if (status == KNNLM_OK) {
+        assert_ok(kn_searcher_open(x, o.k, &searcher));
+        status = kn_index_search(x, t->queries, QUERIES, &o, &a.n);
+        kn_store_close(s); // another state: the searcher is to find the damage by itself
+        kn_searcher_close(searcher);
+        kn_index_close(x);
+        assert_ok(kn_store_open(t->path, &s));
+        assert_ok(kn_index_open(s, &x));
+        assert_ok(kn_searcher_open(x, o.k, &searcher));
+        assert_int_equal(kn_searcher_find(searcher, t->queries, &o, &a.n), status);
+        o.spread = true;
+        assert_int_equal(kn_searcher_find(searcher, t->queries, &o, &a.n), status);
+        kn_searcher_close(searcher);
+        kn_index_close(x);
+    }
+    kn_store_close(s);
+    answers_free(&a);
+    return status;
+}
+
+static void part_path(const desk *t, const char *kind, char path[160]) {
+    char command[256];
+    snprintf(command, sizeof command, "ls %s/*.%s | head -n 1", t->path, kind);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    assert_non_null(fgets(path, 160, pipe));
+    pclose(pipe);
+    path[strcspn(path, "\n")] = 0;
+}
+
+// Other bytes at `at` of a file; `kept` is what was there.
+static void exchange(const char *path, long at, const void *bytes, size_t size, void *kept) {
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fread(kept, 1, size, f), size);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, size, f), size);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void check_told(const desk *t, const char *kind, bool codes) {
+    char ending[16];
+    snprintf(ending, sizeof ending, ".%s", kind);
+    assert_int_equal(search_all(t, codes), KNNLM_EDATA);
+    assert_non_null(strstr(knnlm_message(), ending));
+    assert_null(strchr(knnlm_message(), '\n'));
+}
+
+// Zeros in the middle of every part, and at its beginning.
+static void damaged_parts_are_errors(void **state) {
+    static const char *const kinds[] = {"lists", "order", "rows", "codes", "keys"};
+    const kn_key_type types[] = {KN_KEYS_F32, KN_KEYS_F16, KN_KEYS_INT8};
+    static const char zeros[64];
+    (void)state;
+    for (size_t type = 0; type < 3; type++) {
+        desk t = desk_make(16, types[type], KN_DISTANCE_L2);
+        kn_store_writer *w;
+        make_lists(&t, 4, 8);
+        assert_ok(kn_store_write(t.path, &w));
+        add_documents(&t, w, 1); // outside the lists
+        for (size_t i = 0; i < 5; i++) {
+            char path[160], kept[64];
+            bool own = strcmp(kinds[i], "keys") == 0; // the newest, which no list has
+            part_path(&t, kinds[i], path);
+            if (own) {
+                char command[256];
+                snprintf(command, sizeof command, "ls %s/*.keys | tail -n 1", t.path);
+                FILE *pipe = popen(command, "r");
+                assert_non_null(fgets(path, sizeof path, pipe));
+                pclose(pipe);
+                path[strcspn(path, "\n")] = 0;
+            }
+            const long places[] = {0, 64, 700};
+            for (size_t p = 0; p < 3; p++) {
+                exchange(path, places[p], zeros, sizeof zeros, kept);
+                check_told(&t, kinds[i], strcmp(kinds[i], "codes") == 0);
+                exchange(path, places[p], kept, sizeof kept, (char[64]){0});
+                assert_ok(search_all(&t, false));
+            }
+        }
+        desk_free(&t);
+    }
+}
+
+// The same parts once more, sealed as they should be, with other bytes in one of them: a forger can do that.
+static void forge(const desk *t, const char *kind, size_t at, const void *bytes, size_t size) {
+    kn_store_writer *w;
+    kn_annex_writer *a;
+    assert_ok(kn_store_write(t->path, &w));
+    const kn_store *s = kn_store_writer_base(w);
+    char *note = strdup(kn_store_annex_note(s));
+    assert_ok(kn_annex_open(w, false, &a));
+    for (size_t i = 0; i < kn_store_annex_parts(s); i++) {
+        kn_store_annex_part p = kn_store_annex_at(s, i);
+        uint8_t *data = need(p.size, 1);
+        memcpy(data, p.data, p.size);
+        if (strcmp(p.kind, kind) == 0) memcpy(data + at, bytes, size);
+        assert_ok(kn_annex_begin(a, p.kind));
+        assert_ok(kn_annex_put(a, data, p.size));
+        assert_ok(kn_annex_seal(a, p.count));
+        free(data);
+    }
+    assert_ok(kn_annex_commit(a, note));
+    kn_store_writer_close(w);
+    free(note);
+}
+
+static void senseless_parts_are_errors(void **state) {
+    const uint32_t beyond = ENTRIES;
+    const float nan_value = NAN;
+    (void)state;
+    desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
+    make_lists(&t, 4, 0);
+    forge(&t, "order", 64, &(uint32_t){0}, 0); // nothing forged: still good
+    assert_ok(search_all(&t, false));
+    forge(&t, "order", 64 + 4 * 100, &beyond, sizeof beyond);
+    check_told(&t, "order", false);
+    make_lists(&t, 4, 0);
+    forge(&t, "rows", 4 * 777, &nan_value, sizeof nan_value);
+    check_told(&t, "rows", false);
+    make_lists(&t, 4, 0);
+    forge(&t, "lists", 4 * 20, &nan_value, sizeof nan_value);
+    check_told(&t, "lists", false);
+    desk_free(&t);
+}
+
+// A part that is cut short or gone: the documents are all there, the index says how to get another.
+static void a_lost_part_costs_the_index_alone(void **state) {
+    (void)state;
+    for (int gone = 0; gone < 2; gone++) {
+        desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
+        char path[160];
+        kn_store *s;
+        kn_index *x;
+        make_lists(&t, 4, 0);
+        part_path(&t, "rows", path);
+        assert_int_equal(gone ? unlink(path) : truncate(path, 100), 0);
+        assert_ok(kn_store_open(t.path, &s));
+        assert_int_equal(kn_index_open(s, &x), KNNLM_EDATA);
+        assert_non_null(strstr(knnlm_message(), ".rows"));
+        assert_non_null(strstr(knnlm_message(), "knnlm index makes it anew"));
+        kn_store_close(s);
+        make_lists(&t, 4, 0);
+        check_index(&t, &(kn_search_options){.k = 100, .probes = 4});
+        desk_free(&t);
+    }
+}
+
 static void compaction_drops_the_index(void **state) {
     desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
     kn_store_writer *w;
@@ -747,6 +907,9 @@ int main(void) {
         cmocka_unit_test(codes_first),
         cmocka_unit_test(codes_find_what_they_stand_for),
         cmocka_unit_test(old_codes_are_refused),
+        cmocka_unit_test(damaged_parts_are_errors),
+        cmocka_unit_test(senseless_parts_are_errors),
+        cmocka_unit_test(a_lost_part_costs_the_index_alone),
         cmocka_unit_test(compaction_drops_the_index),
         cmocka_unit_test(indexing_twice_gives_the_same),
         cmocka_unit_test(bad_questions),

@@ -367,13 +367,77 @@ static void random_flips_in_text_are_told(void **state) {
     free(l);
 }
 
+// ---------------------------------------------------------------- one record
+
+typedef struct span {
+    uint64_t first, count, calls;
+} span;
+
+static void note_lost(void *context, uint64_t first, uint64_t count) {
+    span *x = context;
+    if (!x->calls++) x->first = first;
+    x->count = first + count - x->first;
+}
+
+// Whatever one record is overwritten with, all other documents are as they were, and exactly its own entries
+// are lost.
+static void a_damaged_record_costs_no_other_document(void **state) {
+    enum { N = 9, EACH = 10, SEGMENT = 45 }; // four documents and a half in a segment
+    const uint8_t fills[] = {0, 0xff, 0x55};
+    kit_item items[N];
+    (void)state;
+    for (uint32_t i = 0; i < N; i++) items[i] = (kit_item){i, EACH, EACH, false};
+    for (size_t fill = 0; fill < COUNT(fills); fill++)
+        for (uint64_t bad = 0; bad < N; bad++) {
+            kn_store_settings set = kit_settings(KN_KEYS_F32, 3, SEGMENT);
+            kn_store_writer *w;
+            kn_store *s;
+            span lost = {0};
+            OK(kit_build(STORE, &set, items, N, 10));
+            bool second = bad * EACH >= SEGMENT; // the segment in which it begins
+            size_t record =
+                (size_t)padded(padded(64 + 4 * SEGMENT) + 4 * SEGMENT) + RECORD * (bad - (second ? 5 : 0));
+            for (size_t i = 0; i < RECORD; i++)
+                put_byte(second ? "000002.text" : "000001.text", record + i, fills[fill]);
+            OK(kn_store_open(STORE, &s));
+            for (uint64_t i = 0; i < N; i++) {
+                kn_store_document d;
+                kit_names names;
+                knnlm_status status = kn_store_document_at(s, i, &d);
+                assert_int_equal(status, i == bad ? KNNLM_EDATA : KNNLM_OK);
+                if (i == bad) continue;
+                kn_store_document want = kit_document(&items[i], &names);
+                assert_true(d.first == i * EACH && d.count == EACH && d.name_size == want.name_size);
+                assert_memory_equal(d.name, want.name, d.name_size);
+            }
+            for (uint64_t id = 0; id < N * EACH; id++) {
+                kn_store_entry e;
+                knnlm_status status = kn_store_entry_at(s, id, &e);
+                assert_int_equal(status, id / EACH == bad ? KNNLM_EDATA : KNNLM_OK);
+                if (status == KNNLM_OK) assert_int_equal(e.document, id / EACH);
+            }
+            kn_store_find_lost(s, note_lost, &lost);
+            assert_true(lost.first == bad * EACH && lost.count == EACH);
+            kn_store_close(s);
+            OK(kn_store_write(STORE, &w)); // it can go by its number
+            OK(kn_store_writer_remove(w, bad));
+            OK(kn_store_writer_commit(w));
+            kn_store_writer_close(w);
+            kit_delete(STORE);
+        }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(every_flipped_byte_is_told),    TEST(every_other_length_is_told),
-        TEST(every_missing_file_is_told),    TEST(every_exchanged_file_is_told),
-        TEST(random_flips_in_keys_are_told), TEST(random_flips_in_text_are_told),
+        TEST(every_flipped_byte_is_told),
+        TEST(every_other_length_is_told),
+        TEST(every_missing_file_is_told),
+        TEST(every_exchanged_file_is_told),
+        TEST(random_flips_in_keys_are_told),
+        TEST(random_flips_in_text_are_told),
+        TEST(a_damaged_record_costs_no_other_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

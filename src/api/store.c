@@ -218,7 +218,9 @@ knnlm_status knnlm_writer_remove(knnlm_writer *writer, const char *pattern, uint
     *removed = 0;
     for (uint64_t i = 0; i < total; i++) {
         kn_store_document d;
-        KN_TRY(kn_store_document_at(base, i, &d));
+        knnlm_status status = kn_store_document_at(base, i, &d);
+        if (status == KNNLM_EDATA) continue; // damaged: its name is not known
+        KN_TRY(status);
         if (d.removed || !kn_store_document_matches(&d, pattern)) continue;
         KN_TRY(kn_store_writer_remove(writer_of(writer), i));
         ++*removed;

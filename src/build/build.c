@@ -216,6 +216,7 @@ static knnlm_status equip(building *b, const char *const *texts, size_t count) {
 }
 
 static knnlm_status read_all(building *b, kn_documents *source) {
+    b->out->documents_damaged = b->known.damaged;
     kn_progress progress = {report_tokens, b};
     kn_read_totals totals;
     KN_TRY(kn_read_source(b->plan->lm, source, &b->plan->read, &progress, choose, take, b, &totals));

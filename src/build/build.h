@@ -37,6 +37,7 @@ typedef struct kn_build_options {
 
 typedef struct kn_build_result {
     uint64_t documents_added, documents_unchanged, documents_replaced;
+    uint64_t documents_damaged;          // of the store: they were passed over
     uint64_t entries_added, bytes_added; // bytes: of text
     uint64_t entries, documents;         // of the store, removed ones not counted
     uint64_t store_bytes;
@@ -73,6 +74,16 @@ knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool want
 // gone on with. KNNLM_EINVAL: one of these is missing, or there is nothing to do; else as kn_index_build.
 knnlm_status kn_build_reindex(const char *path, const kn_recipe *recipe, bool extend, kn_lm *lm,
                               const kn_progress *progress, kn_index_result *out);
+
+typedef struct kn_repair_result {
+    uint64_t documents_removed;
+    bool indexed; // the index was made anew
+} kn_repair_result;
+// Does what a verification of the store at `path` advises: removes its lost documents, writes what is left
+// without them, and makes the index anew. A store without keys keeps its index, as only its model could make
+// another: there the lost documents are removed and that is all. Attachments are not repaired.
+knnlm_status kn_build_repair(const char *path, const kn_store_verdict *verdict, const kn_progress *progress,
+                             kn_repair_result *out);
 
 // Keeps the tokenizer in a new store, so that its tokens have a text without the model.
 knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t);

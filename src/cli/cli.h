@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 
@@ -61,6 +62,12 @@ const cli_command *cli_current(void);
 // "knnlm eval: …" on stderr; each returns the exit code to leave with.
 int cli_fail(const cli_command *command); // the library's message
 int cli_usage(const cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Text for people: what could speak to the terminal is written as \xNN.
+void cli_put_text(FILE *out, const char *text, size_t size);
+void cli_put_line(FILE *out, const char *text);
+// "knnlm eval: warning: ..." on stderr.
+void cli_warn(const char *message);
 
 // Options that mean the same everywhere.
 typedef struct cli_common {

@@ -40,18 +40,9 @@ static void print(const kn_store_compacted *c) {
 // The recipe of the index that the store has; no lists: it has none.
 static knnlm_status recall_recipe(kn_recipe *out) {
     kn_store *store;
-    kn_index *index;
-    *out = (kn_recipe){.seed = 1, .force = said.force};
     KN_TRY(kn_store_open(said.store, &store));
-    knnlm_status status = kn_index_open(store, &index);
-    if (status == KNNLM_OK) {
-        const kn_index_info *i = kn_index_describe(index);
-        out->lists = i->lists;
-        out->probes = i->probes;
-        out->code_bits = i->code_bits;
-        out->code_parts = i->code_parts;
-        kn_index_close(index);
-    }
+    knnlm_status status = kn_recipe_of(store, out);
+    out->force = said.force;
     kn_store_close(store);
     return status;
 }

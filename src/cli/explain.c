@@ -64,8 +64,9 @@ static void print_neighbor(const kn_shown *n, int32_t target) {
          *after = cli_line(or_empty(n->origin.after), n->origin.after_size, AFTER, false);
     printf("  %7.4f %10.4g %c %s[%s]%s\n", n->share, n->distance, n->value == target ? '*' : ' ',
            or_empty(before), or_empty(word), or_empty(after));
-    printf("                       %.*s, token %" PRIu64 "\n", (int)n->origin.document.name_size,
-           n->origin.document.name, n->origin.entry.position);
+    printf("                       ");
+    cli_put_text(stdout, n->origin.document.name, n->origin.document.name_size);
+    printf(", token %" PRIu64 "\n", n->origin.entry.position);
     free(before);
     free(word);
     free(after);
@@ -102,8 +103,9 @@ static void print_moment(const kn_lm *lm, const kn_moment *x) {
     printf("\n%s[%s]\n", or_empty(before), or_empty(word));
     printf("  p_LM %.3g, p_kNN %.3g, ", exp(x->lm), isnan(x->knn) ? 0 : exp(x->knn));
     if (!isnan(x->cache)) printf("p_cache %.3g, ", exp(x->cache));
-    printf("lambda %.3g: p %.3g, %+.3f nats\n  %s, token %" PRIu64 ", byte %" PRIu64 "\n", x->lambda,
-           exp(x->p), x->p - x->lm, x->document, x->position, x->offset);
+    printf("lambda %.3g: p %.3g, %+.3f nats\n  ", x->lambda, exp(x->p), x->p - x->lm);
+    cli_put_line(stdout, x->document);
+    printf(", token %" PRIu64 ", byte %" PRIu64 "\n", x->position, x->offset);
     print_neighbors(x->neighbors, x->neighbor_count, x->token);
     free(before);
     free(word);

@@ -43,13 +43,35 @@ static knnlm_status json_documents(const kn_store *store, json_t **out) {
     for (uint64_t i = 0; i < total; i++) {
         kn_store_document d;
         knnlm_status status = kn_store_document_at(store, i, &d);
-        if (status != KNNLM_OK) {
+        if (status != KNNLM_OK && status != KNNLM_EDATA) {
             json_decref(*out);
             return status;
         }
-        json_array_append_new(*out, json_document(&d, i));
+        bool removed = kn_store_document_removed(store, i);
+        json_array_append_new(*out, status == KNNLM_OK ? json_document(&d, i)
+                                                       : json_pack("{s:I, s:b, s:b}", "number", (json_int_t)i,
+                                                                   "removed", removed, "damaged", true));
     }
     return KNNLM_OK;
+}
+
+// Those that nobody removed.
+static uint64_t count_damaged(const kn_store *store) {
+    uint64_t total = kn_store_describe(store)->documents, damaged = 0;
+    for (uint64_t i = 0; i < total; i++) {
+        kn_store_document d;
+        damaged += kn_store_document_at(store, i, &d) != KNNLM_OK && !kn_store_document_removed(store, i);
+    }
+    return damaged;
+}
+
+static void warn_damaged(const kn_store *store) {
+    uint64_t damaged = count_damaged(store);
+    char text[256];
+    if (!damaged) return;
+    snprintf(text, sizeof text, "%" PRIu64 " of %" PRIu64 " documents %s damaged (knnlm verify --repair)",
+             damaged, kn_store_describe(store)->documents, damaged == 1 ? "is" : "are");
+    cli_warn(text);
 }
 
 static json_t *json_range(const kn_store_range *r) {
@@ -90,10 +112,13 @@ static void print_tuned(const kn_store_tuned *t) {
     if (t->seen.known) print_seen(&t->seen);
 }
 
-// What the index of the store is; no lists: it has none.
+// What the index of the store is; no lists: it has none, or a damaged one.
 static knnlm_status ask_index(const kn_store *store, kn_index_info *out) {
     kn_index *index;
-    KN_TRY(kn_index_open(store, &index));
+    knnlm_status status = kn_index_open(store, &index);
+    *out = (kn_index_info){0};
+    if (status == KNNLM_EDATA) cli_warn(knnlm_message());
+    if (status != KNNLM_OK) return status == KNNLM_EDATA ? KNNLM_OK : status;
     *out = *kn_index_describe(index);
     kn_index_close(index);
     return KNNLM_OK;
@@ -125,25 +150,32 @@ static knnlm_status print_json(const kn_store *store) {
 
 // ---------------------------------------------------------------- text
 
+// A line with what the manifest says, which may be anything.
+static void print_said(const char *what, const char *text) {
+    printf("%-17s", what);
+    cli_put_line(stdout, text);
+    printf("\n");
+}
+
 static void print_settings(const kn_store_settings *s, bool projected) {
-    if (*s->model_fingerprint)
-        printf("model            %s (%.12s...)\n", s->model, s->model_fingerprint);
-    else
-        printf("model            not known\n");
-    if (*s->tokenizer_fingerprint)
-        printf("tokenizer        %s, %d tokens (%.12s...)\n", s->tokenizer, s->vocabulary,
-               s->tokenizer_fingerprint);
-    else
-        printf("tokenizer        not known\n");
+    char line[1024];
+    snprintf(line, sizeof line, "%s (%.12s...)", s->model, s->model_fingerprint);
+    print_said("model", *s->model_fingerprint ? line : "not known");
+    snprintf(line, sizeof line, "%s, %d tokens (%.12s...)", s->tokenizer, s->vocabulary,
+             s->tokenizer_fingerprint);
+    print_said("tokenizer", *s->tokenizer_fingerprint ? line : "not known");
     printf("keys             %s, %d dimensions", kn_key_type_names[s->key_type], s->dimension);
     if (projected) printf(" (PCA of %d)", s->model_dimension);
-    printf(", tap %s, distance %s%s\n", *s->tap ? s->tap : "not known", kn_distance_names[s->distance],
+    printf(", tap ");
+    cli_put_line(stdout, *s->tap ? s->tap : "not known");
+    printf(", distance %s%s\n", kn_distance_names[s->distance],
            s->distance == KN_DISTANCE_L2 ? " (squared)" : "");
     if (s->window)
-        printf("windows          %d tokens, at least %d before a target; documents by %s\n", s->window,
-               s->min_context, s->split);
-    else if (*s->model_fingerprint)
-        printf("windows          none: read as a stream; documents by %s\n", s->split);
+        snprintf(line, sizeof line, "%d tokens, at least %d before a target; documents by %s", s->window,
+                 s->min_context, s->split);
+    else
+        snprintf(line, sizeof line, "none: read as a stream; documents by %s", s->split);
+    if (s->window || *s->model_fingerprint) print_said("windows", line);
 }
 
 static void print_counts(const kn_store_info *i) {
@@ -168,16 +200,22 @@ static knnlm_status print_documents(const kn_store *store, bool all) {
     for (uint64_t i = 0; i < total; i++) {
         kn_store_document d;
         char time[32], bytes[32];
-        KN_TRY(kn_store_document_at(store, i, &d));
-        if (d.removed) continue;
+        knnlm_status status = kn_store_document_at(store, i, &d);
+        if (kn_store_document_removed(store, i)) continue;
         if (!all && shown == DOCUMENTS_SHOWN) {
             left = total - kn_store_describe(store)->removed_documents - shown;
             break;
         }
         shown++;
-        printf("  %-8" PRIu64 " %9" PRIu64 " tokens %8sB  %s  %.*s%s\n", i, d.count,
-               cli_count((double)d.bytes, bytes), cli_time(d.added, time), (int)d.name_size, d.name,
-               d.count < d.tokens ? "  (not whole)" : "");
+        if (status == KNNLM_EDATA) {
+            printf("  %-8" PRIu64 " damaged\n", i);
+            continue;
+        }
+        KN_TRY(status);
+        printf("  %-8" PRIu64 " %9" PRIu64 " tokens %8sB  %s  ", i, d.count,
+               cli_count((double)d.bytes, bytes), cli_time(d.added, time));
+        cli_put_text(stdout, d.name, d.name_size);
+        printf("%s\n", d.count < d.tokens ? "  (not whole)" : "");
     }
     if (left) printf("  and %" PRIu64 " more (--documents lists all)\n", left);
     return KNNLM_OK;
@@ -224,7 +262,9 @@ static void print_entry(const kn_store_entry *e, const kn_store_document *d, con
     }
     printf("entry            %" PRIu64 "%s\n", e->id, e->removed ? " (removed)" : "");
     printf("value            token %d \"%s\"\n", e->token, token);
-    printf("document         %.*s\n", (int)d->name_size, d->name);
+    printf("document         ");
+    cli_put_text(stdout, d->name, d->name_size);
+    printf("\n");
     printf("position         token %" PRIu64 " of %" PRIu64, e->position, d->tokens);
     if (d->has_offsets) printf(", byte %" PRIu64 " of %" PRIu64, e->offset, d->bytes);
     printf("\ncontext          %s [%s] %s\n", before, token, after);
@@ -247,7 +287,10 @@ static knnlm_status show_entry(const kn_store *store, const kn_tokenizer *t, con
 
 static knnlm_status describe(const kn_store *store, const cli_info_wish *wish) {
     kn_tokenizer *t;
-    if (wish->entry < 0) return wish->json ? print_json(store) : print_text(store, wish->documents);
+    if (wish->entry < 0) {
+        warn_damaged(store);
+        return wish->json ? print_json(store) : print_text(store, wish->documents);
+    }
     KN_TRY(kn_build_open_tokenizer(store, &t));
     knnlm_status status = show_entry(store, t, wish);
     kn_tokenizer_free(t);

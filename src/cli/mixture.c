@@ -85,7 +85,8 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_opti
                                 .include_self = m->include_self,
                                 .cache = m->cache,
                                 .cache_lambda = m->cache_lambda,
-                                .cache_temperature = m->cache_temperature};
+                                .cache_temperature = m->cache_temperature,
+                                .warn = cli_warn};
     return CLI_DONE;
 }
 

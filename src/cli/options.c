@@ -17,17 +17,21 @@ const char *const cli_precisions[] = {"auto", "f32", "bf16", NULL};
 
 int cli_fail(const cli_command *command) {
     cli_progress_clear();
-    fprintf(stderr, "knnlm %s: %s\n", command->name, knnlm_message());
+    fprintf(stderr, "knnlm %s: ", command->name);
+    cli_put_line(stderr, knnlm_message());
+    fputc('\n', stderr);
     return CLI_FAILED;
 }
 
 int cli_usage(const cli_command *command, const char *format, ...) {
     va_list args;
+    char text[4096];
     cli_progress_clear();
     fprintf(stderr, "knnlm %s: ", command->name);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    cli_put_line(stderr, text);
     fprintf(stderr, " (knnlm %s --help)\n", command->name);
     return CLI_USAGE;
 }

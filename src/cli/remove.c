@@ -8,6 +8,7 @@
 static struct {
     cli_common common;
     const char *store;
+    cli_list numbers;
     bool dry_run;
 } said;
 
@@ -15,6 +16,7 @@ static struct {
 // clang-format off
 static const cli_option options[] = {
     {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {0, "document", CLI_LIST, &said.numbers, "N", "the document of this number (knnlm info --documents); may be given several times", 0, 0, NULL},
     {'n', "dry-run", CLI_FLAG, &said.dry_run, NULL, "only tell what would be removed", 0, 0, NULL},
     CLI_COMMON_OPTIONS(said.common),
 };
@@ -32,7 +34,9 @@ static knnlm_status mark_matching(const kn_store *store, const char *pattern, bo
     uint64_t found = 0, total = kn_store_describe(store)->documents;
     for (uint64_t i = 0; i < total; i++) {
         kn_store_document d;
-        KN_TRY(kn_store_document_at(store, i, &d));
+        knnlm_status status = kn_store_document_at(store, i, &d);
+        if (status == KNNLM_EDATA) continue; // damaged: nobody knows its name, but its number is
+        KN_TRY(status);
         if (d.removed || !kn_store_document_matches(&d, pattern)) continue;
         marked[i] = true;
         found++;
@@ -42,16 +46,34 @@ static knnlm_status mark_matching(const kn_store *store, const char *pattern, bo
                    pattern);
 }
 
+static knnlm_status mark_numbered(const kn_store *store, const char *text, bool *marked) {
+    uint64_t total = kn_store_describe(store)->documents;
+    char *end;
+    unsigned long long number = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || number >= total)
+        return kn_fail(KNNLM_EINVAL, "%s: no document has the number %s (knnlm info --documents lists them)",
+                       said.store, text);
+    if (kn_store_document_removed(store, number))
+        return kn_fail(KNNLM_EINVAL, "%s: document %llu is removed already", said.store, number);
+    marked[number] = true;
+    return KNNLM_OK;
+}
+
 static knnlm_status remove_one(removal *r, uint64_t number) {
     kn_store_document d;
-    KN_TRY(kn_store_document_at(r->store, number, &d));
+    knnlm_status status = kn_store_document_at(r->store, number, &d);
+    if (status == KNNLM_EDATA) d = (kn_store_document){.name = "(damaged)", .name_size = 9};
+    if (status != KNNLM_OK && status != KNNLM_EDATA) return status;
     if (r->w) KN_TRY(kn_store_writer_remove(r->w, number));
     r->documents++;
     r->entries += d.count;
     if (said.common.json)
-        json_array_append_new(r->names, cli_json_name(d.name, d.name_size));
-    else if (said.common.verbose || said.dry_run)
-        printf("%.*s\n", (int)d.name_size, d.name);
+        json_array_append_new(r->names,
+                              status == KNNLM_OK ? cli_json_name(d.name, d.name_size) : json_null());
+    else if (said.common.verbose || said.dry_run) {
+        cli_put_text(stdout, d.name, d.name_size);
+        printf("\n");
+    }
     return KNNLM_OK;
 }
 
@@ -63,6 +85,8 @@ static knnlm_status remove_all(removal *r, char **patterns, size_t count) {
     knnlm_status status = marked ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t i = 0; i < count && status == KNNLM_OK; i++)
         status = mark_matching(r->store, patterns[i], marked);
+    for (size_t i = 0; i < said.numbers.count && status == KNNLM_OK; i++)
+        status = mark_numbered(r->store, said.numbers.items[i], marked);
     for (uint64_t i = 0; i < total && status == KNNLM_OK; i++)
         if (marked[i]) status = remove_one(r, i);
     free(marked);
@@ -106,7 +130,7 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     code = cli_take_store(&cli_remove, &said.store, &patterns, &count);
     if (code != CLI_DONE) return code;
-    if (count == 0) return cli_usage(&cli_remove, "no document to remove");
+    if (count == 0 && !said.numbers.count) return cli_usage(&cli_remove, "no document to remove");
     code = cli_start(&cli_remove, &said.common);
     if (code != CLI_DONE) return code;
     return work(patterns, count) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_remove);
@@ -114,10 +138,11 @@ static int run(int argc, char **argv) {
 
 const cli_command cli_remove = {
     .name = "remove",
-    .summary = "remove documents from a store by name or pattern",
+    .summary = "remove documents from a store by name, pattern or number",
     .usage = "STORE NAME... [options]",
     .examples = "  knnlm remove notes.store notes/old.txt\n"
                 "  knnlm remove notes.store 'drafts/*' --dry-run\n"
-                "  knnlm remove wiki.store 'wiki.txt#Anarchism'\n",
+                "  knnlm remove wiki.store 'wiki.txt#Anarchism'\n"
+                "  knnlm remove notes.store --document 17\n",
     .run = run,
 };

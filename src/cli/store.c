@@ -38,8 +38,16 @@ static void print_json(const kn_build_result *r, const kn_index_result *x, const
         json_real(r->tokens_per_second), "index", x ? cli_json_indexed(x) : json_null()));
 }
 
+static void warn_damaged(const kn_build_result *r, const char *store) {
+    char text[1024];
+    snprintf(text, sizeof text, "%s: %" PRIu64 " damaged documents were passed over (knnlm verify --repair)",
+             store, r->documents_damaged);
+    cli_warn(text);
+}
+
 void cli_print_built(const kn_build_result *r, const kn_index_result *x, const char *store, bool json) {
     char size[32], seconds[32], rate[32];
+    if (r->documents_damaged) warn_damaged(r, store);
     if (json) {
         print_json(r, x, store);
         return;

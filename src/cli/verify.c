@@ -10,12 +10,14 @@ static struct {
     cli_common common;
     const char *store;
     cli_recall_wish recall;
+    bool repair;
 } said = {.recall = {.queries = 200, .k = 1024}};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
     {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {0, "repair", CLI_FLAG, &said.repair, NULL, "remove what is lost, write the rest anew, and make a damaged index again", 0, 0, NULL},
     {0, "recall", CLI_FLAG, &said.recall.wanted, NULL, "also measure what searches find, for several probes", 0, 0, NULL},
     {0, "queries", CLI_INTEGER, &said.recall.queries, "N", "with --recall: entries to search for (default: 200)", 1, 1 << 20, NULL},
     {0, "neighbors", CLI_INTEGER, &said.recall.k, "K", "with --recall: neighbours asked for (default: 1024)", 1, 1 << 24, NULL},
@@ -38,7 +40,8 @@ static void found(void *context, const kn_store_problem *p) {
                                 "first", (json_int_t)p->first_document, "count", (json_int_t)p->documents));
         return;
     }
-    printf("damaged          %s: %s", p->file, p->what);
+    printf("damaged          %s: ", p->file);
+    cli_put_line(stdout, p->what);
     if (p->entries)
         printf(" (entries %" PRIu64 " to %" PRIu64 ")", p->first_entry, p->first_entry + p->entries - 1);
     if (p->documents)
@@ -57,10 +60,9 @@ static json_t *name_damaged(const kn_store *store, const kn_store_verdict *v) {
         bool known = kn_store_document_at(store, i, &d) == KNNLM_OK;
         json_array_append_new(names, known ? cli_json_name(d.name, d.name_size) : json_null());
         if (problems) continue;
-        if (known)
-            printf("lost             %.*s\n", (int)d.name_size, d.name);
-        else
-            printf("lost             document %" PRIu64 ", its name too\n", i);
+        printf("lost             ");
+        if (known) cli_put_text(stdout, d.name, d.name_size);
+        printf(known ? " (document %" PRIu64 ")\n" : "document %" PRIu64 ", its name too\n", i);
     }
     return names;
 }
@@ -84,6 +86,25 @@ static void print(const kn_store *store, const kn_store_verdict *v, json_t *reca
            v->documents - v->damaged_documents, v->documents, v->entries - v->damaged_entries, v->entries);
 }
 
+static knnlm_status advise(const kn_store_verdict *v) {
+    return kn_fail(KNNLM_EDATA, "%s: %zu problems%s", said.store, v->problems,
+                   v->damaged_documents
+                       ? ": remove the lost documents (knnlm verify --repair), then add them again"
+                   : v->index_damaged ? ": the index can be made anew (knnlm verify --repair)"
+                                      : "");
+}
+
+// Told on stderr, where it does not mix with what was found.
+static knnlm_status repair(const kn_store_verdict *v) {
+    kn_repair_result r;
+    KN_TRY(kn_build_repair(said.store, v, &cli_progress, &r));
+    cli_progress_clear();
+    fprintf(stderr, "knnlm verify: %s: repaired: %" PRIu64 " lost documents removed%s%s\n", said.store,
+            r.documents_removed, r.indexed ? ", the index made anew" : "",
+            r.documents_removed ? " (knnlm add brings them back)" : "");
+    return KNNLM_OK;
+}
+
 static knnlm_status verify(const kn_store *store) {
     kn_store_verdict v;
     double start = kn_seconds();
@@ -95,11 +116,9 @@ static knnlm_status verify(const kn_store *store) {
     if (said.recall.wanted && !v.problems)
         status = cli_recall(store, &said.recall, problems ? &recall : NULL);
     if (status == KNNLM_OK) print(store, &v, recall, seconds);
+    if (status == KNNLM_OK && v.problems) status = said.repair ? repair(&v) : advise(&v);
     free(v.document_damaged);
-    if (status != KNNLM_OK || !v.problems) return status;
-    return kn_fail(KNNLM_EDATA, "%s: %zu problems%s", said.store, v.problems,
-                   v.damaged_documents ? ": remove the lost documents (knnlm remove), then add them again"
-                                       : "");
+    return status;
 }
 
 static int run(int argc, char **argv) {
@@ -128,6 +147,7 @@ const cli_command cli_verify = {
     .name = "verify",
     .summary = "check every byte of a store, and tell what is damaged and what is not",
     .usage = "STORE [options]",
-    .examples = "  knnlm verify notes.store\n  knnlm verify --json notes.store\n",
+    .examples = "  knnlm verify notes.store\n  knnlm verify --repair notes.store\n  knnlm verify --json "
+                "notes.store\n",
     .run = run,
 };

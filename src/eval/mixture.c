@@ -4,7 +4,9 @@
 #include "build/build.h"
 #include "build/projection.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,6 +78,34 @@ static knnlm_status try_search(const kn_mixed_store *s) {
     return kn_index_search(s->index, NULL, 0, &o, &(kn_neighbors){0});
 }
 
+typedef struct text_check {
+    const kn_store *store;
+    _Atomic size_t damaged; // a segment; SIZE_MAX: none
+} text_check;
+
+static void check_text(void *context, size_t segment, int worker) {
+    text_check *c = context;
+    (void)worker;
+    if (kn_store_check_text(c->store, segment) != KNNLM_OK) c->damaged = segment;
+}
+
+// Neighbours are worth having although a few documents of a store are lost, but nobody may take the figures
+// for those of the whole.
+static void warn_damaged(const kn_mixed_store *s, const kn_mixture_options *o) {
+    text_check c = {.store = s->store, .damaged = SIZE_MAX};
+    const kn_store_info *info = kn_store_describe(s->store);
+    char text[1024];
+    if (!o->warn) return;
+    kn_parallel(info->segments, check_text, &c);
+    if (c.damaged != SIZE_MAX && kn_store_check_text(s->store, c.damaged) != KNNLM_OK)
+        o->warn(knnlm_message());
+    if (!s->known.damaged) return;
+    snprintf(text, sizeof text,
+             "%s: %" PRIu64 " of %" PRIu64 " documents %s damaged and left out (knnlm verify --repair)",
+             info->path, s->known.damaged, info->documents, s->known.damaged == 1 ? "is" : "are");
+    o->warn(text);
+}
+
 static knnlm_status open_store(kn_mixed_store *s, const kn_lm *lm, const kn_mixture_options *o,
                                const kn_store_choice *choice) {
     KN_TRY(kn_store_open(choice->path, &s->store));
@@ -89,7 +119,9 @@ static knnlm_status open_store(kn_mixed_store *s, const kn_lm *lm, const kn_mixt
     KN_TRY(kn_projection_of(s->store, &s->pca));
     KN_TRY(read_values(s, lm));
     if (info->has_tokenizer) KN_TRY(kn_build_open_tokenizer(s->store, &s->tokenizer));
-    return kn_known_load(&s->known, s->store);
+    KN_TRY(kn_known_load(&s->known, s->store));
+    warn_damaged(s, o);
+    return KNNLM_OK;
 }
 
 void kn_mixed_store_close(kn_mixed_store *s) {

@@ -33,6 +33,7 @@ typedef struct kn_mixture_options {
     bool include_self;          // documents that are in a store find themselves
     int64_t cache;              // states; negative: not said; 0: none
     double cache_lambda, cache_temperature;
+    void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody
 } kn_mixture_options;
 
 // A store as it is searched and mixed.

@@ -17,6 +17,7 @@ knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source,
                              float *out) {
     const kn_store_settings *s = &kn_store_describe(store)->settings;
     size_t d = (size_t)s->dimension;
+    if (!source) KN_TRY(kn_store_check_keys(store, first, n)); // damage must not be sealed as an index
     KN_TRY(source ? source->read(source->context, first, n, out) : kn_store_keys(store, first, n, out));
     if (s->distance != KN_DISTANCE_COSINE) return KNNLM_OK;
     for (size_t i = 0; i < n; i++) {

@@ -68,17 +68,35 @@ knnlm_status kn_index_add_flat(kn_index *x, uint64_t first) {
     return find_centre(x, first);
 }
 
+static knnlm_status mark(kn_index *x, uint64_t first, uint64_t count) {
+    if (!x->removed) x->removed = kn_alloc(x->entries / 64 + 1, sizeof *x->removed);
+    if (!x->removed) return KNNLM_ENOMEM;
+    for (uint64_t id = first; id < first + count; id++) x->removed[id / 64] |= (uint64_t)1 << id % 64;
+    return KNNLM_OK;
+}
+
+static void count_lost(void *context, uint64_t first, uint64_t count) {
+    (void)first;
+    *(uint64_t *)context += count;
+}
+
+static void mark_lost(void *context, uint64_t first, uint64_t count) {
+    mark(context, first, count); // its memory is there already
+}
+
 knnlm_status kn_index_mark_removed(kn_index *x) {
     const kn_store_info *info = kn_store_describe(x->store);
-    if (!info->removed_documents) return KNNLM_OK;
-    x->removed = kn_alloc(info->entries / 64 + 1, sizeof *x->removed);
-    if (!x->removed) return KNNLM_ENOMEM;
-    for (uint64_t i = 0; i < info->documents; i++) {
+    uint64_t lost = 0;
+    kn_store_find_lost(x->store, count_lost, &lost);
+    if (lost || info->removed_documents) KN_TRY(mark(x, 0, 0));
+    if (lost) kn_store_find_lost(x->store, mark_lost, x);
+    for (uint64_t i = 0; info->removed_documents && i < info->documents; i++) {
         kn_store_document d;
         if (!kn_store_document_removed(x->store, i)) continue;
-        KN_TRY(kn_store_document_at(x->store, i, &d));
-        for (uint64_t id = d.first; id < d.first + d.count; id++)
-            x->removed[id / 64] |= (uint64_t)1 << id % 64;
+        knnlm_status status = kn_store_document_at(x->store, i, &d);
+        if (status == KNNLM_EDATA) continue; // its entries are lost: marked above
+        KN_TRY(status);
+        KN_TRY(mark(x, d.first, d.count));
     }
     return KNNLM_OK;
 }

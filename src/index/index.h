@@ -134,6 +134,10 @@ typedef struct kn_recipe {
 // bits). KNNLM_EINVAL: another text.
 knnlm_status kn_recipe_parse_codes(const char *text, kn_recipe *out);
 
+// The recipe that would make the index of the store once more, by what it says of itself; no lists: it has
+// none.
+knnlm_status kn_recipe_of(const kn_store *store, kn_recipe *out);
+
 typedef struct kn_index_result {
     kn_index_info info;
     double train_seconds, assign_seconds, write_seconds;

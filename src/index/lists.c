@@ -2,7 +2,6 @@
 #include "index/note.h"
 #include "index/open.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +29,7 @@ static knnlm_status next_part(opening *o, const char *kind, uint64_t count, size
     if (strcmp(out->kind, kind) != 0 || out->count != count || out->size != size)
         return damaged(o->x, "a part is of another size than its note says");
     o->x->info.bytes += out->size;
-    return KNNLM_OK;
+    return kn_store_check_annex(o->x->store, o->part - 1, 0, 0, NULL, NULL); // its seal
 }
 
 static knnlm_status open_codes(kn_index *x, const kn_index_note *n, const float *centroids) {
@@ -38,15 +37,17 @@ static knnlm_status open_codes(kn_index *x, const kn_index_note *n, const float 
     KN_TRY(kn_pq_init(&x->pq, x->d, n->code_parts, n->code_bits));
     x->has_pq = true;
     x->plain_codes = n->plain_codes;
-    size_t count = ((size_t)1 << n->code_bits) * x->d;
-    for (size_t i = 0; i < count; i++)
-        if (!isfinite(centroids[i])) return damaged(x, "a centroid of its codes is not finite");
-    memcpy(x->pq.centroids, centroids, count * sizeof *centroids);
+    memcpy(x->pq.centroids, centroids, ((size_t)1 << n->code_bits) * x->d * sizeof *centroids);
     kn_pq_prepare(&x->pq);
     x->info.code_bytes = (uint32_t)kn_pq_code_bytes(&x->pq);
     x->info.code_parts = n->code_parts;
     x->info.code_bits = n->code_bits;
     return KNNLM_OK;
+}
+
+static const char *check_floats(void *context, size_t from, size_t to) {
+    const uint8_t *data = context;
+    return kn_key_values_finite(KN_KEYS_F32, data + from, to - from) ? NULL : "a centroid is not finite";
 }
 
 static knnlm_status open_centroids(opening *o) {
@@ -56,6 +57,8 @@ static knnlm_status open_centroids(opening *o) {
     size_t coarse = padded(n->lists * x->d * sizeof(float));
     size_t fine = n->code_parts ? padded(((size_t)1 << n->code_bits) * x->d * sizeof(float)) : 0;
     KN_TRY(next_part(o, "lists", n->lists, coarse + fine, &part));
+    KN_TRY(kn_store_check_annex(x->store, o->part - 1, 0, part.size, check_floats,
+                                (void *)(uintptr_t)part.data));
     x->centres = kn_alloc_aligned(n->lists, x->d * sizeof *x->centres);
     if (!x->centres) return KNNLM_ENOMEM;
     memcpy(x->centres, part.data, n->lists * x->d * sizeof *x->centres);
@@ -79,7 +82,9 @@ static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
     KN_TRY(next_part(o, "order", n, ends + padded(n * sizeof(uint32_t)), &part));
     *run = (kn_run){.ends = (const uint64_t *)(const void *)part.data,
                     .ids = (const uint32_t *)(const void *)(part.data + ends),
-                    .count = n};
+                    .count = n,
+                    .order_part = o->part - 1};
+    KN_TRY(kn_run_check_ends(x, run));
     KN_TRY(check_ends(x, run->ends, o->note->lists, n));
     if (x->info.has_keys) {
         size_t rows = padded(n * x->row_bytes),
@@ -92,6 +97,7 @@ static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
     if (x->has_pq) {
         KN_TRY(next_part(o, "codes", n, kn_pq_blocks_bytes(n, x->info.code_bytes), &part));
         run->codes = part.data;
+        run->codes_part = o->part - 1;
     }
     return KNNLM_OK;
 }
@@ -158,6 +164,7 @@ knnlm_status kn_index_add_lists(kn_index *x) {
     const char *text = kn_store_annex_note(x->store);
     kn_index_note note;
     if (!text) return KNNLM_OK;
+    if (kn_store_annex_fault(x->store)) return damaged(x, kn_store_annex_fault(x->store));
     KN_TRY(kn_index_note_parse(kn_store_describe(x->store)->path, text, &note));
     knnlm_status status = open_noted(x, &note);
     kn_index_note_free(&note);

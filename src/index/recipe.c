@@ -1,4 +1,4 @@
-#include "index/index.h"
+#include "index/note.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -21,4 +21,18 @@ knnlm_status kn_recipe_parse_codes(const char *text, kn_recipe *out) {
     out->auto_codes = !text || strcmp(text, "auto") == 0;
     if (out->auto_codes || strcmp(text, "none") == 0 || parse_pq(text, out)) return KNNLM_OK;
     return kn_fail(KNNLM_EINVAL, "codes %s: auto, none, pqN (N bytes) or pqNx4 (N parts of 4 bits)", text);
+}
+
+knnlm_status kn_recipe_of(const kn_store *store, kn_recipe *out) {
+    const char *text = kn_store_annex_note(store);
+    kn_index_note note;
+    *out = (kn_recipe){.seed = 1};
+    if (!text) return KNNLM_OK;
+    KN_TRY(kn_index_note_parse(kn_store_describe(store)->path, text, &note));
+    out->lists = note.lists;
+    out->probes = note.probes;
+    out->code_parts = note.code_parts;
+    out->code_bits = note.code_parts ? note.code_bits : 0;
+    kn_index_note_free(&note);
+    return KNNLM_OK;
 }

@@ -21,14 +21,21 @@ typedef struct step {
     size_t first, end;
     kn_task *run;
     void *context;
+    _Atomic size_t damaged; // a stretch that is not as it was written; SIZE_MAX: none
 } step;
+
+static knnlm_status check(const step *s, size_t i) {
+    const kn_stretch *t = &s->stretches[i];
+    bool codes = !t->run->rows || (s->b->o->codes && t->run->codes);
+    return kn_run_check_places(s->b->x, t->run, t->from, t->to, codes);
+}
 
 static size_t bytes_of(const step *s, size_t i) {
     return (s->stretches[i].to - s->stretches[i].from) * s->b->x->row_bytes;
 }
 
 static step step_after(const step *s, size_t count) {
-    step next = *s;
+    step next = {s->b, s->stretches, 0, 0, s->run, s->context, SIZE_MAX};
     uint64_t bytes = 0, most = s->b->o->memory ? s->b->o->memory / STEPS_HELD : UINT64_MAX;
     next.first = next.end = s->end;
     while (next.end < count && next.end < next.first + STEP && (next.end == next.first || bytes < most))
@@ -59,8 +66,11 @@ static void *read_ahead(void *context) {
 }
 
 static void run_one(void *context, size_t number, int worker) {
-    const step *s = context;
-    s->run(s->context, s->first + number, worker);
+    step *s = context;
+    if (check(s, s->first + number) == KNNLM_OK)
+        s->run(s->context, s->first + number, worker);
+    else
+        s->damaged = s->first + number;
 }
 
 static void run_step(step *now, step *next) {
@@ -75,13 +85,14 @@ static void run_step(step *now, step *next) {
 
 knnlm_status kn_batch_run(const kn_batch *b, const kn_stretch *stretches, size_t count, kn_task *run,
                           void *context) {
-    step none = {b, stretches, 0, 0, run, context}, now = step_after(&none, count);
+    step none = {b, stretches, 0, 0, run, context, SIZE_MAX}, now = step_after(&none, count);
     while (now.first < now.end) {
         step next = step_after(&now, count);
         run_step(&now, &next);
+        if (now.damaged != SIZE_MAX) return check(&now, now.damaged); // once more: messages are of a thread
         if (!kn_progress_report(b->o->progress, "searching", now.end, count, "parts"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while searching");
-        now = next;
+        now = step_after(&now, count);
     }
     return KNNLM_OK;
 }

@@ -13,6 +13,7 @@ enum {
     // the neighbours are then measured exactly.
     CODES_FROM = 16,
     CODES_KEEP = 4,
+    CHECKED_BYTES = 256 << 10, // of rows at a time
 };
 
 // Memory for codes, where there are any.
@@ -110,6 +111,10 @@ static void scan_rows(kn_searcher *s, const kn_look *l, bool decoded) {
 
 static void scan(kn_searcher *s, const kn_look *l, by how) {
     if (l->from == l->to) return;
+    if (kn_run_check_places(s->x, l->run, l->from, l->to, how != BY_KEYS) != KNNLM_OK) {
+        s->damaged = true;
+        return;
+    }
     if (how == BY_CODES || how == BY_CODES_ROUGHLY)
         kn_searcher_scan_codes(s, l, how == BY_CODES_ROUGHLY);
     else
@@ -157,6 +162,12 @@ static uint64_t count_candidates(const kn_searcher *s, uint32_t probes) {
     return count;
 }
 
+// Checks a row and some after it, where the next candidates mostly lie; how far, or 0: damaged.
+static size_t check_rows_from(const kn_index *x, const kn_run *r, size_t place) {
+    size_t to = kn_least(r->count, place + 1 + CHECKED_BYTES / x->row_bytes);
+    return kn_run_check_rows(x, r, place, to) == KNNLM_OK ? to : 0;
+}
+
 // The nearest by their codes, then those by their keys, in the order in which they lie.
 static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_t probes, size_t k) {
     const kn_index *x = s->x;
@@ -167,11 +178,16 @@ static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_
     for (size_t i = 0; i < n; i++) s->candidates[i] = kn_item_id(s->candidates[i]);
     kn_items_sort(s->candidates, n, s->candidates + CODES_KEEP * k);
     uint64_t base = 0;
+    size_t checked = 0; // rows of the run up to here
     for (size_t i = 0; i < n; i++) {
         float distance;
-        while (s->candidates[i] >= base + x->listed[run].count) base += x->listed[run++].count;
+        for (; s->candidates[i] >= base + x->listed[run].count; checked = 0) base += x->listed[run++].count;
         const kn_run *r = &x->listed[run];
         size_t place = (size_t)(s->candidates[i] - base);
+        if (place >= checked && (checked = check_rows_from(x, r, place)) == 0) {
+            s->damaged = true;
+            return;
+        }
         measure_rows(s, r, place, 1, &distance);
         kn_item item = kn_item_make(distance, kn_run_id(r, place));
         if (distance <= s->top.limit) kn_top_put(&s->top, &item, 1);
@@ -193,6 +209,19 @@ static void scan_all(kn_searcher *s, const kn_search_options *o, size_t k, uint3
     }
 }
 
+// Once more, by this thread: messages are of a thread.
+static knnlm_status explain_damage(const kn_searcher *s) {
+    const kn_index *x = s->x;
+    for (size_t i = 0; i < x->listed_count; i++) {
+        const kn_run *r = &x->listed[i];
+        if (r->codes) KN_TRY(kn_run_check_places(x, r, 0, r->count, true));
+        if (r->rows) KN_TRY(kn_run_check_places(x, r, 0, r->count, false));
+    }
+    for (size_t i = 0; i < x->flat_count; i++)
+        KN_TRY(kn_run_check_places(x, &x->flat[i], 0, x->flat[i].count, false));
+    return kn_fail(KNNLM_EDATA, "%s: was damaged for a moment", kn_store_describe(x->store)->path);
+}
+
 knnlm_status kn_searcher_find(kn_searcher *s, const float *query, const kn_search_options *o,
                               kn_neighbors *out) {
     size_t k;
@@ -204,7 +233,9 @@ knnlm_status kn_searcher_find(kn_searcher *s, const float *query, const kn_searc
         if (!isfinite(query[i])) return kn_fail(KNNLM_EDATA, "the query is not finite");
     kn_index_query(s->x, query, s->query);
     kn_top_init(&s->top, s->items, k);
+    s->damaged = false;
     scan_all(s, o, k, probes);
+    if (s->damaged) return explain_damage(s);
     size_t count = kn_top_finish(&s->top, s->items + k);
     for (size_t i = 0; i < k; i++) {
         out->ids[i] = i < count ? kn_item_id(s->items[i]) : UINT32_MAX;

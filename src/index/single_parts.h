@@ -17,6 +17,7 @@ struct kn_searcher {
     void *probe; // memory of the quantizer
     kn_item *items, *candidates;
     kn_top top;
+    _Atomic bool damaged; // what was to be looked at is not as it was written: it was not looked at
 };
 
 // Places [from, to) of a run, which are a list of it, and what is looked for there.

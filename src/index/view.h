@@ -17,6 +17,7 @@ typedef struct kn_run {
     const uint8_t *codes; // in blocks, by place; NULL: none
     size_t count;
     size_t rows_part; // of the store's annex, when listed; else the segment
+    size_t order_part, codes_part;
 } kn_run;
 
 struct kn_index {
@@ -44,7 +45,6 @@ static inline uint32_t kn_run_id(const kn_run *r, size_t place) {
 
 // Whether entry `id` may be found by query `q`.
 static inline bool kn_index_admits(const kn_index *x, const kn_search_options *o, size_t q, uint32_t id) {
-    if (id >= x->entries) return false; // a damaged index names what is not there
     if (x->removed && (x->removed[id / 64] >> id % 64 & 1)) return false;
     if (o->allowed && !(o->allowed[id / 64] >> id % 64 & 1)) return false;
     const kn_entry_range *out = o->exclude;
@@ -63,6 +63,16 @@ static inline const float *kn_index_centre(const kn_index *x, const kn_run *r, s
 // Rows of a list from their codes, less the centre: what distances are of where there are no keys.
 void kn_index_decode(const kn_index *x, const kn_run *r, size_t list, const float *centre, size_t place,
                      size_t n, float *rows);
+// Whether places [from, to) of a run, and their rows or codes, are as they were written: KNNLM_EDATA. What
+// was looked at before costs next to nothing.
+typedef struct kn_run_check {
+    const kn_index *x;
+    const kn_run *run;
+} kn_run_check;
+knnlm_status kn_run_check_places(const kn_index *x, const kn_run *r, size_t from, size_t to, bool codes);
+// The rows alone, of places whose entries were checked.
+knnlm_status kn_run_check_rows(const kn_index *x, const kn_run *r, size_t from, size_t to);
+knnlm_status kn_run_check_ends(const kn_index *x, const kn_run *r);
 // A query as the index measures it (of length 1 for cosine).
 void kn_index_query(const kn_index *x, const float *query, float *out);
 // k and probes as they will be; KNNLM_EINVAL.

@@ -126,7 +126,9 @@ static knnlm_status remove_named(kn_store_writer *w, const char *name, size_t si
     *found = false;
     for (uint64_t i = 0; i < documents; i++) {
         kn_store_document d;
-        KN_TRY(kn_store_document_at(base, i, &d));
+        knnlm_status status = kn_store_document_at(base, i, &d);
+        if (status == KNNLM_EDATA) continue; // damaged: its name is not known
+        KN_TRY(status);
         if (d.removed || d.name_size != size || memcmp(d.name, name, size) != 0) continue;
         KN_TRY(kn_store_writer_remove(w, i));
         *removed += d.count;

@@ -67,6 +67,7 @@ static json_t *list_documents(const kn_store *store, uint64_t offset, size_t lim
     for (uint64_t i = 0; i < documents; i++) {
         kn_store_document d;
         knnlm_status status = kn_store_document_at(store, i, &d);
+        if (status == KNNLM_EDATA) continue; // damaged: knnlm verify tells of it
         if (status != KNNLM_OK) {
             kn_complain_status(c, KNNLM_EIO, knnlm_message());
             json_decref(list);

@@ -10,6 +10,10 @@ const char *kn_store_annex_note(const kn_store *s) {
     return s->manifest.annex.note;
 }
 
+const char *kn_store_annex_fault(const kn_store *s) {
+    return s->annex_fault;
+}
+
 size_t kn_store_annex_parts(const kn_store *s) {
     return s->manifest.annex.count;
 }

@@ -43,13 +43,23 @@ static bool is_checked(const kn_store *s, size_t bit) {
     return atomic_load_explicit(&s->checked[bit / 64], memory_order_acquire) >> bit % 64 & 1;
 }
 
+// Of all blocks that bytes [from, from + size) of a part lie in: searches ask this of every list.
+static bool are_checked(const kn_store *s, size_t bits, uint64_t from, uint64_t size) {
+    size_t last = (size_t)((from + size - 1) / KN_PART_BLOCK);
+    for (size_t block = (size_t)(from / KN_PART_BLOCK); block <= last; block++)
+        if (!is_checked(s, bits + 1 + block)) return false;
+    return true;
+}
+
 static void set_checked(const kn_store *s, size_t bit) {
     atomic_fetch_or_explicit(&s->checked[bit / 64], (uint64_t)1 << bit % 64, memory_order_release);
 }
 
 static knnlm_status damaged(const sealed *p, uint64_t block, const char *reason) {
-    return kn_fail(KNNLM_EDATA, "%s/%06" PRIu64 ".%s: damaged at block %" PRIu64 ": %s (knnlm verify %s)",
-                   p->s->path, p->file, p->ending, block, reason, p->s->path);
+    bool annex = p->kind == KN_PART_ANNEX;
+    return kn_fail(KNNLM_EDATA, "%s/%06" PRIu64 ".%s: damaged at block %" PRIu64 ": %s (knnlm %s %s%s)",
+                   p->s->path, p->file, p->ending, block, reason, annex ? "index" : "verify", p->s->path,
+                   annex ? " makes it anew" : "");
 }
 
 static knnlm_status check_seal(const sealed *p) {
@@ -141,8 +151,16 @@ static knnlm_status check_segment_keys(const kn_store *s, const kn_segment *g, u
     return check_bytes(&p, g->layout.scales + 4 * from, 4 * n, check_key_block, &context);
 }
 
-knnlm_status kn_store_check_keys(const kn_store *s, size_t segment, uint64_t from, uint64_t n) {
-    return check_segment_keys(s, &s->segments[segment], from, n);
+knnlm_status kn_store_check_keys(const kn_store *s, uint64_t first, uint64_t count) {
+    for (size_t at = count ? kn_store_find_segment(s, first) : 0; count; at++) {
+        const kn_segment *g = &s->segments[at];
+        uint64_t from = first - g->entry.first_entry, left = g->entry.entries - from;
+        uint64_t n = count < left ? count : left;
+        KN_TRY(check_segment_keys(s, g, from, n));
+        first += n;
+        count -= n;
+    }
+    return KNNLM_OK;
 }
 
 knnlm_status kn_segment_check_entries(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n) {
@@ -173,6 +191,7 @@ knnlm_status kn_store_check_text(const kn_store *s, size_t segment) {
 knnlm_status kn_store_check_annex(const kn_store *s, size_t number, size_t offset, size_t size,
                                   kn_block_check *check, void *context) {
     const kn_annex_part *a = &s->manifest.annex.parts[number];
+    if (size && are_checked(s, s->annex_bits[number], KN_PART_HEADER + offset, size)) return KNNLM_OK;
     sealed p = {.s = s,
                 .map = &s->annex[number],
                 .kind = KN_PART_ANNEX,

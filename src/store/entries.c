@@ -73,25 +73,48 @@ static knnlm_status damaged_record(const kn_store *s, uint64_t number) {
                    s->path, number, s->path);
 }
 
+static knnlm_status lost_entry(const kn_store *s, uint64_t id) {
+    return kn_fail(KNNLM_EDATA,
+                   "%s: the record of the document of entry %" PRIu64 " is damaged (knnlm verify %s)",
+                   s->path, id, s->path);
+}
+
 // Entries of the last document of a segment beyond that segment.
 static uint64_t carried_after(const kn_store *s, size_t segment) {
     return segment + 1 < s->manifest.segment_count ? s->segments[segment + 1].carried : 0;
 }
 
-knnlm_status kn_store_document_at(const kn_store *s, uint64_t number, kn_store_document *out) {
-    if (number >= s->manifest.documents)
-        return kn_fail(KNNLM_EINVAL, "%s: no document %" PRIu64 ": there are %" PRIu64, s->path, number,
-                       s->manifest.documents);
-    size_t at = kn_store_find_document_segment(s, number);
-    const kn_segment *g = &s->segments[at];
-    uint64_t i = number - g->entry.first_document, end = g->entry.entries;
+// Whether a record could be one.
+static bool is_sound(const kn_segment *g, const kn_document_record *r) {
+    uint64_t strings = (uint64_t)r->name_size + r->path_size;
+    return r->first <= g->entry.entries && r->strings <= g->entry.strings &&
+           strings <= g->entry.strings - r->strings;
+}
+
+// Whether record i has no more entries than tokens up to the next, as far as that can be told.
+static bool is_plausible(const kn_segment *g, uint64_t i) {
     const kn_document_record *r = record_at(g, i);
     bool last = i + 1 == g->entry.documents;
-    if (!last) end = record_at(g, i + 1)->first;
-    uint64_t strings = (uint64_t)r->name_size + r->path_size;
-    if (end > g->entry.entries || r->first > end || r->strings > g->entry.strings ||
-        strings > g->entry.strings - r->strings)
-        return damaged_record(s, number);
+    if (!is_sound(g, r)) return false;
+    if (!last && !is_sound(g, r + 1)) return true;
+    uint64_t end = last ? g->entry.entries : r[1].first;
+    return end >= r->first && end - r->first <= r->tokens;
+}
+
+// Where document i of the segment ends in it: where the next begins, or, if that record is damaged, after its
+// own number of tokens. So a damaged record costs no other document.
+static uint64_t end_of(const kn_segment *g, uint64_t i) {
+    const kn_document_record *r = record_at(g, i);
+    if (i + 1 == g->entry.documents) return g->entry.entries;
+    return is_plausible(g, i + 1) && r[1].first >= r->first ? r[1].first : r->first + r->tokens;
+}
+
+static bool read_document(const kn_store *s, size_t at, uint64_t i, kn_store_document *out) {
+    const kn_segment *g = &s->segments[at];
+    const kn_document_record *r = record_at(g, i);
+    if (!is_sound(g, r)) return false;
+    uint64_t end = end_of(g, i), number = g->entry.first_document + i;
+    if (end > g->entry.entries || r->first > end) return false;
     const char *text = (const char *)g->text.data + g->layout.strings + r->strings;
     *out = (kn_store_document){.name = text,
                                .path = text + r->name_size,
@@ -104,9 +127,40 @@ knnlm_status kn_store_document_at(const kn_store *s, uint64_t number, kn_store_d
                                .added = r->added,
                                .has_offsets = (r->flags & KN_DOCUMENT_OFFSETS) != 0,
                                .first = g->entry.first_entry + r->first,
-                               .count = end - r->first + (last ? carried_after(s, at) : 0),
+                               .count =
+                                   end - r->first + (i + 1 == g->entry.documents ? carried_after(s, at) : 0),
                                .removed = kn_store_document_removed(s, number)};
-    return out->count <= out->tokens ? KNNLM_OK : damaged_record(s, number);
+    return out->count <= out->tokens;
+}
+
+knnlm_status kn_store_document_at(const kn_store *s, uint64_t number, kn_store_document *out) {
+    if (number >= s->manifest.documents)
+        return kn_fail(KNNLM_EINVAL, "%s: no document %" PRIu64 ": there are %" PRIu64, s->path, number,
+                       s->manifest.documents);
+    size_t at = kn_store_find_document_segment(s, number);
+    return read_document(s, at, number - s->segments[at].entry.first_document, out)
+               ? KNNLM_OK
+               : damaged_record(s, number);
+}
+
+// Entries of one segment that lie between documents that can be read. *whole: whether the document begun last
+// before it can be.
+static void find_lost_in(const kn_store *s, size_t at, bool *whole, kn_lost_entries *found, void *context) {
+    const kn_segment_entry *e = &s->segments[at].entry;
+    uint64_t next = e->first_entry + (*whole ? e->continued : 0), end = e->first_entry + e->entries;
+    for (uint64_t i = 0; i < e->documents; i++) {
+        kn_store_document d;
+        *whole = read_document(s, at, i, &d);
+        if (!*whole) continue;
+        if (d.first > next) found(context, next, d.first - next);
+        next = d.first + d.count < end ? d.first + d.count : end;
+    }
+    if (next < end) found(context, next, end - next);
+}
+
+void kn_store_find_lost(const kn_store *s, kn_lost_entries *found, void *context) {
+    bool whole = true;
+    for (size_t at = 0; at < s->manifest.segment_count; at++) find_lost_in(s, at, &whole, found, context);
 }
 
 bool kn_store_document_matches(const kn_store_document *d, const char *pattern) {
@@ -124,27 +178,41 @@ bool kn_store_document_removed(const kn_store *s, uint64_t number) {
 
 // ---------------------------------------------------------------- entries
 
-// The document of entry `id`, of segment `at`; false when the records there make no sense.
-static bool find_document(const kn_store *s, size_t at, uint64_t id, uint64_t *document) {
+static bool holds(const kn_store_document *d, uint64_t id) {
+    return id >= d->first && id - d->first < d->count;
+}
+
+// The document of entry `id`, of segment `at`, begun there. Records stand in the order of their entries, but
+// where one is damaged that is not to be relied on: then all are looked at.
+static bool find_begun(const kn_store *s, size_t at, uint64_t id, uint64_t *i, kn_store_document *out) {
     const kn_segment *g = &s->segments[at];
-    uint64_t index = id - g->entry.first_entry;
-    *document = g->entry.first_document;
-    if (index < g->entry.continued) {
-        if (!*document) return false;
-        --*document;
-        return true;
-    }
-    // The last record that begins at or before it: empty documents begin where the next does.
-    size_t low = 0, high = g->entry.documents;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (record_at(g, middle)->first <= index)
+    uint64_t low = 0, high = g->entry.documents;
+    while (low < high) { // the last that begins at or before it: empty documents begin where the next does
+        uint64_t middle = (low + high) / 2;
+        if (record_at(g, middle)->first <= id - g->entry.first_entry)
             low = middle + 1;
         else
             high = middle;
     }
-    *document += low - 1;
-    return low > 0;
+    *i = low - 1;
+    if (low > 0 && read_document(s, at, *i, out) && holds(out, id)) return true;
+    for (*i = 0; *i < g->entry.documents; ++*i)
+        if (read_document(s, at, *i, out) && holds(out, id)) return true;
+    return false;
+}
+
+// The document of entry `id`, of segment `at`; false when none can be read that has it.
+static bool find_document(const kn_store *s, size_t at, uint64_t id, uint64_t *document,
+                          kn_store_document *out) {
+    const kn_segment_entry *e = &s->segments[at].entry;
+    uint64_t i = 0;
+    if (id - e->first_entry >= e->continued) {
+        bool found = find_begun(s, at, id, &i, out);
+        *document = e->first_document + i;
+        return found;
+    }
+    *document = e->first_document - 1;
+    return e->first_document && kn_store_document_at(s, *document, out) == KNNLM_OK && holds(out, id);
 }
 
 static knnlm_status check_range(const kn_store *s, uint64_t first, size_t count) {
@@ -159,9 +227,7 @@ knnlm_status kn_store_entry_at(const kn_store *s, uint64_t id, kn_store_entry *o
     KN_TRY(check_range(s, id, 1));
     size_t at = kn_store_find_segment(s, id);
     const kn_segment *g = &s->segments[at];
-    if (!find_document(s, at, id, &number)) return damaged_record(s, g->entry.first_document);
-    KN_TRY(kn_store_document_at(s, number, &d));
-    if (id < d.first || id - d.first >= d.count) return damaged_record(s, number);
+    if (!find_document(s, at, id, &number, &d)) return lost_entry(s, id);
     *out = (kn_store_entry){.id = id,
                             .token = tokens_of(g)[id - g->entry.first_entry],
                             .document = (uint32_t)number,
@@ -173,10 +239,10 @@ knnlm_status kn_store_entry_at(const kn_store *s, uint64_t id, kn_store_entry *o
 
 bool kn_store_entry_removed(const kn_store *s, uint64_t id) {
     uint64_t number;
+    kn_store_document d;
     if (id >= s->manifest.entries) return true;
     if (!s->removed_bits) return false;
-    return !find_document(s, kn_store_find_segment(s, id), id, &number) ||
-           kn_store_document_removed(s, number);
+    return !find_document(s, kn_store_find_segment(s, id), id, &number, &d) || d.removed;
 }
 
 // ---------------------------------------------------------------- ranges

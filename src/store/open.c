@@ -124,8 +124,13 @@ static knnlm_status open_annex(kn_store *s) {
     const kn_annex *a = &s->manifest.annex;
     s->annex = kn_alloc(a->count, sizeof *s->annex);
     if (!s->annex) return KNNLM_ENOMEM;
-    for (size_t i = 0; i < a->count; i++)
-        KN_TRY(open_part(s, a->parts[i].file, a->parts[i].kind, a->parts[i].payload, &s->annex[i]));
+    for (size_t i = 0; i < a->count && !s->annex_fault; i++) {
+        knnlm_status status =
+            open_part(s, a->parts[i].file, a->parts[i].kind, a->parts[i].payload, &s->annex[i]);
+        if (status == KNNLM_ENOMEM) return status;
+        // Documents are all there without it: who wants the index is told.
+        if (status != KNNLM_OK && !(s->annex_fault = kn_strdup(knnlm_message()))) return KNNLM_ENOMEM;
+    }
     return KNNLM_OK;
 }
 
@@ -212,11 +217,12 @@ knnlm_status kn_store_open(const char *path, kn_store **out) {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         kn_store *s;
         status = open_state(path, &s);
-        if (status == KNNLM_OK) {
+        bool doubtful = status != KNNLM_OK || s->annex_fault;
+        bool overtaken = doubtful && s && s->manifest.next_file && !kn_store_is_current(s);
+        if (status == KNNLM_OK && !overtaken) {
             *out = s;
             return KNNLM_OK;
         }
-        bool overtaken = s && s->manifest.next_file && !kn_store_is_current(s);
         kn_store_close(s);
         if (!overtaken) break;
     }
@@ -232,6 +238,7 @@ void kn_store_close(kn_store *s) {
     kn_map_close(&s->removed);
     for (size_t i = 0; s->annex && i < s->manifest.annex.count; i++) kn_map_close(&s->annex[i]);
     free(s->annex);
+    free(s->annex_fault);
     free(s->annex_bits);
     free(s->checked);
     free(s->removed_bits);

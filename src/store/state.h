@@ -123,6 +123,7 @@ struct kn_store {
     kn_segment *segments;
     kn_map removed;
     kn_map *annex;               // a map a part
+    char *annex_fault;           // why parts of it cannot be read; NULL: all are there
     size_t *annex_bits;          // of their blocks in `checked`
     _Atomic uint64_t *checked;   // a bit a block that was found intact, and one a part whose seal was
     uint64_t *removed_bits;      // a bit a document; NULL: none removed

@@ -158,6 +158,9 @@ typedef struct kn_store_entry {
 // KNNLM_EINVAL: no such number; KNNLM_EDATA: the file is damaged there.
 knnlm_status kn_store_document_at(const kn_store *store, uint64_t number, kn_store_document *out);
 knnlm_status kn_store_entry_at(const kn_store *store, uint64_t id, kn_store_entry *out);
+// Entries that belong to no document, because its record is damaged: nobody could tell where they come from.
+typedef void kn_lost_entries(void *context, uint64_t first, uint64_t count);
+void kn_store_find_lost(const kn_store *store, kn_lost_entries *found, void *context);
 // Whether a document is called `pattern`, or its name matches it as a shell's would ("*" goes beyond
 // slashes).
 bool kn_store_document_matches(const kn_store_document *d, const char *pattern);
@@ -188,8 +191,8 @@ kn_store_segment kn_store_segment_at(const kn_store *store, size_t number);
 // Parts carry checksums block by block. They are compared where somebody asks for it, each block once in the
 // life of an open store: the second time costs a look at a bit. KNNLM_EDATA names file and block.
 
-// The keys of `count` entries of a segment from its entry `from` on; that they are finite, too.
-knnlm_status kn_store_check_keys(const kn_store *store, size_t segment, uint64_t from, uint64_t count);
+// The keys of entries [first, first + count), which are there; that they are finite, too.
+knnlm_status kn_store_check_keys(const kn_store *store, uint64_t first, uint64_t count);
 // All that a segment has beside its keys: tokens, offsets, documents.
 knnlm_status kn_store_check_text(const kn_store *store, size_t segment);
 // Whether a document's record and all its entries are there and intact.
@@ -268,6 +271,8 @@ typedef struct kn_store_annex_part {
     size_t size;
 } kn_store_annex_part;
 size_t kn_store_annex_parts(const kn_store *store);
+// Why the parts cannot be read although there is a note (one is missing or cut short), or NULL.
+const char *kn_store_annex_fault(const kn_store *store);
 kn_store_annex_part kn_store_annex_at(const kn_store *store, size_t number);
 // Advice for what is larger than memory: bytes of a part, or keys of entries of a segment, that are needed
 // soon, or not any more (they can be read again).
@@ -309,7 +314,8 @@ typedef struct kn_store_verdict {
     uint64_t bytes;                              // read
     uint64_t entries, documents;                 // live ones
     uint64_t damaged_entries, damaged_documents; // of them; the others can be trusted
-    bool *document_damaged;                      // (documents of the store), or NULL; released with free()
+    bool index_damaged;
+    bool *document_damaged; // (documents of the store), or NULL; released with free()
 } kn_store_verdict;
 // Reads everything: checksums, counts, cross-references. `found` is called for every problem. KNNLM_OK
 // whatever is found; else the verification itself failed.

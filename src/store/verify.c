@@ -20,7 +20,7 @@ typedef struct verification {
     kn_store_verdict *out;
     uint64_t *entry_bits; // a bit an entry that cannot be trusted
     bool *documents;      // those that cannot
-    bool lost;            // a document's record cannot be read: its entries cannot be told from it
+    uint64_t *lost_bits;  // a bit an entry that leads to no document, as its record cannot be read
     uint64_t total;       // bytes to read
 } verification;
 
@@ -28,6 +28,10 @@ typedef struct verification {
 
 static bool is_marked(const verification *v, uint64_t id) {
     return v->entry_bits[id / 64] >> id % 64 & 1;
+}
+
+static bool is_lost(const verification *v, uint64_t id) {
+    return v->lost_bits[id / 64] >> id % 64 & 1;
 }
 
 static void mark_entries(verification *v, uint64_t first, uint64_t count) {
@@ -38,7 +42,7 @@ static void mark_entries(verification *v, uint64_t first, uint64_t count) {
         kn_store_entry e;
         kn_store_document d;
         uint64_t next = id + 1;
-        if (kn_store_entry_at(v->s, id, &e) == KNNLM_OK) {
+        if (!is_lost(v, id) && kn_store_entry_at(v->s, id, &e) == KNNLM_OK) {
             v->documents[e.document] = true;
             if (kn_store_document_at(v->s, e.document, &d) == KNNLM_OK) next = d.first + d.count;
         }
@@ -50,18 +54,15 @@ static void mark_documents(verification *v, uint64_t first, uint64_t count) {
     for (uint64_t i = first; i < first + count; i++) {
         kn_store_document d;
         v->documents[i] = true;
-        if (kn_store_document_at(v->s, i, &d) == KNNLM_OK)
-            mark_entries(v, d.first, d.count);
-        else
-            v->lost = true;
+        if (kn_store_document_at(v->s, i, &d) == KNNLM_OK) mark_entries(v, d.first, d.count);
     }
 }
 
-// The entries that lead to no document.
-static void mark_lost(verification *v) {
-    for (uint64_t id = 0; v->lost && id < v->s->manifest.entries; id++) {
-        kn_store_entry e;
-        if (kn_store_entry_at(v->s, id, &e) != KNNLM_OK) v->entry_bits[id / 64] |= (uint64_t)1 << id % 64;
+static void mark_lost(void *context, uint64_t first, uint64_t count) {
+    verification *v = context;
+    for (uint64_t id = first; id < first + count; id++) {
+        v->entry_bits[id / 64] |= (uint64_t)1 << id % 64;
+        v->lost_bits[id / 64] |= (uint64_t)1 << id % 64;
     }
 }
 
@@ -216,10 +217,11 @@ static void judge_document(const verification *v, uint64_t number, uint64_t *nex
     *text = 0;
     if (kn_store_document_at(v->s, number, &d) != KNNLM_OK) {
         snprintf(text, size, "%s", knnlm_message());
+        *next = UINT64_MAX; // nobody knows
         return;
     }
     bool last = number + 1 == v->s->manifest.documents;
-    if (d.first != *next)
+    if (d.first != *next && *next != UINT64_MAX)
         snprintf(text, size, "document %" PRIu64 " begins at entry %" PRIu64 ", not %" PRIu64, number,
                  d.first, *next);
     else if (d.count < d.tokens && !d.removed && (!last || v->s->manifest.complete))
@@ -319,6 +321,12 @@ static void count_damage(verification *v) {
 // Whether the index makes sense is its own room's matter; here, whether its bytes are those written.
 static knnlm_status check_annex(verification *v) {
     const kn_annex *a = &v->s->manifest.annex;
+    if (v->s->annex_fault) {
+        v->out->index_damaged = true;
+        report(v, (kn_store_problem){.file = "index"}, "%s", v->s->annex_fault);
+        return KNNLM_OK;
+    }
+    size_t before = v->out->problems;
     for (size_t i = 0; i < a->count; i++) {
         const kn_annex_part *p = &a->parts[i];
         char name[KN_PART_NAME];
@@ -326,12 +334,13 @@ static knnlm_status check_annex(verification *v) {
         KN_TRY(check_part(v, &v->s->annex[i], KN_PART_ANNEX, name, p->count, p->payload, p->seal, 0,
                           touched_nothing));
     }
+    v->out->index_damaged = v->out->problems > before;
     return KNNLM_OK;
 }
 
 static knnlm_status check_all(verification *v) {
+    kn_store_find_lost(v->s, mark_lost, v);
     for (size_t i = 0; i < v->s->manifest.segment_count; i++) KN_TRY(check_segment(v, i));
-    mark_lost(v);
     KN_TRY(check_removed(v));
     KN_TRY(check_annex(v));
     return check_attachments(v);
@@ -346,16 +355,19 @@ knnlm_status kn_store_verify(const kn_store *s, const kn_progress *progress,
                       .context = context,
                       .out = out,
                       .entry_bits = kn_alloc(s->manifest.entries / 64 + 1, sizeof(uint64_t)),
+                      .lost_bits = kn_alloc(s->manifest.entries / 64 + 1, sizeof(uint64_t)),
                       .documents = kn_alloc(s->manifest.documents + 1, sizeof(bool)),
                       .total = s->info.bytes};
     *out = (kn_store_verdict){0};
-    knnlm_status status = v.entry_bits && v.documents ? check_all(&v) : KNNLM_ENOMEM;
+    bool room = v.entry_bits && v.lost_bits && v.documents;
+    knnlm_status status = room ? check_all(&v) : KNNLM_ENOMEM;
     if (status == KNNLM_OK) {
         count_damage(&v);
         out->document_damaged = v.documents;
         v.documents = NULL;
     }
     free(v.entry_bits);
+    free(v.lost_bits);
     free(v.documents);
     return status;
 }
