@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "base/threads.h"
 
+#include <glob.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -200,7 +201,13 @@ static void files_are_written_whole_or_not_at_all(void **state) {
 static void two_writers_of_one_path_do_not_mix(void **state) {
     (void)state;
     kn_writer *one, *two;
+    glob_t found;
     OK(kn_writer_open("f", &one));
+    assert_int_equal(glob("f.*.tmp", 0, NULL, &found), 0); // of 64 bits that nobody can foresee
+    assert_int_equal(found.gl_pathc, 1);
+    assert_int_equal(strlen(found.gl_pathv[0]), strlen("f..tmp") + 16);
+    assert_int_equal(strspn(found.gl_pathv[0] + 2, "0123456789abcdef"), 16);
+    globfree(&found);
     OK(kn_writer_open("f", &two));
     OK(kn_writer_put(one, "first", 5));
     OK(kn_writer_put(two, "second!", 7));

@@ -1139,6 +1139,103 @@ static void manifests_print_and_parse(void **state) {
     kn_manifest_free(&copy);
 }
 
+// A manifest of the store with other counters, its checksum right.
+static void set_counters(uint64_t generation, uint64_t next_file) {
+    kn_store *s = opened("s");
+    kn_manifest m;
+    char *text;
+    size_t size;
+    OK(kn_manifest_copy(&s->manifest, &m));
+    kn_store_close(s);
+    m.generation = generation;
+    m.next_file = next_file;
+    OK(kn_manifest_print(&m, &text, &size));
+    kit_write_file("s", KN_STORE_MANIFEST, text, size);
+    free(text);
+    kn_manifest_free(&m);
+}
+
+static void counters_do_not_overflow(void **state) {
+    (void)state;
+    const uint64_t most = KN_MANIFEST_COUNTER_MAX, wrong[] = {most + 1, INT64_MAX};
+    kn_store_settings set = kit_settings(KN_KEYS_F32, 5, 7);
+    kn_store_writer *w;
+    kn_store *s;
+    for (int i = 0; i < 2; i++)
+        for (int which = 0; which < 2; which++) {
+            OK(kit_build("s", &set, mixed, 3, 10));
+            set_counters(which ? 1 : wrong[i], which ? wrong[i] : 100);
+            FAILS(KNNLM_EDATA, which ? "next_file" : "generation", kn_store_open("s", &s));
+            FAILS(KNNLM_EDATA, which ? "next_file" : "generation", kn_store_write("s", &w));
+            kit_delete("s");
+            OK(kit_build("s", &set, mixed, 3, 10));
+            set_counters(which ? 1 : most, which ? most : 100); // can be read, but not be written any more
+            kn_store_close(opened("s"));
+            OK(kn_store_write("s", &w));
+            OK(kn_store_writer_remove(w, 0));
+            FAILS(KNNLM_EDATA, "no more numbers", kn_store_writer_commit(w));
+            kn_store_writer_close(w);
+            kn_store_close(opened("s"));
+            kit_delete("s");
+        }
+}
+
+// ---------------------------------------------------------------- others in the directory
+
+static void links_are_not_followed(void **state) {
+    (void)state;
+    kn_store_settings set = kit_settings(KN_KEYS_F32, 5, 7);
+    kn_store_writer *w;
+    kit_names names;
+    struct stat st;
+    OK(kit_build("s", &set, mixed, 3, 10));
+    kit_write_file(".", "victim", "mine", 4);
+    assert_int_equal(unlink("s/LOCK"), 0);
+    assert_int_equal(symlink("../victim", "s/LOCK"), 0);
+    FAILS(KNNLM_EIO, "s/LOCK", kn_store_write("s", &w));
+    assert_int_equal(unlink("s/LOCK"), 0);
+    OK(kn_store_write("s", &w));
+    for (int i = 1; i < 100; i++) { // whatever the next part will be called
+        static const char *const kinds[] = {"text", "keys", "removed"};
+        for (int kind = 0; kind < 3; kind++) {
+            char name[64];
+            snprintf(name, sizeof name, "s/%06d.%s", i, kinds[kind]);
+            if (access(name, F_OK) != 0) assert_int_equal(symlink("../victim", name), 0);
+        }
+    }
+    kn_store_document d = kit_document(&mixed[0], &names);
+    OK(kn_store_writer_document(w, &d));
+    OK(kit_append(w, &mixed[0], 0, mixed[0].tokens, 10));
+    OK(kn_store_writer_remove(w, 1));
+    OK(kn_store_writer_commit(w));
+    kn_store_writer_close(w);
+    assert_true(stat("victim", &st) == 0 && st.st_size == 4);
+    kn_store_close(opened("s"));
+    OK(kn_store_write("s", &w)); // what was left of the links is swept up
+    kn_store_writer_close(w);
+    assert_int_equal(lstat("s/000099.text", &st), -1);
+}
+
+static void a_writer_without_its_lock_does_not_commit(void **state) {
+    (void)state;
+    kn_store_settings set = kit_settings(KN_KEYS_F32, 5, 7);
+    kn_store_writer *first, *second;
+    OK(kit_build("s", &set, mixed, 3, 10));
+    OK(kn_store_write("s", &first));
+    FAILS(KNNLM_EIO, "another process", kn_store_write("s", &second));
+    assert_int_equal(unlink("s/LOCK"), 0);
+    OK(kn_store_write("s", &second));
+    OK(kn_store_writer_remove(first, 0));
+    FAILS(KNNLM_EIO, "s/LOCK: was deleted or replaced", kn_store_writer_commit(first));
+    kn_store_writer_close(first);
+    OK(kn_store_writer_remove(second, 1));
+    OK(kn_store_writer_commit(second));
+    kn_store_writer_close(second);
+    kn_store *s = opened("s");
+    assert_true(!kn_store_document_removed(s, 0) && kn_store_document_removed(s, 1));
+    kn_store_close(s);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
 
 int main(void) {
@@ -1172,6 +1269,9 @@ int main(void) {
         TEST(damage_is_not_copied),
         TEST(a_damaged_last_document_can_go),
         TEST(one_writes_at_a_time),
+        TEST(counters_do_not_overflow),
+        TEST(links_are_not_followed),
+        TEST(a_writer_without_its_lock_does_not_commit),
         TEST(debris_is_swept_up),
         TEST(a_new_store_takes_no_ones_place),
         TEST(what_is_not_committed_is_gone),

@@ -2,19 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libgen.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 enum { BUFFER = 1 << 20, SUFFIX_CAPACITY = 48 };
-
-static atomic_uint opened; // two writers of one path in this process must not share a temporary file
 
 struct kn_writer {
     char *path, *temporary;
@@ -104,6 +103,19 @@ static knnlm_status check_replaceable(const char *path) {
     return kn_fail(KNNLM_EIO, "%s: cannot create: not a regular file", path);
 }
 
+// Nobody can foresee the name, and what is there already, a link above all, is not written through.
+static int create_temporary(kn_writer *writer) {
+    for (int attempt = 0; attempt < 100; attempt++) {
+        uint64_t number;
+        if (getrandom(&number, sizeof number, 0) != sizeof number) return errno ? errno : EIO;
+        sprintf(writer->temporary, "%s.%016" PRIx64 ".tmp", writer->path, number);
+        writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (writer->fd >= 0) return 0;
+        if (errno != EEXIST) return errno;
+    }
+    return EEXIST;
+}
+
 knnlm_status kn_writer_open(const char *path, kn_writer **out) {
     KN_TRY(check_replaceable(path));
     kn_writer *writer = kn_alloc(1, sizeof *writer);
@@ -116,10 +128,9 @@ knnlm_status kn_writer_open(const char *path, kn_writer **out) {
         writer_free(writer);
         return KNNLM_ENOMEM;
     }
-    sprintf(writer->temporary, "%s.%ld.%u.tmp", path, (long)getpid(), atomic_fetch_add(&opened, 1));
-    writer->fd = open(writer->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (writer->fd < 0) {
-        knnlm_status status = kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create", path);
+    int error = create_temporary(writer);
+    if (error) {
+        knnlm_status status = kn_fail_errno(KNNLM_EIO, error, "%s: cannot create", path);
         writer_free(writer);
         return status;
     }

@@ -99,7 +99,9 @@ knnlm_status kn_manifest_publish(const char *directory, const kn_manifest *m) {
     size_t size;
     kn_writer *file;
     if (!path) return KNNLM_ENOMEM;
-    knnlm_status status = kn_manifest_print(m, &data, &size);
+    bool room = m->generation <= KN_MANIFEST_COUNTER_MAX && m->next_file <= KN_MANIFEST_COUNTER_MAX;
+    knnlm_status status = room ? kn_manifest_print(m, &data, &size)
+                               : kn_fail(KNNLM_EDATA, "%s: has no more numbers for commits and files", path);
     if (status == KNNLM_OK) {
         int error = kn_directory_sync(directory);
         if (error) status = kn_fail_errno(KNNLM_EIO, error, "%s: cannot write", directory);
@@ -122,6 +124,7 @@ static knnlm_status publish(commit_job *job) {
     m->generation++;
     m->next_file = job->next_file;
     m->complete = job->complete;
+    KN_TRY(kn_writer_check_lock(w));
     KN_TRY(kn_manifest_publish(w->path, m));
     if (!job->removed || !old) return KNNLM_OK;
     char *path = kn_store_part_file(w->path, old, "removed"); // superseded; the next writer would sweep it up

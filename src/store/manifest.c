@@ -450,10 +450,10 @@ static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
     const json_t *complete = json_object_get(root, "complete"), *tuned = json_object_get(root, "tuned");
     if (!json_is_boolean(complete)) fault(p, "complete");
     m->complete = json_is_true(complete);
-    m->generation = get_integer(p, root, "generation", INT64_MAX);
+    m->generation = get_integer(p, root, "generation", KN_MANIFEST_COUNTER_MAX);
     m->created = (int64_t)get_integer(p, root, "created", INT64_MAX);
     m->job_time = (int64_t)get_integer(p, root, "job_time", INT64_MAX);
-    m->next_file = get_integer(p, root, "next_file", INT64_MAX);
+    m->next_file = get_integer(p, root, "next_file", KN_MANIFEST_COUNTER_MAX);
     if (!m->next_file) fault(p, "next_file");
     parse_settings(p, json_object_get(root, "settings"), &settings);
     if (p->reason) return KNNLM_OK;

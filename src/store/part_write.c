@@ -84,7 +84,8 @@ knnlm_status kn_part_create(const char *path, kn_part_kind kind, kn_spool *spool
     p->block = kn_alloc(KN_PART_BLOCK, 1);
     knnlm_status status = p->path && p->block ? KNNLM_OK : KNNLM_ENOMEM;
     if (status == KNNLM_OK) {
-        p->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        unlink(path); // what a crash left, or somebody put there: not to be written through
+        p->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (p->fd < 0) status = kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create", path);
         p->created = p->fd >= 0;
     }

@@ -10,7 +10,8 @@
 
 #define KN_STORE_MANIFEST "MANIFEST"
 #define KN_STORE_LOCK "LOCK"
-enum { KN_MANIFEST_LINE = 64 }; // bytes that hold its first line and a NUL
+enum { KN_MANIFEST_LINE = 64 };                     // bytes that hold its first line and a NUL
+#define KN_MANIFEST_COUNTER_MAX ((uint64_t)1 << 53) // of commits and of files: no store gets there by use
 
 // ---------------------------------------------------------------- the manifest
 

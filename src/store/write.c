@@ -29,16 +29,46 @@ static knnlm_status check_usable(const kn_store_writer *w) {
 
 // ---------------------------------------------------------------- opening
 
+// Whether the file that was locked is still the one of that name: who deletes a lock must not let two writers
+// in.
+static bool is_lock(int fd, const char *path) {
+    struct stat held, named;
+    return fstat(fd, &held) == 0 && lstat(path, &named) == 0 && S_ISREG(named.st_mode) &&
+           held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+static knnlm_status lock_file(kn_store_writer *w, const char *path) {
+    for (int attempt = 0; attempt < 100; attempt++) {
+        w->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (w->lock < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", path);
+        if (flock(w->lock, LOCK_EX | LOCK_NB) != 0) {
+            if (errno != EWOULDBLOCK) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot lock", w->path);
+            return kn_fail(KNNLM_EIO, "%s: another process is writing to it: wait for its end", w->path);
+        }
+        if (is_lock(w->lock, path)) return KNNLM_OK;
+        close(w->lock);
+        w->lock = -1;
+    }
+    return kn_fail(KNNLM_EIO, "%s: is no plain file, or is replaced all the time: cannot lock", path);
+}
+
+knnlm_status kn_writer_check_lock(const kn_store_writer *w) {
+    char *path = kn_store_file(w->path, KN_STORE_LOCK);
+    if (!path) return KNNLM_ENOMEM;
+    knnlm_status status =
+        is_lock(w->lock, path)
+            ? KNNLM_OK
+            : kn_fail(KNNLM_EIO, "%s: was deleted or replaced: another process may be writing", path);
+    free(path);
+    return status;
+}
+
 static knnlm_status lock(kn_store_writer *w) {
     char *path = kn_store_file(w->path, KN_STORE_LOCK);
     if (!path) return KNNLM_ENOMEM;
-    w->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    int error = w->lock < 0 ? errno : 0;
+    knnlm_status status = lock_file(w, path);
     free(path);
-    if (error) return kn_fail_errno(KNNLM_EIO, error, "%s: cannot write", w->path);
-    if (flock(w->lock, LOCK_EX | LOCK_NB) == 0) return KNNLM_OK;
-    if (errno != EWOULDBLOCK) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot lock", w->path);
-    return kn_fail(KNNLM_EIO, "%s: another process is writing to it: wait for its end", w->path);
+    return status;
 }
 
 // The clock, or what the environment gives in its place (reproducible-builds.org).

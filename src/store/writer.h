@@ -56,6 +56,8 @@ knnlm_status kn_writer_copy(kn_store_writer *w, size_t segment, uint64_t from, u
 knnlm_status kn_writer_keep(kn_store_writer *w, knnlm_status status);
 // Seals the segment at hand and, unless `hold`, publishes.
 knnlm_status kn_writer_queue_commit(kn_store_writer *w, bool complete);
+// Whether the lock is still this writer's: KNNLM_EIO when the file was deleted or replaced.
+knnlm_status kn_writer_check_lock(const kn_store_writer *w);
 // Parts, then the directory, then the manifest.
 knnlm_status kn_manifest_publish(const char *directory, const kn_manifest *m);
 void kn_filling_free(kn_filling *f);
