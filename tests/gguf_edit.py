@@ -6,6 +6,7 @@
     +KEY=VALUE       a new key, a text
     @TENSOR=         the tensor is left out
     @TENSOR=f16      its values, f32 before, are rounded to f16
+    @TENSOR=nan      its first value, f32, is no number; @TENSOR=huge: all are as large as f32 has them
     @TENSOR.type=N, @TENSOR.offset=N, @TENSOR.shape=A,B    what the file says of it; the data stays as it is
 
 An OUT that ends in -00001-of-00002.gguf is the first of two parts, with half of the tensors each.
@@ -122,6 +123,10 @@ def change_tensor(tensors, name, text):
         count = len(t["data"]) // 4
         t["data"] = struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", t["data"]))
         t["type"] = F16
+    elif text == "nan":
+        t["data"] = struct.pack("<f", float("nan")) + t["data"][4:]
+    elif text == "huge":
+        t["data"] = struct.pack("<f", 3.4e38) * (len(t["data"]) // 4)
     else:
         del tensors[name]
 

@@ -99,8 +99,11 @@ int cli_start(const cli_command *command, const cli_common *common);
 knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count);
 
 // One object a line on stdout; releases it. Members are packed with "s:o?", so that what JSON cannot say
-// (numbers that are not finite, names that are not UTF-8) is null.
+// (numbers that are not finite, names that are not UTF-8) is null. What cannot be said all the same ends the
+// command with a message.
 void cli_print_json(json_t *object);
+// Takes the item; an array that lacks one is not printed.
+void cli_json_append(json_t *array, json_t *item);
 
 // ---------------------------------------------------------------- progress and interruption
 
@@ -110,6 +113,8 @@ void cli_progress_clear(void);
 // After this, Ctrl-C and SIGTERM only raise a flag; a second one ends the process.
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
+// After this, reading a mapped file that was cut short ends the process with a line that names it.
+void cli_catch_truncation(void);
 // "3m05s", "1h02m"
 const char *cli_duration(double seconds, char buffer[32]);
 // "12.3K", "4.56M"

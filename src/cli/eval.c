@@ -47,13 +47,13 @@ static json_t *json_stores(const kn_eval_result *r) {
     json_t *list = json_array();
     for (size_t i = 0; i < r->store_count; i++) {
         const kn_eval_store *s = &r->stores[i];
-        json_array_append_new(
-            list, json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:b, s:f}", "path",
-                            json_string(s->path), "entries", (json_int_t)s->entries, "lambda", s->lambda,
-                            "temperature", s->temperature, "k", (json_int_t)s->k, "probe",
-                            (json_int_t)s->probes, "distances", distances_of(s), "metric",
-                            kn_distance_names[s->metric], "adaptive", s->adaptive, "fallback", s->fallback,
-                            "tuned", s->tuned, "tuned_on_this_text", s->tuned_here, "found", s->found));
+        cli_json_append(list, json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:b, s:f}",
+                                        "path", json_string(s->path), "entries", (json_int_t)s->entries,
+                                        "lambda", s->lambda, "temperature", s->temperature, "k",
+                                        (json_int_t)s->k, "probe", (json_int_t)s->probes, "distances",
+                                        distances_of(s), "metric", kn_distance_names[s->metric], "adaptive",
+                                        s->adaptive, "fallback", s->fallback, "tuned", s->tuned,
+                                        "tuned_on_this_text", s->tuned_here, "found", s->found));
     }
     return list;
 }

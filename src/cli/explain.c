@@ -127,7 +127,7 @@ static json_t *json_neighbors(const kn_shown *shown, size_t count) {
     for (size_t i = 0; i < count; i++) {
         const kn_shown *n = &shown[i];
         const kn_origin *o = &n->origin;
-        json_array_append_new(
+        cli_json_append(
             list,
             json_pack("{s:I, s:I, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I}", "store",
                       (json_int_t)n->store, "entry", (json_int_t)n->id, "token", n->value, "share", n->share,
@@ -152,10 +152,9 @@ static json_t *json_explanation(const kn_lm *lm, const kn_explanation *e) {
     json_t *words = json_array();
     for (size_t i = 0; i < e->word_count; i++) {
         const kn_word *w = &e->words[i];
-        json_array_append_new(words,
-                              json_pack("{s:i, s:o, s:f, s:o?, s:f, s:b}", "token", w->token, "text",
-                                        json_token(lm, w->token), "p_lm", w->lm, "p_knn", json_real(w->knn),
-                                        "p", w->p, "target", w->token == e->target));
+        cli_json_append(words, json_pack("{s:i, s:o, s:f, s:o?, s:f, s:b}", "token", w->token, "text",
+                                         json_token(lm, w->token), "p_lm", w->lm, "p_knn", json_real(w->knn),
+                                         "p", w->p, "target", w->token == e->target));
     }
     return json_pack("{s:I, s:b, s:f, s:o?, s:f, s:o, s:o}", "tokens", (json_int_t)e->tokens, "cut", e->cut,
                      "lambda", e->lambda, "nearest", json_real(e->nearest), "entropy", e->entropy, "words",
@@ -166,14 +165,14 @@ static json_t *json_moments(const kn_lm *lm, const kn_moment *moments, size_t co
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
         const kn_moment *x = &moments[i];
-        json_array_append_new(
-            list,
-            json_pack("{s:o?, s:I, s:I, s:i, s:o, s:o, s:f, s:o?, s:o?, s:o?, s:f, s:o}", "document",
-                      json_string(x->document), "position", (json_int_t)x->position, "offset",
-                      (json_int_t)x->offset, "token", x->token, "text", json_token(lm, x->token), "before",
-                      cli_json_text(x->before, x->before_size), "logprob_lm", x->lm, "logprob_knn",
-                      json_real(x->knn), "logprob_cache", json_real(x->cache), "logprob", json_real(x->p),
-                      "lambda", x->lambda, "neighbors", json_neighbors(x->neighbors, x->neighbor_count)));
+        cli_json_append(list, json_pack("{s:o?, s:I, s:I, s:i, s:o, s:o, s:f, s:o?, s:o?, s:o?, s:f, s:o}",
+                                        "document", json_string(x->document), "position",
+                                        (json_int_t)x->position, "offset", (json_int_t)x->offset, "token",
+                                        x->token, "text", json_token(lm, x->token), "before",
+                                        cli_json_text(x->before, x->before_size), "logprob_lm", x->lm,
+                                        "logprob_knn", json_real(x->knn), "logprob_cache",
+                                        json_real(x->cache), "logprob", json_real(x->p), "lambda", x->lambda,
+                                        "neighbors", json_neighbors(x->neighbors, x->neighbor_count)));
     }
     return list;
 }

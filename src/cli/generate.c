@@ -108,9 +108,9 @@ static json_t *json_store(const kn_mixed_store *s) {
 static json_t *json_settings(const kn_generate_options *o, const kn_mixture *m) {
     const kn_sampling *s = &o->sampling;
     json_t *stores = json_array(), *stops = json_array();
-    for (size_t i = 0; i < m->count; i++) json_array_append_new(stores, json_store(&m->stores[i]));
+    for (size_t i = 0; i < m->count; i++) cli_json_append(stores, json_store(&m->stores[i]));
     for (size_t i = 0; i < o->stop_count; i++)
-        json_array_append_new(stops, cli_json_text(o->stops[i], strlen(o->stops[i])));
+        cli_json_append(stops, cli_json_text(o->stops[i], strlen(o->stops[i])));
     return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed,
                      "tokens", (json_int_t)o->tokens, "temperature", s->temperature, "top_k", s->top_k,
                      "top_p", s->top_p, "min_p", s->min_p, "repeat_penalty", s->repeat_penalty, "repeat_last",

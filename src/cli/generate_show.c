@@ -96,12 +96,12 @@ json_t *cli_json_generated(const kn_sequence *sequence) {
     for (size_t i = 0; i < count; i++) {
         const kn_generated *t = &tokens[i];
         json_t *source = t->source ? json_integer((json_int_t)t->source) : json_null();
-        json_array_append_new(
-            list, json_pack("{s:i, s:o, s:I, s:o?, s:f, s:f, s:o?, s:f, s:o?, s:o?, s:o}", "token", t->token,
-                            "text", cli_json_text(text + t->offset, t->size), "offset", (json_int_t)t->offset,
-                            "logprob", json_real(t->p), "p", exp(t->p), "p_lm", exp(t->lm), "p_knn",
-                            json_real(exp(t->knn)), "lambda", t->lambda, "nearest", json_real(t->nearest),
-                            "entropy", json_real(t->entropy), "source", source));
+        cli_json_append(list,
+                        json_pack("{s:i, s:o, s:I, s:o?, s:f, s:f, s:o?, s:f, s:o?, s:o?, s:o}", "token",
+                                  t->token, "text", cli_json_text(text + t->offset, t->size), "offset",
+                                  (json_int_t)t->offset, "logprob", json_real(t->p), "p", exp(t->p), "p_lm",
+                                  exp(t->lm), "p_knn", json_real(exp(t->knn)), "lambda", t->lambda, "nearest",
+                                  json_real(t->nearest), "entropy", json_real(t->entropy), "source", source));
     }
     return list;
 }
@@ -112,15 +112,15 @@ json_t *cli_json_sources(const kn_sequence *sequence) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
         const kn_source *x = &sources[i];
-        json_array_append_new(
-            list,
-            json_pack("{s:I, s:o?, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I, s:I}", "number",
-                      (json_int_t)(i + 1), "store", json_string(x->store_path), "entry", (json_int_t)x->entry,
-                      "document", cli_json_name(x->document, x->document_size), "position",
-                      (json_int_t)x->position, "offset", (json_int_t)x->offset, "before",
-                      cli_json_text(x->before, x->before_size), "text", cli_json_text(x->text, x->text_size),
-                      "after", cli_json_text(x->after, x->after_size), "share", x->share, "first",
-                      (json_int_t)x->first, "tokens", (json_int_t)x->tokens));
+        cli_json_append(list, json_pack("{s:I, s:o?, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I, s:I}",
+                                        "number", (json_int_t)(i + 1), "store", json_string(x->store_path),
+                                        "entry", (json_int_t)x->entry, "document",
+                                        cli_json_name(x->document, x->document_size), "position",
+                                        (json_int_t)x->position, "offset", (json_int_t)x->offset, "before",
+                                        cli_json_text(x->before, x->before_size), "text",
+                                        cli_json_text(x->text, x->text_size), "after",
+                                        cli_json_text(x->after, x->after_size), "share", x->share, "first",
+                                        (json_int_t)x->first, "tokens", (json_int_t)x->tokens));
     }
     return list;
 }

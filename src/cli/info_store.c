@@ -16,13 +16,13 @@ static json_t *json_segments(const kn_store *store) {
     json_t *list = json_array();
     for (size_t i = 0; i < kn_store_describe(store)->segments; i++) {
         kn_store_segment g = kn_store_segment_at(store, i);
-        json_array_append_new(
-            list,
-            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "file", (json_int_t)g.file, "first",
-                      (json_int_t)g.first, "entries", (json_int_t)g.count, "first_document",
-                      (json_int_t)g.first_document, "documents", (json_int_t)g.document_count, "bytes",
-                      (json_int_t)g.bytes, "text_checksum", json_sprintf("%016" PRIx64, g.text_seal),
-                      "keys_checksum", g.keys ? json_sprintf("%016" PRIx64, g.keys_seal) : json_null()));
+        cli_json_append(list,
+                        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "file", (json_int_t)g.file,
+                                  "first", (json_int_t)g.first, "entries", (json_int_t)g.count,
+                                  "first_document", (json_int_t)g.first_document, "documents",
+                                  (json_int_t)g.document_count, "bytes", (json_int_t)g.bytes, "text_checksum",
+                                  json_sprintf("%016" PRIx64, g.text_seal), "keys_checksum",
+                                  g.keys ? json_sprintf("%016" PRIx64, g.keys_seal) : json_null()));
     }
     return list;
 }
@@ -48,9 +48,9 @@ static knnlm_status json_documents(const kn_store *store, json_t **out) {
             return status;
         }
         bool removed = kn_store_document_removed(store, i);
-        json_array_append_new(*out, status == KNNLM_OK ? json_document(&d, i)
-                                                       : json_pack("{s:I, s:b, s:b}", "number", (json_int_t)i,
-                                                                   "removed", removed, "damaged", true));
+        cli_json_append(*out, status == KNNLM_OK ? json_document(&d, i)
+                                                 : json_pack("{s:I, s:b, s:b}", "number", (json_int_t)i,
+                                                             "removed", removed, "damaged", true));
     }
     return KNNLM_OK;
 }

@@ -63,6 +63,7 @@ static int dispatch(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     hold_standard_files();
+    cli_catch_truncation();
     int code = dispatch(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     fprintf(stderr, "knnlm %s: cannot write to standard output\n", argv[1]);

@@ -194,9 +194,20 @@ knnlm_status cli_check_output(const char *output, const char *const *inputs, siz
     return KNNLM_OK;
 }
 
+static bool json_lacks; // an item of some array
+
+void cli_json_append(json_t *array, json_t *item) {
+    json_lacks |= json_array_append_new(array, item) != 0;
+}
+
+// jansson gives NULL for numbers that are not finite, and without memory: half an answer is worse than none.
 void cli_print_json(json_t *object) {
-    char *text = object ? json_dumps(object, JSON_REAL_PRECISION(10)) : NULL;
-    puts(text ? text : "{}"); // without memory for more
+    char *text = object && !json_lacks ? json_dumps(object, JSON_REAL_PRECISION(10)) : NULL;
+    if (!text) {
+        kn_fail(KNNLM_EDATA, "the result cannot be said in JSON: a number is not finite, or memory ran out");
+        exit(cli_fail(cli_current()));
+    }
+    puts(text);
     free(text);
     json_decref(object);
 }

@@ -28,11 +28,11 @@ static void print_table(const kn_recall *rows, size_t count, size_t k) {
 static json_t *table_json(const kn_recall *rows, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "probes",
-                                              (json_int_t)rows[i].probes, "recall_1", rows[i].recall[0],
-                                              "recall_10", rows[i].recall[1], "recall_100", rows[i].recall[2],
-                                              "recall_k", rows[i].recall[3], "queries_per_second",
-                                              rows[i].queries_per_second));
+        cli_json_append(list,
+                        json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "probes", (json_int_t)rows[i].probes,
+                                  "recall_1", rows[i].recall[0], "recall_10", rows[i].recall[1], "recall_100",
+                                  rows[i].recall[2], "recall_k", rows[i].recall[3], "queries_per_second",
+                                  rows[i].queries_per_second));
     return list;
 }
 

@@ -68,8 +68,7 @@ static knnlm_status remove_one(removal *r, uint64_t number) {
     r->documents++;
     r->entries += d.count;
     if (said.common.json)
-        json_array_append_new(r->names,
-                              status == KNNLM_OK ? cli_json_name(d.name, d.name_size) : json_null());
+        cli_json_append(r->names, status == KNNLM_OK ? cli_json_name(d.name, d.name_size) : json_null());
     else if (said.common.verbose || said.dry_run) {
         cli_put_text(stdout, d.name, d.name_size);
         printf("\n");

@@ -230,15 +230,14 @@ static json_t *json_point(const kn_tune_point *p) {
 
 static json_t *json_points(void) {
     json_t *list = json_array();
-    for (size_t i = 0; i < result.point_count; i++)
-        json_array_append_new(list, json_point(&result.points[i]));
+    for (size_t i = 0; i < result.point_count; i++) cli_json_append(list, json_point(&result.points[i]));
     return list;
 }
 
 static json_t *json_lambdas(void) {
     json_t *list = json_array();
     for (size_t i = 0; result.tuned.known && i < KN_TUNE_CURVE; i++)
-        json_array_append_new(
+        cli_json_append(
             list, json_pack("[f, o]", result.lambdas[i],
                             isfinite(result.by_lambda[i]) ? json_real(result.by_lambda[i]) : json_null()));
     return list;
@@ -250,7 +249,7 @@ static json_t *json_stores(void) {
         json_t *one = json_point(&result.stores[i].best);
         json_object_set_new(one, "path", json_string(result.stores[i].path));
         json_object_set_new(one, "lambda", json_real(result.stores[i].lambda));
-        json_array_append_new(list, one);
+        cli_json_append(list, one);
     }
     return list;
 }

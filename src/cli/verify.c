@@ -33,11 +33,11 @@ static void found(void *context, const kn_store_problem *p) {
     (void)context;
     cli_progress_clear();
     if (problems) {
-        json_array_append_new(
-            problems, json_pack("{s:s, s:o?, s:I, s:{s:I, s:I}, s:{s:I, s:I}}", "file", p->file, "what",
-                                json_string(p->what), "offset", (json_int_t)p->offset, "entries", "first",
-                                (json_int_t)p->first_entry, "count", (json_int_t)p->entries, "documents",
-                                "first", (json_int_t)p->first_document, "count", (json_int_t)p->documents));
+        cli_json_append(problems,
+                        json_pack("{s:s, s:o?, s:I, s:{s:I, s:I}, s:{s:I, s:I}}", "file", p->file, "what",
+                                  json_string(p->what), "offset", (json_int_t)p->offset, "entries", "first",
+                                  (json_int_t)p->first_entry, "count", (json_int_t)p->entries, "documents",
+                                  "first", (json_int_t)p->first_document, "count", (json_int_t)p->documents));
         return;
     }
     printf("damaged          %s: ", p->file);
@@ -58,7 +58,7 @@ static json_t *name_damaged(const kn_store *store, const kn_store_verdict *v) {
         kn_store_document d;
         if (!v->document_damaged[i] || kn_store_document_removed(store, i)) continue;
         bool known = kn_store_document_at(store, i, &d) == KNNLM_OK;
-        json_array_append_new(names, known ? cli_json_name(d.name, d.name_size) : json_null());
+        cli_json_append(names, known ? cli_json_name(d.name, d.name_size) : json_null());
         if (problems) continue;
         printf("lost             ");
         if (known) cli_put_text(stdout, d.name, d.name_size);

@@ -16,10 +16,15 @@ void kn_index_note_free(kn_index_note *n) {
 
 knnlm_status kn_index_note_print(const kn_index_note *n, char **text) {
     json_t *runs = json_array();
-    for (size_t i = 0; i < n->run_count; i++)
-        json_array_append_new(runs,
-                              json_pack("{s:I, s:I, s:f}", "first", (json_int_t)n->runs[i].first, "entries",
-                                        (json_int_t)n->runs[i].entries, "objective", n->runs[i].objective));
+    bool whole = runs;
+    for (size_t i = 0; i < n->run_count && whole; i++)
+        whole = json_array_append_new(
+                    runs, json_pack("{s:I, s:I, s:f}", "first", (json_int_t)n->runs[i].first, "entries",
+                                    (json_int_t)n->runs[i].entries, "objective", n->runs[i].objective)) == 0;
+    if (!whole) {
+        json_decref(runs);
+        return kn_fail(KNNLM_EDATA, "an index whose distances are not finite, or no memory for its note");
+    }
     json_t *root = json_pack("{s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:f, s:o}", "version",
                              KN_INDEX_VERSION, "lists", (json_int_t)n->lists, "probes", (json_int_t)n->probes,
                              "code_parts", (json_int_t)n->code_parts, "code_bits", (json_int_t)n->code_bits,

@@ -2,6 +2,8 @@
 
 #include "lm/engine.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,11 +93,41 @@ static knnlm_status check_window(const kn_lm *lm, const kn_window *w, const kn_l
     return w->targets ? check_tokens(lm, w->targets + w->first, (size_t)(w->length - w->first)) : KNNLM_OK;
 }
 
+// ---------------------------------------------------------------- what comes out
+
+// A probability of 0 is -infinity as a logarithm, and right as such.
+static bool are_logs(const float *x, size_t n) {
+    bool good = true;
+    for (size_t i = 0; i < n && x; i++) good &= x[i] <= FLT_MAX;
+    return good;
+}
+
+static bool are_finite(const float *x, size_t n) {
+    bool good = true;
+    for (size_t i = 0; i < n && x; i++) good &= fabsf(x[i]) <= FLT_MAX;
+    return good;
+}
+
+// No number that is none may leave the model: sums, weights and stores would all be spoilt by one of them.
+static knnlm_status check_output(const kn_lm *lm, const kn_lm_output *out, size_t rows) {
+    if (are_logs(out->logprobs, rows) && are_finite(out->entropies, rows) &&
+        are_logs(out->distribution, rows * (size_t)lm->info.vocabulary) &&
+        are_finite(out->keys, rows * (size_t)lm->info.key_width))
+        return KNNLM_OK;
+    return kn_fail(KNNLM_EDATA,
+                   "%s: the model computes numbers that are not finite: its weights are damaged or too large",
+                   lm->info.path);
+}
+
 knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
                        const kn_lm_output *out) {
     KN_TRY(resolve_tap(lm, &tap));
     for (size_t i = 0; i < count; i++) KN_TRY(check_window(lm, &windows[i], out));
-    return count ? lm->engine->run(lm, windows, count, tap, out) : KNNLM_OK;
+    if (!count) return KNNLM_OK;
+    KN_TRY(lm->engine->run(lm, windows, count, tap, out));
+    size_t rows = 0;
+    for (size_t i = 0; i < count; i++) rows += (size_t)(windows[i].length - windows[i].first);
+    return check_output(lm, out, rows);
 }
 
 knnlm_status kn_past_open(kn_lm *lm, kn_past **out) {
@@ -143,7 +175,8 @@ knnlm_status kn_session_feed(kn_session *s, const int32_t *tokens, size_t count,
                              const kn_lm_output *out) {
     KN_TRY(resolve_tap(s->lm, &tap));
     KN_TRY(check_feed(s, tokens, count));
-    return s->lm->engine->session_feed(s, tokens, count, tap, out);
+    KN_TRY(s->lm->engine->session_feed(s, tokens, count, tap, out));
+    return check_output(s->lm, out, 1);
 }
 
 knnlm_status kn_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens, kn_tap tap,
@@ -153,10 +186,10 @@ knnlm_status kn_sessions_feed(kn_session *const *sessions, size_t count, const i
     kn_lm_output rest = *out;
     KN_TRY(resolve_tap(lm, &tap));
     for (size_t i = 0; i < count; i++) KN_TRY(check_feed(sessions[i], tokens + i, 1));
-    if (lm->engine->sessions_feed) return lm->engine->sessions_feed(sessions, count, tokens, tap, out);
-    for (size_t i = 0; i < count; i++) {
+    if (lm->engine->sessions_feed) KN_TRY(lm->engine->sessions_feed(sessions, count, tokens, tap, out));
+    for (size_t i = 0; i < count && !lm->engine->sessions_feed; i++) {
         KN_TRY(lm->engine->session_feed(sessions[i], tokens + i, 1, tap, &rest));
         kn_lm_output_advance(lm, &rest, 1);
     }
-    return KNNLM_OK;
+    return check_output(lm, out, count);
 }

@@ -1,5 +1,6 @@
 #include "lm/native/weights.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,12 +212,22 @@ static const kn_param *param_at(const kn_layout *layout, size_t offset, bool is_
     return NULL;
 }
 
+// One number that is none can hide in a softmax and spoil it all the same.
+static knnlm_status read_values(const loading *in, const kn_gguf_tensor *t, size_t n, float *out) {
+    bool finite = true;
+    KN_TRY(kn_gguf_tensor_f32(t, 0, n, out));
+    for (size_t i = 0; i < n; i++) finite &= fabsf(out[i]) <= FLT_MAX;
+    if (finite) return KNNLM_OK;
+    return kn_fail(KNNLM_EDATA, "%s: tensor \"%.100s\" has a value that is not finite: the model is damaged",
+                   kn_gguf_path(in->file), t->name);
+}
+
 // Reads the matrix at `offset` of the layout into `values`, which grow as needed.
 static knnlm_status fetch(loading *in, size_t offset, const kn_gguf_tensor **tensor) {
     const kn_param *p = param_at(in->layout, offset, false);
     KN_TRY(kn_model_tensor(in->file, p, tensor));
     KN_TRY(kn_grow(&in->values, &in->capacity, p->rows * p->columns, sizeof *in->values));
-    KN_TRY(kn_gguf_tensor_f32(*tensor, 0, p->rows * p->columns, in->values));
+    KN_TRY(read_values(in, *tensor, p->rows * p->columns, in->values));
     kn_gguf_tensor_release(in->file, *tensor);
     return KNNLM_OK;
 }
@@ -229,7 +240,7 @@ static knnlm_status load_matrix(loading *in, size_t offset, kn_rhs *out) {
         const kn_param *p = param_at(in->layout, offset + done, false);
         const kn_gguf_tensor *tensor;
         KN_TRY(kn_model_tensor(in->file, p, &tensor));
-        KN_TRY(kn_gguf_tensor_f32(tensor, 0, p->rows * p->columns, in->values + done));
+        KN_TRY(read_values(in, tensor, p->rows * p->columns, in->values + done));
         kn_gguf_tensor_release(in->file, tensor);
         done += p->rows * p->columns;
     }
@@ -273,7 +284,7 @@ static knnlm_status load_vectors(loading *in) {
         float *values = w->owned_vectors + used;
         used += p->columns;
         KN_TRY(kn_model_tensor(in->file, p, &tensor));
-        KN_TRY(kn_gguf_tensor_f32(tensor, 0, p->columns, values));
+        KN_TRY(read_values(in, tensor, p->columns, values));
         for (int32_t n = 0; n < w->config.layers; n++) {
             vector_place places[LAYER_VECTORS];
             list_vectors(&layout->layers[n], &w->layers[n], places);
@@ -298,8 +309,20 @@ static knnlm_status load_positions(loading *in) {
     return KNNLM_OK;
 }
 
+// Tensors of layers beyond the configuration: it is not of this file, and half a model would still answer.
+static knnlm_status check_layers(const loading *in) {
+    for (size_t i = 0; i < kn_gguf_tensor_count(in->file); i++) {
+        const char *name = kn_gguf_tensor_at(in->file, i)->name;
+        if (strncmp(name, "blk.", 4) != 0 || strtoll(name + 4, NULL, 10) < in->w->config.layers) continue;
+        return kn_fail(KNNLM_EDATA, "%s: has a tensor \"%.100s\", but its block_count is %d",
+                       kn_gguf_path(in->file), name, in->w->config.layers);
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status load_all(loading *in) {
     kn_weights *w = in->w;
+    KN_TRY(check_layers(in));
     KN_TRY(load_vectors(in));
     KN_TRY(load_positions(in));
     for (int32_t n = 0; n < w->config.layers; n++) {
