@@ -337,7 +337,8 @@ class Part:
     """A store as it should be mixed in."""
 
     def __init__(self, exported, weight, k=1024, t=1.0, metric=None, keys=None, probe=None, itself=False, by=None,
-                 falls=None):
+                 falls=None, common=None):
+        self.common = common  # by bins: the most that a neighbour is trusted which begins a document
         self.e, self.weight, self.k, self.t = exported, weight, k, t
         self.metric, self.keys = metric or exported.metric, exported.keys if keys is None else keys
         self.probe = probe  # (centroids, list of every entry, how many, metric)
@@ -364,6 +365,10 @@ class Part:
             d[(away > order[:, [probes - 1]])[:, list_of]] = INF
         self.nearest = d.min(1, initial=INF)
         return d
+
+    def begins(self, d):
+        """Whose nearest neighbour begins a document: all texts do so alike."""
+        return (self.e.origins[d.argmin(1), 1] == 0) & np.isfinite(self.nearest)
 
 
 def trust(part, d):
@@ -397,6 +402,8 @@ def mix(where, r, rows, parts, cached=None):
         weight = np.full(n, part.weight, float)
         if part.by:  # edges are nearest distances themselves: eval's own, which is held against ours, decides
             weight = part.by(rows.nearest, rows.entropy)
+            begins = part.begins(d)
+            weight = np.where(begins, np.minimum(weight, part.common), weight)
         if part.falls is not None:
             trusted, sure_of_trust = trust(part, d)
             weight = weight * trusted

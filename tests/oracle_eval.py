@@ -341,14 +341,17 @@ counts = [len(bins["distances"]) + 1, len(bins["entropies"]) + 1]
 check([t["bins"]["distances"], t["bins"]["entropies"]] == counts, "bins: says", t["bins"])
 check(len(bins["lambdas"]) == counts[0] * counts[1], "bins:", len(bins["lambdas"]), "lambdas")
 check(t["ppl_adaptive_checked"] < t["ppl"], "bins are used although they are worse")
-adaptive = Part(f16, None, 200, t["temperature"], by=lambda x, h: by_bins(bins, x, h)[1])
+adaptive = Part(f16, None, 200, t["temperature"], by=lambda x, h: by_bins(bins, x, h)[1], common=t["lambda"])
 mix("as tuned:", as_tuned, rows, [adaptive])
 relative("tune: perplexity that eval gives (relative)", "by bins", as_tuned["ppl"], t["ppl_adaptive"], 1e-6)
-for name, values in (("distances", rows.nearest), ("entropies", rows.entropy)):
+begins = adaptive.begins(adaptive.search(rows))  # near without being alike: bins learn nothing from them
+check(begins[rows.positions == 0].all() and begins.mean() < 0.1, "bins: texts begin otherwise", begins.mean())
+check((rows.lambdas[begins] <= t["lambda"] + 1e-9).all(), "bins: a beginning is trusted", rows.lambdas[begins])
+for name, values in (("distances", rows.nearest[~begins]), ("entropies", rows.entropy[~begins])):
     counts = np.histogram(values, [-INF, *bins[name], INF])[0]
     check(counts.max() - counts.min() <= 3 + 0.01 * len(values), "bins of", name, "have", counts, "tokens")
 for i, l in enumerate(bins["lambdas"]):  # each the best for its tokens and 32 more that believe in lambda
-    its = by_bins(bins, rows.nearest, rows.entropy)[0] == i
+    its = (by_bins(bins, rows.nearest, rows.entropy)[0] == i) & ~begins
     a, b = kept.lm[its], x[its]
     slope = lambda w: ((b - a) / ((1 - w) * a + w * b)).sum() + 32 * (t["lambda"] / w - (1 - t["lambda"]) / (1 - w))
     check(slope(max(1e-12, l - 1e-4)) > 0 > slope(min(1 - 1e-12, l + 1e-4)), "bins: lambda", i, "is", l)
@@ -362,10 +365,10 @@ check(not r["stores"][0]["adaptive"], "--fixed adapts")
 beside_cache = lambda x, h: np.minimum(adaptive.by(x, h), 0.9)
 seen, other_entropies = tuned["seen"], {"distance": tuned["seen"]["distance"]}
 for more, part in [
-    ("", Part(f16, None, 200, t["temperature"], by=adaptive.by, falls=seen)),
+    ("", Part(f16, None, 200, t["temperature"], by=adaptive.by, falls=seen, common=t["lambda"])),
     ("--fixed", Part(f16, t["lambda"], 200, t["temperature"], falls=seen)),
     ("--lambda .3", Part(f16, 0.3, 200, t["temperature"], falls=seen)),
-    ("--cache 40 --cache-lambda .1", Part(f16, None, 200, t["temperature"], by=beside_cache, falls=seen)),
+    ("--cache 40 --cache-lambda .1", Part(f16, None, 200, t["temperature"], by=beside_cache, falls=seen, common=t["lambda"])),
     ("--fixed --temperature 9", Part(f16, t["lambda"], 200, 9, falls=other_entropies)),
     ("--fixed -k 50", Part(f16, t["lambda"], 50, t["temperature"], falls=other_entropies)),
     ("--metric cosine", Part(f16, 0.25, 1024, 1, "cosine", falls={})),
@@ -380,6 +383,29 @@ parts = [Part(f16, t["lambda"] / 2, 9, 2), Part(other, 0.125, 9, 2)]
 compare("two stores, one tuned:", "-s tuned.store -s other.store --temperature 2 -k 9", parts)
 r, rows, _ = evaluate("--fixed:", "-s tuned.store --fixed", ["valid"], valid)
 relative("tune: perplexity that eval gives (relative)", "--fixed", r["ppl"], t["ppl"], 1e-6)
+
+# ---------------------------------------------------------------- beginnings are near, and not alike
+
+# Half of the validation text is in a store, with its states: near neighbours know what comes, but for the beginnings.
+for i, name in enumerate(sorted(os.listdir("valid"))):
+    with open("valid/" + name) as f:
+        words = f.read().split()
+    os.makedirs("echo", exist_ok=True)
+    with open("echo/" + name, "w") as f:
+        f.write(" ".join(words[: len(words) // 2]))
+for i in range(40):
+    write_text("echo/z%d.txt" % i, 500 + i, 3)
+echo = build("echo.store", "--keys f32", ("echo",))
+b = tune("-s echo.store -k 64")
+bins = check_written("tune, echo:", "echo.store", b)["bins"]
+r, rows, _ = evaluate("echo:", "-s echo.store", ["valid"], valid)
+part = Part(echo, None, b["k"], b["temperature"], by=lambda x, h: by_bins(bins, x, h)[1], common=b["lambda"])
+mix("echo:", r, rows, [part])
+begins = part.begins(part.search(rows))
+check(begins[rows.positions == 0].all(), "echo: texts begin otherwise")
+check((by_bins(bins, rows.nearest, rows.entropy)[1][begins] > b["lambda"]).any(), "echo: no beginning is near")
+check((rows.lambdas[begins] <= b["lambda"] + 1e-9).all(), "echo: a beginning is trusted", rows.lambdas[begins])
+relative("tune: perplexity that eval gives (relative)", "echo", r["ppl"], b["ppl_adaptive"], 1e-6)
 
 # ---------------------------------------------------------------- tune: store and cache together
 
@@ -407,7 +433,7 @@ check_weights("tune --cache, the cache alone:", [kept.lm, cached], [1 - w, w], c
 check_curve("tune --cache:", c, kept.lm, x, cached, weight)
 bins = tuned.get("bins")
 by = (lambda x, h: np.minimum(by_bins(bins, x, h)[1], 1 - weight)) if bins else None
-part = Part(f16, c["lambda"], c["k"], c["temperature"], by=by)
+part = Part(f16, c["lambda"], c["k"], c["temperature"], by=by, common=c["lambda"])
 r, _ = compare("as tuned with cache:", "-s tuned.store", [part], (size, weight, cache_t, "l2"), ["valid"], valid)
 relative("tune: perplexity that eval gives (relative)", "with cache", r["ppl"], c["ppl_adaptive"] or c["ppl"], 1e-6)
 compare("tuned cache:", "-s tuned.store", [part], (size, weight, cache_t, "l2"))

@@ -530,7 +530,7 @@ for byte in '\0' '\377'; do
     rm -rf damaged.store && cp -R records.store damaged.store
     run 0 info damaged.store
     n=$(sed -n 's/^entries  *\([0-9]*\).*/\1/p' out)
-    for i in $(seq 0 71); do printf '%b' "$byte"; done |
+    for _ in $(seq 0 71); do printf '%b' "$byte"; done |
         dd of=damaged.store/000001.text bs=1 seek=$((64 + 2 * ((4 * n + 63) / 64 * 64) + 72)) conv=notrunc 2>/dev/null
     run 0 info damaged.store
     check grep -q '^knnlm info: warning: 1 of 3 documents is damaged' err

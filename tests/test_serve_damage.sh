@@ -83,7 +83,7 @@ check grep -q 'x.x1b]0;title' out
 complains 'no document is called' remove bell.store "$bell"
 quiet
 cp -R bell.store broken.store
-printf '\377\377' | dd of="$(ls broken.store/*.text | head -n 1)" bs=1 seek=70 conv=notrunc 2>/dev/null
+printf '\377\377' | dd of=broken.store/000001.text bs=1 seek=70 conv=notrunc 2>/dev/null
 run 1 verify broken.store
 quiet
 check grep -q '^lost .*x.x1b' out

@@ -43,6 +43,18 @@ static knnlm_status read_values(kn_mixed_store *s, const kn_lm *lm) {
     return KNNLM_OK;
 }
 
+static knnlm_status find_beginnings(kn_mixed_store *s) {
+    const kn_store_info *info = kn_store_describe(s->store);
+    s->beginnings = kn_alloc((size_t)(info->entries / 64 + 1), sizeof *s->beginnings);
+    if (!s->beginnings) return KNNLM_ENOMEM;
+    for (uint64_t i = 0; i < info->documents; i++) {
+        kn_store_document d;
+        if (kn_store_document_at(s->store, i, &d) == KNNLM_OK && d.count) // one that is damaged is not found
+            s->beginnings[d.first / 64] |= (uint64_t)1 << d.first % 64;
+    }
+    return KNNLM_OK;
+}
+
 // Another metric has another temperature: what was tuned is not of it.
 static bool is_tuned(const kn_mixed_store *s, const kn_mixture_options *o) {
     kn_distance own = kn_store_describe(s->store)->settings.distance;
@@ -118,6 +130,7 @@ static knnlm_status open_store(kn_mixed_store *s, const kn_lm *lm, const kn_mixt
     KN_TRY(try_search(s));
     KN_TRY(kn_projection_of(s->store, &s->pca));
     KN_TRY(read_values(s, lm));
+    KN_TRY(find_beginnings(s));
     if (info->has_tokenizer) KN_TRY(kn_build_open_tokenizer(s->store, &s->tokenizer));
     KN_TRY(kn_known_load(&s->known, s->store));
     warn_damaged(s, o);
@@ -131,6 +144,7 @@ void kn_mixed_store_close(kn_mixed_store *s) {
     kn_index_close(s->index);
     if (s->store) kn_store_close(s->store);
     free(s->values);
+    free(s->beginnings);
     *s = (kn_mixed_store){0};
 }
 
@@ -310,14 +324,21 @@ static double trust(const kn_mixed_store *s, const kn_neighborhood *n, double kn
     return kn_fade_weight(&far, (double)n->distances[0]) * kn_fade_weight(&uncertain, knn_entropy);
 }
 
-static double lambda_of(const kn_mixture *m, size_t store, const kn_neighborhood *n, double entropy,
-                        double knn_entropy) {
+// A beginning is as near as can be without being alike: it is not trusted more than the store as a whole.
+static double lambda_by_bins(const kn_mixture *m, const kn_mixed_store *s, double nearest, double entropy,
+                             bool beginning) {
+    double lambda = fmin(kn_bins_lambda(&s->bins, nearest, entropy), 1 - m->cache.lambda);
+    return beginning ? fmin(lambda, s->lambda) : lambda;
+}
+
+static double lambda_of(const kn_mixture *m, size_t store, const kn_found *f, size_t query, double entropy) {
     const kn_mixed_store *s = &m->stores[store];
-    if (n->count == 0) return 0; // nothing is known: what the model says
+    kn_neighborhood n = kn_found_at(f, query);
+    if (n.count == 0) return 0; // nothing is known: what the model says
     double lambda = s->lambda;
     if (s->bins.distances)
-        lambda = fmin(kn_bins_lambda(&s->bins, (double)n->distances[0], entropy), 1 - m->cache.lambda);
-    return s->fallback ? lambda * trust(s, n, knn_entropy) : lambda;
+        lambda = lambda_by_bins(m, s, (double)n.distances[0], entropy, kn_found_beginning(s, f, query));
+    return s->fallback ? lambda * trust(s, &n, f->entropies[query]) : lambda;
 }
 
 void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, int32_t target, double lm,
@@ -326,7 +347,7 @@ void kn_mixture_mix(const kn_mixture *m, const kn_found *found, size_t query, in
     for (size_t i = 0; i < m->count; i++) {
         kn_neighborhood n = kn_found_at(&found[i], query);
         parts[i] = out->knn[i] = kn_neighborhood_logprob(&n, m->stores[i].temperature, target);
-        out->lambdas[i] = lambda_of(m, i, &n, entropy, found[i].entropies[query]);
+        out->lambdas[i] = lambda_of(m, i, &found[i], query, entropy);
     }
     parts[m->count] = cache;
     out->lambdas[m->count] = isnan(cache) ? 0 : m->cache.lambda;

@@ -42,6 +42,7 @@ typedef struct kn_mixed_store {
     kn_index *index;
     kn_pca pca;              // in 0: keys are the model's states
     int32_t *values;         // of all its entries
+    uint64_t *beginnings;    // a bit an entry: it begins a document
     kn_known known;          // its documents by content
     kn_tokenizer *tokenizer; // of its texts; NULL: not known
     kn_distance metric;
@@ -97,6 +98,12 @@ void kn_found_free(kn_found *found);
 static inline kn_neighborhood kn_found_at(const kn_found *f, size_t query) {
     return (kn_neighborhood){f->distances + query * f->k, f->values + query * f->k, NULL, f->counts[query],
                              0};
+}
+// Whether the nearest neighbour of a query begins a document. Before that there is nothing but the start
+// token: all texts begin at distance 0 from each other, and that says nothing of how alike they are.
+static inline bool kn_found_beginning(const kn_mixed_store *s, const kn_found *f, size_t query) {
+    uint32_t id = f->counts[query] ? f->ids[query * f->k] : 0;
+    return f->counts[query] && (s->beginnings[id / 64] >> id % 64 & 1);
 }
 // Neighbours of the states (n, width). `exclude` (n, excludes) as of a search.
 knnlm_status kn_mixed_store_search(const kn_mixed_store *s, const float *states, size_t n,

@@ -32,6 +32,7 @@ static knnlm_status take(void *context, const kn_scored *b) {
             kn_neighborhood n = kn_found_at(&b->found[s], i);
             KN_TRY(kn_kept_add(&t->kept[s], &n, b->tokens[i].token));
             keep_values(t, s, &n);
+            t->beginnings[s][t->n] = kn_found_beginning(&t->m->stores[s], &b->found[s], i);
         }
         for (size_t c = 0; c < t->cache_temperature_count; c++) {
             double p = b->cache[c * b->count + i];
@@ -64,7 +65,8 @@ static knnlm_status make_room(kn_tuning *t) {
         if (!t->values[s]) return KNNLM_ENOMEM;
         KN_TRY(kn_kept_init(&t->kept[s], t->capacity, t->m->stores[s].k));
         t->knn[s] = kn_alloc(t->capacity, sizeof **t->knn);
-        if (!t->knn[s]) return KNNLM_ENOMEM;
+        t->beginnings[s] = kn_alloc(t->capacity, sizeof **t->beginnings);
+        if (!t->knn[s] || !t->beginnings[s]) return KNNLM_ENOMEM;
     }
     return KNNLM_OK;
 }
@@ -74,6 +76,7 @@ static void tuning_free(kn_tuning *t) {
         kn_kept_free(&t->kept[s]);
         free(t->values[s]);
         free(t->knn[s]);
+        free(t->beginnings[s]);
     }
     free(t->lm);
     free(t->entropies);

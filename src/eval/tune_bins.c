@@ -10,11 +10,13 @@ enum { BLOCK = 1024 }; // tokens in turn for fitting and for judging
 
 static const size_t sizes[] = {4, 8, 12, 16};
 
-// Tokens of one half (0, 1), or all (2), that have neighbours.
+// Tokens of one half (0, 1), or all (2), that have neighbours whose distance says something: among those that
+// are near because they begin a document, bins would learn to trust what is near because it is alike.
 static size_t choose(const kn_tuning *t, size_t store, int half, uint32_t *tokens) {
     size_t n = 0;
     for (size_t i = 0; i < t->n; i++)
-        if (t->kept[store].counts[i] && (half == 2 || (int)(i / BLOCK % 2) == half))
+        if (t->kept[store].counts[i] && !t->beginnings[store][i] &&
+            (half == 2 || (int)(i / BLOCK % 2) == half))
             tokens[n++] = (uint32_t)i;
     return n;
 }
@@ -22,9 +24,9 @@ static size_t choose(const kn_tuning *t, size_t store, int half, uint32_t *token
 typedef struct judging {
     const kn_tuning *t;
     size_t store;
-    double cache_lambda;
-    float *fixed;   // the cache's part of each token; NULL: no cache
-    float *nearest; // distance of each, as evaluation will see it; anything where there is none
+    double lambda, cache_lambda; // lambda: of all tokens together
+    float *fixed;                // the cache's part of each token; NULL: no cache
+    float *nearest;              // distance of each, as evaluation will see it; anything where there is none
 } judging;
 
 static double log_of(const judging *j, const kn_bins *bins, size_t i) {
@@ -33,6 +35,7 @@ static double log_of(const judging *j, const kn_bins *bins, size_t i) {
     double w = t->kept[j->store].counts[i]
                    ? fmin(most, kn_bins_lambda(bins, (double)j->nearest[i], (double)t->entropies[i]))
                    : 0;
+    if (t->beginnings[j->store][i]) w = fmin(w, j->lambda); // as evaluation does
     return log(fixed + (most - w) * (double)t->lm[i] + w * (double)t->knn[j->store][i]);
 }
 
@@ -103,7 +106,7 @@ static knnlm_status find(const judging *j, double lambda, uint32_t *tokens, kn_s
 knnlm_status kn_tune_bins(kn_tuning *t, size_t store, double lambda, double cache_lambda,
                           kn_store_bins *bins) {
     const float *cache = kn_tuning_cache(t);
-    judging j = {.t = t, .store = store, .cache_lambda = cache_lambda};
+    judging j = {.t = t, .store = store, .lambda = lambda, .cache_lambda = cache_lambda};
     uint32_t *tokens = kn_alloc(t->n, sizeof *tokens);
     const kn_kept *kept = &t->kept[store];
     j.nearest = kn_alloc(t->n, sizeof *j.nearest);

@@ -16,8 +16,9 @@ typedef struct kn_tuning {
     kn_tune_result *out;
     size_t n, capacity; // tokens so far; of the text
     kn_kept kept[KN_STORES_MOST];
-    size_t seen_step;                // values are kept of every so many-th token
-    int32_t *values[KN_STORES_MOST]; // (such tokens, k)
+    size_t seen_step;                 // values are kept of every so many-th token
+    int32_t *values[KN_STORES_MOST];  // (such tokens, k)
+    bool *beginnings[KN_STORES_MOST]; // whether the nearest neighbour of a token begins a document
     // Probabilities and what the bins are of, one a token:
     float *lm, *entropies;
     float *cache; // (cache temperatures, capacity); NULL: no cache
