@@ -88,8 +88,8 @@ kn_known_document *kn_known_match(kn_known *k, const char *name, const uint64_t 
 const kn_known_document *kn_known_elsewhere(const kn_known *k, const uint64_t hash[2]) {
     size_t count;
     const kn_known_document *same = kn_known_find(k, hash, &count);
-    for (const kn_known_document *d = same; d < same + count; d++)
-        if (d->whole && kn_store_document_intact(k->store, d->number)) return d;
+    for (size_t i = 0; i < count; i++) // `same` may be NULL, to which nothing may be added
+        if (same[i].whole && kn_store_document_intact(k->store, same[i].number)) return &same[i];
     return NULL;
 }
 
