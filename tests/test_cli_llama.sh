@@ -250,7 +250,7 @@ check diff -r llama.store before.store
 
 # ---- engines that do not serve
 
-complains 1 'llama.gguf: .*"llama"' eval -m llama.gguf --engine native valid.txt
+complains 1 'llama.gguf: "llama.attention.head_count_kv" is 2' eval -m llama.gguf --engine native valid.txt
 complains 1 'parallel.gguf: .*"falcon"' build -m parallel.gguf --engine native -o x.store texts
 complains 1 "plain.gguf: .*'knnlm'" eval -m plain.gguf --engine llama valid.txt
 complains 1 'llama.gguf: .*bf16' eval -m llama.gguf --precision bf16 valid.txt

@@ -17,6 +17,7 @@ static const char *check_ids(void *context, size_t from, size_t to) {
     uint32_t highest = 0;
     from = from > begin ? from : begin;
     to = to < end ? to : end;
+    if (from >= to) return NULL; // no id in this part of it
     for (const uint8_t *at = data + from; from < to; from += sizeof highest, at += sizeof highest) {
         uint32_t id;
         memcpy(&id, at, sizeof id);
