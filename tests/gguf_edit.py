@@ -7,6 +7,7 @@
     @TENSOR=         the tensor is left out
     @TENSOR=f16      its values, f32 before, are rounded to f16
     @TENSOR=nan      its first value, f32, is no number; @TENSOR=huge: all are as large as f32 has them
+    @TENSOR[N]=M*F   its row N, of f32, becomes F times its row M
     @TENSOR.type=N, @TENSOR.offset=N, @TENSOR.shape=A,B    what the file says of it; the data stays as it is
 
 An OUT that ends in -00001-of-00002.gguf is the first of two parts, with half of the tensors each.
@@ -112,8 +113,16 @@ def change_key(keys, name, text):
 
 def change_tensor(tensors, name, text):
     name, _, what = name.rpartition(".") if name.endswith((".type", ".offset", ".shape")) else (name, "", "")
+    name, _, row = name.partition("[")
     t = tensors[name]
-    if what == "type":
+    if row:
+        other, _, factor = text.partition("*")
+        width = 4 * t["shape"][0]
+        at, of = int(row[:-1]) * width, int(other) * width
+        values = struct.unpack(f"<{width // 4}f", t["data"][of : of + width])
+        scaled = struct.pack(f"<{width // 4}f", *(float(factor) * v for v in values))
+        t["data"] = t["data"][:at] + scaled + t["data"][at + width :]
+    elif what == "type":
         t["type"] = int(text)
     elif what == "offset":
         t["claimed"] = int(text)

@@ -2,7 +2,9 @@
 and what it makes of the answers are the harness's. Judged by `knnlm eval --per-token` and `knnlm explain`, which know
 nothing of HTTP.
 
-    /usr/bin/python3 -I tests/serve_harness.py KNNLM URL MODEL STORE
+    /usr/bin/python3 -I tests/serve_harness.py KNNLM URL MODEL STORE [ends]
+
+`ends`: the model is one that likes to end texts at once, and some of them must.
 """
 
 import concurrent.futures
@@ -15,7 +17,8 @@ import sys
 import tempfile
 import urllib.request
 
-knnlm, url, model, store = sys.argv[1:]
+knnlm, url, model, store = sys.argv[1:5]
+must_end = sys.argv[5:] == ["ends"]
 open_url = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 checks = failures = 0
 
@@ -126,12 +129,12 @@ def pairs_of(tokenizer, pairs):
     return out
 
 
-def greedy_continuation(context, count):
+def greedy_continuation(tokenizer, context, count):
     """Whole characters only: what the judge says is most probable, word after word."""
     said = ""
     for _ in range(count):
-        _, text, _ = likeliest(context + said)
-        if not text.isprintable() or text.startswith("\\x"):
+        token, text, _ = likeliest(context + said)
+        if not text.isprintable() or text.startswith("\\x") or token == tokenizer.info["eos_token_id"]:
             break
         said += text
     return said
@@ -196,7 +199,7 @@ def ask_generations(tokenizer, contexts, count):
     more = {"knn": {"fallback": False}}
     plain = read_generations(ask("/v1/completions", generate_request(batch, [tokenizer.eos], count, **more)))
     for context, text in zip(contexts, plain):
-        said = greedy_continuation(context, count)
+        said = greedy_continuation(tokenizer, context, count)
         check("generated words", text.startswith(said), context, repr(text), repr(said))
         if len(said) > 4:
             stop = said[2:5]
@@ -208,14 +211,44 @@ def ask_generations(tokenizer, contexts, count):
     check("texts and their tokens are continued alike", again == plain, again, plain)
 
 
+def judge_ended(tokenizer, ids, context, choice):
+    """The end of the text is an entry like any other: its name, its probability as explain has it, its place."""
+    logprobs = choice["logprobs"]
+    best, _, _ = likeliest(context)
+    check("explain says so too", best == tokenizer.info["eos_token_id"], context, best)
+    check("its name", logprobs["tokens"][-1] == tokenizer.eos, context, logprobs["tokens"])
+    check("it is the greedy one", logprobs["token_logprobs"][-1] == max(logprobs["top_logprobs"][-1].values()), context)
+    check("its place", logprobs["text_offset"][-1] == len(context) and choice["text"] == context, context, choice)
+    command = [knnlm, "explain", "-m", model, "-s", store, "--precision", "f32", "--json", "--words", "1", "--show", "0", context]
+    expected = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["words"][0]["p"]
+    check("its probability", near(logprobs["token_logprobs"][-1], math.log(expected)), context, logprobs, expected)
+
+
 def ends_at_once(tokenizer, contexts):
     """A prompt after which the end of the text is likeliest still has an entry for what was generated: the harness drops
-    the last of the list, whatever it is."""
+    the last of the list, whatever it is. So do longer answers, and streams, which are generated rather than scored."""
+    ended = 0
     for context in contexts:
         ids = tokenizer.encode(context)
-        answer = ask("/v1/completions", loglikelihood_request([ids]))
-        count = len(answer["choices"][0]["logprobs"]["token_logprobs"])
-        check("an entry for the generated token", count == len(ids) + 1, context, count, answer["choices"][0]["finish_reason"])
+        # Without fallback, which scores do not have either.
+        request = {**loglikelihood_request([ids]), "knn": {"fallback": False}}
+        answer = ask("/v1/completions", request)
+        choice = answer["choices"][0]
+        count = len(choice["logprobs"]["token_logprobs"])
+        check("an entry for the generated token", count == len(ids) + 1, context, count, choice["finish_reason"])
+        if choice["finish_reason"] != "stop":
+            continue
+        ended += 1
+        judge_ended(tokenizer, ids, context, choice)
+        check("one token was generated", answer["usage"]["completion_tokens"] == 1, answer["usage"])
+        longer = ask("/v1/completions", {**request, "max_tokens": 5})["choices"][0]
+        twice = ask("/v1/completions", {**request, "n": 2})["choices"]
+        for other in [longer, *twice]:
+            check("generated as scored", other["logprobs"]["tokens"] == choice["logprobs"]["tokens"], context, other)
+            check("stop", other["finish_reason"] == "stop" and other["text"] == choice["text"], context, other)
+            pairs = zip(choice["logprobs"]["token_logprobs"][1:], other["logprobs"]["token_logprobs"][1:])
+            check("numbers as scored", all(near(a, b) for a, b in pairs), context, other)
+    check("texts that end", ended > 0 or not must_end, ended)
 
 
 def main():
@@ -224,7 +257,7 @@ def main():
     for text in ("The nearest", " naïve — 東京 😀\n\n", ""):
         check("round trip", tokenizer.decode(tokenizer.encode(text)) == text, repr(text))
     context = "The nearest"
-    said = greedy_continuation(context, 3)
+    said = greedy_continuation(tokenizer, context, 3)
     pairs = [
         (context, said),
         (context, " neighbours of a word"),

@@ -71,6 +71,8 @@ kn_finish kn_sequence_finish(const kn_sequence *sequence);
 // grow. A token is there when all its text is. Pointers are valid until the next step.
 const kn_generated *kn_sequence_tokens(const kn_sequence *sequence, size_t *count);
 const char *kn_sequence_text(const kn_sequence *sequence, size_t *size);
+// The token that ended the text, which is not among the tokens; NULL: none has.
+const kn_generated *kn_sequence_end(const kn_sequence *sequence);
 // Those of the tokens above, in the order of `first`. The last one may still grow.
 const kn_source *kn_sequence_sources(const kn_sequence *sequence, size_t *count);
 size_t kn_sequence_generated(const kn_sequence *sequence); // tokens in all, final or not

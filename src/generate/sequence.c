@@ -64,6 +64,8 @@ void kn_sequence_close(kn_sequence *s) {
         free((void *)s->tokens[i].top);
         free((void *)s->tokens[i].top_p);
     }
+    free((void *)s->end.top);
+    free((void *)s->end.top_p);
     kn_session_close(s->session);
     kn_sources_free(s);
     kn_stops_free(&s->stops);
@@ -82,6 +84,10 @@ kn_finish kn_sequence_finish(const kn_sequence *s) {
 const kn_generated *kn_sequence_tokens(const kn_sequence *s, size_t *count) {
     *count = s->tokens_final;
     return s->tokens;
+}
+
+const kn_generated *kn_sequence_end(const kn_sequence *s) {
+    return s->ended ? &s->end : NULL;
 }
 
 const char *kn_sequence_text(const kn_sequence *s, size_t *size) {
@@ -119,20 +125,24 @@ static knnlm_status note_top(const kn_sequence *s, const kn_guess *g, kn_generat
     return KNNLM_OK;
 }
 
-static knnlm_status note_numbers(kn_sequence *s, int32_t token, const kn_guess *g) {
+static knnlm_status note_numbers(const kn_sequence *s, int32_t token, const kn_guess *g, kn_generated *out) {
+    *out = (kn_generated){.token = token,
+                          .p = kn_guess_logprob(g, token),
+                          .lm = (double)g->lm[token],
+                          .knn = g->stores ? log(g->knn[token]) : NAN,
+                          .lambda = g->lambda,
+                          .nearest = g->nearest,
+                          .entropy = g->entropy,
+                          .offset = s->text.size};
+    return note_top(s, g, out);
+}
+
+static knnlm_status append_token(kn_sequence *s, int32_t token, const kn_guess *g) {
     size_t n = s->count - s->prompt;
     KN_TRY(kn_grow(&s->history, &s->history_capacity, s->count + 1, sizeof *s->history));
     KN_TRY(kn_grow(&s->tokens, &s->token_capacity, n + 1, sizeof *s->tokens));
-    s->tokens[n] = (kn_generated){.token = token,
-                                  .p = kn_guess_logprob(g, token),
-                                  .lm = (double)g->lm[token],
-                                  .knn = g->stores ? log(g->knn[token]) : NAN,
-                                  .lambda = g->lambda,
-                                  .nearest = g->nearest,
-                                  .entropy = g->entropy,
-                                  .offset = s->text.size};
     s->history[s->count++] = token;
-    return note_top(s, g, &s->tokens[n]);
+    return note_numbers(s, token, g, &s->tokens[n]);
 }
 
 // Words that are joined by spaces have none before the first of all.
@@ -209,9 +219,15 @@ static knnlm_status look_for_end(kn_sequence *s) {
     return KNNLM_OK;
 }
 
+static knnlm_status take_end(kn_sequence *s, int32_t token, const kn_step *step) {
+    KN_TRY(end_text(s, KN_FINISH_STOP));
+    s->ended = true;
+    return note_numbers(s, token, step->guess, &s->end);
+}
+
 knnlm_status kn_sequence_take(kn_sequence *s, int32_t token, const kn_step *step) {
-    if (!s->options.ignore_end && kn_lm_ends(s->lm, token)) return end_text(s, KN_FINISH_STOP);
-    KN_TRY(note_numbers(s, token, step->guess));
+    if (!s->options.ignore_end && kn_lm_ends(s->lm, token)) return take_end(s, token, step);
+    KN_TRY(append_token(s, token, step->guess));
     KN_TRY(append_text(s, token));
     KN_TRY(look_for_end(s));
     if (!s->options.sources) return KNNLM_OK;

@@ -27,6 +27,8 @@ struct kn_sequence {
     size_t text_final, tokens_final;
     kn_generated *tokens; // (count - prompt)
     size_t token_capacity;
+    kn_generated end; // the token that ended the text
+    bool ended;       // there was one
     kn_source *sources;
     size_t source_count, source_capacity;
     kn_carried *carried; // (count - prompt), where sources are wanted

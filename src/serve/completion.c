@@ -143,6 +143,8 @@ bool kn_slice_piece(const kn_completion *a, kn_choice *choice, json_t *piece, kn
         json_object_del(token, "chars");
         if (slice->knn_tokens) json_array_append(slice->knn_tokens, token);
     }
+    token = json_object_get(piece, "end");
+    if (slice->tokens && json_is_object(token)) put_generated(a, choice, slice, token);
     if (slice->sources) put_sources(slice, piece, choice->finish != NULL);
     return put_text(slice, bytes, size);
 }
@@ -170,16 +172,16 @@ static json_t *next_piece(kn_completion *a, kn_choice *choice) {
     const kn_read_prompt *p = &a->prompts[choice->prompt];
     const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
     const kn_verdict *v = &s->next_verdict;
-    if (kn_lm_ends(a->server->lm, s->next))
-        return json_pack("{s:s, s:s, s:[]}", "text", "", "finish", "stop", "tokens");
+    bool ends = kn_lm_ends(a->server->lm, s->next);
     json_t *top = json_array();
     for (size_t i = 0; i < s->top; i++)
         json_array_append_new(top, json_pack("[i, f]", s->ranked[p->count * s->top + i],
                                              kn_json_log(s->ranked_p[p->count * s->top + i])));
-    return json_pack("{s:o, s:s, s:[{s:i, s:o, s:f, s:o, s:i}]}", "text",
-                     kn_json_after(t, p->count ? p->tokens[p->count - 1] : -1, s->next), "finish", "length",
-                     "tokens", "token", s->next, "text", kn_json_token(t, s->next), "logprob",
-                     kn_json_log(v->p), "top", top, "chars", 0);
+    json_t *text =
+        ends ? json_string("") : kn_json_after(t, p->count ? p->tokens[p->count - 1] : -1, s->next);
+    return json_pack("{s:o, s:s, s:[{s:i, s:o, s:f, s:o, s:i}]}", "text", text, "finish",
+                     ends ? "stop" : "length", "tokens", "token", s->next, "text", kn_json_token(t, s->next),
+                     "logprob", kn_json_log(v->p), "top", top, "chars", 0);
 }
 
 json_t *kn_choice_take(kn_completion *a, kn_choice *choice) {
@@ -208,7 +210,7 @@ json_t *kn_completion_usage(const kn_completion *a) {
         if (choice->task)
             generated += choice->task->generated;
         else if (a->score_count && a->tasks[choice->prompt].next_wanted)
-            generated += !kn_lm_ends(a->server->lm, a->tasks[choice->prompt].asked.next);
+            generated++;
     }
     return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)prompt, "completion_tokens",
                      (json_int_t)generated, "total_tokens", (json_int_t)(prompt + generated));

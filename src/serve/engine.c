@@ -408,6 +408,14 @@ static json_t *news_tokens(const kn_server_engine *e, kn_task *t) {
     return list;
 }
 
+// The token that ended the text; null where none has. Who counts tokens and their probabilities counts it.
+static json_t *news_end(const kn_server_engine *e, kn_task *t) {
+    const kn_generated *g = kn_sequence_end(t->sequence);
+    size_t size;
+    const char *text = kn_sequence_text(t->sequence, &size);
+    return g ? token_json(e, g, chars_before(t, text, size)) : json_null();
+}
+
 // New ones; at the end all of them, as they ended.
 static json_t *news_sources(const kn_server_engine *e, kn_task *t, bool all) {
     size_t count;
@@ -433,12 +441,13 @@ static void tell_news(kn_server_engine *e, kn_task *t) {
                                              : "length");
     t->sent_text = size;
     if (t->tokens_wanted) json_object_set_new(piece, "tokens", news_tokens(e, t));
+    if (t->tokens_wanted) json_object_set_new(piece, "end", news_end(e, t));
     t->sent_tokens = tokens;
     if (t->options.sources)
         json_object_set_new(piece, "sources", news_sources(e, t, finish != KN_FINISH_NOT));
     pthread_mutex_lock(&t->job->lock);
     json_array_append_new(t->pieces, piece);
-    t->generated = kn_sequence_generated(t->sequence);
+    t->generated = kn_sequence_generated(t->sequence) + (kn_sequence_end(t->sequence) != NULL);
     t->job->changes++;
     pthread_cond_broadcast(&t->job->changed);
     pthread_mutex_unlock(&t->job->lock);

@@ -34,7 +34,8 @@ typedef struct kn_task {
     // generate
     kn_generate_options options;
     bool tokens_wanted; // pieces have "tokens"
-    json_t *pieces; // an array, under the job's lock: {"text", "tokens", "sources", "finish"} as they come
+    json_t *
+        pieces; // an array, under the job's lock: {"text", "tokens", "end", "sources", "finish"} as they come
     size_t generated;
 
     // the engine's
