@@ -133,7 +133,35 @@ run 0 verify told.store
 
 # ---- others at work: another process changes the store, or holds its lock
 
+# What another process changes is served soon, without a write of the server's own: in lists, counts and neighbours.
+judge() { $python -I -c 'import json, sys; r = json.load(sys.stdin); sys.exit(not eval(sys.argv[1]))' "$1"; }
+told_has() { curl -s -m 20 "$url/v1/stores/told" | judge "$1"; }
+lists() { curl -s -m 20 "$url/v1/stores/told/documents?q=asked" | judge "r[\"total\"] == $1"; }
+finds() { curl -s -m 20 "$url/v1/explain" -d '{"context": "The nearest neighbours of the context of a word have their", "neighbors": 100, "knn": {"stores": ["told"]}}' | judge "$1"; }
+by_asked='any(x["document"] == "asked.txt" and x["text"] == " say" for x in r["neighbors"])'
+check lists 0
+check finds "not $by_asked"
 run 0 add told.store asked.txt
+check patiently 30 lists 1
+check patiently 30 finds "$by_asked"
+run 0 remove told.store asked.txt
+check patiently 30 lists 0
+check patiently 30 finds "not $by_asked"
+check told_has 'r["removed_entries"] > 0'
+run 0 compact told.store
+check patiently 30 told_has 'r["removed_entries"] == 0'
+check finds "not $by_asked"
+run 0 tune -m "$model" --precision f32 -s told.store asked.txt
+check patiently 30 told_has 'r["tuned"] is not None'
+# What cannot be opened is served as it was, and the operator is told, once; when it can be again, it is.
+mv told.store/MANIFEST kept.manifest
+printf 'knnlm-store 1 0\n{}\n' >told.store/MANIFEST
+check patiently 30 grep -q 'warning: told.store: served as it was before' serve.err
+check lists 0
+check finds 'len(r["neighbors"]) > 0'
+mv kept.manifest told.store/MANIFEST
+run 0 add told.store asked.txt
+check patiently 30 lists 1
 expect 201 POST /v1/stores/told/documents '{"name": "after", "text": "After another process."}'
 expect 200 GET '/v1/stores/told/documents?limit=1000'
 holds '{"after", "asked.txt", "told.txt"} <= {x["name"] for x in r["data"]}'

@@ -118,6 +118,11 @@ static knnlm_status serve(const kn_serve_options *o, const kn_mixture_options *m
     return status;
 }
 
+static void warn(const char *store, const char *message) {
+    fprintf(stderr, "knnlm serve: warning: %s: served as it was before, since it cannot be opened: %s\n",
+            store, message);
+}
+
 static kn_serve_options serve_options(void) {
     const char *key = said.api_key ? said.api_key : getenv("KNNLM_API_KEY");
     return (kn_serve_options){.host = said.host,
@@ -130,7 +135,8 @@ static kn_serve_options serve_options(void) {
                               .max_tokens = (size_t)said.max_tokens,
                               .max_body = (size_t)said.max_body,
                               .connections = (size_t)said.connections,
-                              .timeout = said.timeout};
+                              .timeout = said.timeout,
+                              .warn = warn};
 }
 
 static void defaults(void) {

@@ -600,6 +600,7 @@ knnlm_status kn_server_load(kn_server *s, kn_lm *lm, const kn_mixture_options *m
     s->model = model_name(kn_lm_describe(lm)->path);
     if (!s->model) return KNNLM_ENOMEM;
     KN_TRY(kn_shelf_open(lm, &s->turn, mix, !s->o.read_only, &s->shelf));
+    KN_TRY(kn_shelf_refresh(s->shelf, s->o.warn));
     KN_TRY(kn_server_engine_open(lm, &s->turn, s->shelf, &s->metrics, &o, &s->engine));
     s->ready = true;
     return KNNLM_OK;

@@ -4,7 +4,7 @@
 //   request.c   JSON to what is asked for
 //   answer_*.c  what each path answers
 //   engine.c    the thread that has the model, and batches what many clients ask
-//   shelf*.c    the stores, which change while they are served
+//   shelf*.c    the stores, which change while they are served, through us or by others
 #ifndef KN_SERVE_H
 #define KN_SERVE_H
 
@@ -22,6 +22,9 @@ typedef struct kn_serve_options {
     size_t max_body;     // bytes of a request
     size_t connections;  // at a time
     double timeout;      // seconds of a request
+    // A store that another process has changed cannot be opened: its path, and why. Called by another thread;
+    // may be NULL.
+    void (*warn)(const char *store, const char *message);
 } kn_serve_options;
 
 kn_serve_options kn_serve_options_default(void);

@@ -37,6 +37,41 @@ void kn_book_state_close(kn_book_state *state) {
     *state = (kn_book_state){0};
 }
 
+// One pass of the model has one tap: a store that was made anew with another cannot join the others.
+static knnlm_status check_tap(const kn_book *b, kn_book_state *fresh) {
+    const char *old = kn_store_describe(b->state.store)->settings.tap;
+    const char *new = kn_store_describe(fresh->store)->settings.tap;
+    if (!*old || !*new || strcmp(old, new) == 0) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "%s has keys of %s now, not of %s: start the server anew", b->path, new,
+                   old);
+}
+
+// Opened before anybody has to wait for it.
+static knnlm_status publish(kn_shelf *s, kn_book *b) {
+    kn_book_state fresh, old;
+    KN_TRY(kn_book_reopen(s, b, &fresh));
+    knnlm_status status = check_tap(b, &fresh);
+    if (status != KNNLM_OK) {
+        kn_book_state_close(&fresh);
+        return status;
+    }
+    kn_turn_take(s->turn);
+    pthread_rwlock_wrlock(&s->lock);
+    old = b->state;
+    b->state = fresh;
+    pthread_rwlock_unlock(&s->lock);
+    kn_turn_give(s->turn);
+    kn_book_state_close(&old);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_book_publish(kn_shelf *s, kn_book *b) {
+    pthread_mutex_lock(&s->publishing);
+    knnlm_status status = publish(s, b);
+    pthread_mutex_unlock(&s->publishing);
+    return status;
+}
+
 static knnlm_status open_book(kn_shelf *s, size_t number) {
     kn_book *b = &s->books[number];
     b->choice = s->options.stores[number];
@@ -102,6 +137,7 @@ knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o
     s->options.cache = 0; // a request has no document
     init_lock(&s->lock);
     pthread_mutex_init(&s->writing, NULL);
+    pthread_mutex_init(&s->publishing, NULL);
     knnlm_status status = open_all(s, &s->options);
     if (status == KNNLM_OK)
         *out = s;
@@ -112,13 +148,16 @@ knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o
 
 void kn_shelf_close(kn_shelf *s) {
     if (!s) return;
+    kn_shelf_refresh_end(s);
     for (size_t i = 0; i < s->count; i++) {
         kn_book_state_close(&s->books[i].state);
         free(s->books[i].name);
         free(s->books[i].path);
+        free(s->books[i].failure);
     }
     pthread_rwlock_destroy(&s->lock);
     pthread_mutex_destroy(&s->writing);
+    pthread_mutex_destroy(&s->publishing);
     free(s);
 }
 

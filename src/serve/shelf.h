@@ -12,12 +12,17 @@
 #include "serve/turn.h"
 
 typedef struct kn_shelf kn_shelf;
+// The store's path, and a line that says what is wrong with it. Called by a thread of the shelf's.
+typedef void kn_warn(const char *store, const char *message);
 
 // `turn` is that of the model. Options are copied; KNNLM_EINVAL: two stores of one name, or as
 // kn_mixture_open.
 knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *options, bool writable,
                            kn_shelf **out);
 void kn_shelf_close(kn_shelf *shelf);
+// From now on changes that other processes make are served within a second. What cannot be opened is warned
+// of, and the state before is served on.
+knnlm_status kn_shelf_refresh(kn_shelf *shelf, kn_warn *warn);
 size_t kn_shelf_count(const kn_shelf *shelf);
 const char *kn_shelf_name(const kn_shelf *shelf, size_t number);
 const char *kn_shelf_name_of(const kn_shelf *shelf, const char *path); // "": none is there

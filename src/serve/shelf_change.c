@@ -29,20 +29,6 @@ static bool let_others(void *context, const char *what, uint64_t done, uint64_t 
     return !x->go_on || x->go_on(x->context);
 }
 
-// The new state takes the place of the old one. Opened before anybody has to wait for it.
-static knnlm_status publish(kn_shelf *s, kn_book *b) {
-    kn_book_state fresh, old;
-    KN_TRY(kn_book_reopen(s, b, &fresh));
-    kn_turn_take(s->turn);
-    pthread_rwlock_wrlock(&s->lock);
-    old = b->state;
-    b->state = fresh;
-    pthread_rwlock_unlock(&s->lock);
-    kn_turn_give(s->turn);
-    kn_book_state_close(&old);
-    return KNNLM_OK;
-}
-
 // One change at a time; who waits for his turn may leave.
 static bool lock_writing(kn_shelf *s, bool (*go_on)(void *), void *context) {
     for (;;) {
@@ -97,7 +83,7 @@ static knnlm_status add(change *x, const kn_document *d, kn_build_result *out) {
     x->go_on = NULL;
     kn_build_index(x->b->path, &as_ever, false, x->s->lm, &progress, &indexed, &index);
     kn_turn_give(x->s->turn);
-    return publish(x->s, x->b);
+    return kn_book_publish(x->s, x->b);
 }
 
 json_t *kn_shelf_add(kn_shelf *s, const char *store, const char *name, const char *text, size_t size,
@@ -143,7 +129,7 @@ static knnlm_status remove_from(kn_shelf *s, kn_book *b, const char *name, size_
     KN_TRY(kn_store_write(b->path, &w));
     knnlm_status status = remove_named(w, name, size, removed, found);
     kn_store_writer_close(w);
-    return status == KNNLM_OK && *found ? publish(s, b) : status;
+    return status == KNNLM_OK && *found ? kn_book_publish(s, b) : status;
 }
 
 json_t *kn_shelf_remove(kn_shelf *s, const char *store, const char *document, size_t size,
