@@ -35,11 +35,12 @@ static int bench_open(void **state) {
     assert_ok(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, text, strlen(text), NULL, &b->tokenizer));
     fill_corpus(&b->corpus, b->tokens, TOKENS, 11, kn_tokenizer_size(b->tokenizer));
     fill_corpus(&b->valid, b->valid_tokens, VALID_TOKENS, 12, kn_tokenizer_size(b->tokenizer));
-    strcpy(b->folder, "/tmp/knnlm-test-train-XXXXXX");
-    assert_non_null(mkdtemp(b->folder));
+    char folder[] = "/tmp/knnlm-test-train-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    strcpy(b->folder, folder);
     for (int i = 0; i < 2; i++) {
-        snprintf(b->output[i], sizeof b->output[i], "%s/%d.gguf", b->folder, i);
-        snprintf(b->checkpoint[i], sizeof b->checkpoint[i], "%s.checkpoint", b->output[i]);
+        snprintf(b->output[i], sizeof b->output[i], "%s/%d.gguf", folder, i);
+        snprintf(b->checkpoint[i], sizeof b->checkpoint[i], "%s/%d.gguf.checkpoint", folder, i);
     }
     *state = b;
     return 0;
