@@ -440,9 +440,24 @@ def protocol():
         raw(repr(data[:40]), data, (200,) + any4, half=True)
     for name, header in (("negative", b"-1"), ("no number", b"x"), ("empty", b""), ("hexadecimal", b"0x10"), ("two", b"5, 6"), ("signed", b"+32"), ("beyond 64 bits", b"99999999999999999999999")):
         raw(f"Content-Length, {name}", post + b"Content-Length: " + header + b"\r\n\r\n" + body, (200,) + any4 if name in ("signed", "empty") else any4)
-    raw("two lengths", post + b"Content-Length: 5\r\nContent-Length: 32\r\n\r\n" + body, (200,) + any4)
-    raw("a length and chunks", post + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", any4)
-    raw("an encoding of nobody's", post + b"Transfer-Encoding: gzip\r\n\r\n" + body, (200,) + any4, half=True)
+    # Whoever stands before the server may read these otherwise (request smuggling): refused, and the connection ends.
+    for name, headers in (("two lengths", b"Content-Length: 5\r\nContent-Length: 32"), ("equal lengths", b"Content-Length: 32\r\ncontent-length: 32"),
+                          ("a length and chunks", b"Content-Length: 5\r\nTransfer-Encoding: chunked"), ("chunks and a length", b"Transfer-Encoding: chunked\r\nContent-Length: 5"),
+                          ("an encoding of nobody's", b"Transfer-Encoding: gzip"), ("two encodings", b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked"), ("an encoded encoding", b"Transfer-Encoding: gzip, chunked"),
+                          ("two hosts", b"Host: localhost\r\nContent-Length: 32")):
+        client = Client(8)
+        client.send(post + headers + b"\r\n\r\n" + (b"20\r\n" + body + b"\r\n0\r\n\r\n" if b"chunked" in headers else body) + http("GET", "/v1/models"))
+        try:
+            status, _, answer = client.answer()
+            check(status == 400 and in_shape(status, answer), name, status, answer)
+            client.more()
+            check(False, name + ": what came after it was answered", client.buffer)
+        except Closed as error:
+            check("after 0 bytes" in str(error), name, error)
+        client.close()
+        healthy(name)
+    raw("no host", b"GET /v1/models HTTP/1.1\r\nAuthorization: Bearer " + key.encode() + b"\r\n\r\n", (400,), silence=False)
+    raw("no host in HTTP/1.0", b"GET /v1/models HTTP/1.0\r\nAuthorization: Bearer " + key.encode() + b"\r\n\r\n", (400,), silence=False)
     for chunk in (b"x\r\n", b"-1\r\n", b"ffffffffffffffffff\r\n", b"5\r\nab\r\n0\r\n\r\n", b"2;" + b"e" * 100000 + b"\r\nab\r\n0\r\n\r\n"):
         # libmicrohttpd calls a chunk's head that fills its buffer an error of the server's.
         raw(f"a chunk of {chunk[:20]!r}", post + b"Transfer-Encoding: chunked\r\n\r\n" + chunk, any4 + (500,) * (len(chunk) > 1000), half=True)

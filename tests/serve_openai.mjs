@@ -1,6 +1,7 @@
 // The npm package `openai` speaks to the server as any of its users would.
 //   node tests/serve_openai.mjs PACKAGE_FOLDER URL KEY BUSY_URL
-// At URL is a server that wants KEY; at BUSY_URL one that generates one sequence at a time and lets none wait.
+// At URL is a server that wants KEY, and lets pages of http://page.example in; at BUSY_URL one that generates one sequence
+// at a time and lets none wait.
 import assert from "node:assert/strict"
 import { createRequire } from "node:module"
 
@@ -159,6 +160,31 @@ await check("a full queue is a RateLimitError, with the time to wait", async () 
     abort.abort()
     await Promise.all(running)
     assert.equal((await waiting).choices.length, 1)
+})
+
+// What the package sends from a browser must pass the browser's preflight: its own headers are caught on their way out.
+await check("a browser lets its requests through", async () => {
+    const origin = "http://page.example"
+    const sent = new Set()
+    const caught = async (address, options) => {
+        for (const name of new Headers(options.headers).keys()) sent.add(name)
+        return fetch(address, options)
+    }
+    const inside = new OpenAI({ apiKey: key, baseURL: url + "/v1", maxRetries: 0, fetch: caught, dangerouslyAllowBrowser: true })
+    await inside.completions.create({ model: "any", prompt, max_tokens: 1 })
+    await inside.models.list()
+    assert.ok([...sent].some((name) => name.startsWith("x-stainless-")), "the package has no headers of its own any more: " + [...sent])
+    // Those that the Fetch standard has asked for; Content-Type because it is JSON's.
+    const safe = new Set(["accept", "accept-language", "content-language", "content-length", "range"])
+    const asked = [...sent].filter((name) => !safe.has(name)).sort()
+    const answer = await fetch(url + "/v1/completions", {
+        method: "OPTIONS",
+        headers: { Origin: origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": asked.join(",") },
+    })
+    assert.ok(answer.ok, "the preflight is refused: " + answer.status)
+    assert.equal(answer.headers.get("access-control-allow-origin"), origin)
+    const allowed = new Set(answer.headers.get("access-control-allow-headers").toLowerCase().split(/, */))
+    assert.deepEqual(asked.filter((name) => !allowed.has(name)), [], "not allowed")
 })
 
 console.log(`${checks} checks, ${failures} failed`)

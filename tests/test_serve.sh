@@ -8,6 +8,7 @@ name=test_serve knnlm=$1 source=$2
 . "$source/tests/serve_kit.sh"
 
 run 0 build -m "$model" -o told.store told.txt
+run 0 build -m "$tiny" -o told.tiny.store told.txt
 
 # ---- what cannot be served
 
@@ -177,10 +178,14 @@ holds '[x["name"] for x in r["data"]] == ["told.txt"]'
 ask POST /v1/stores/told/documents '{"name": "rebound", "text": "rebound"}' -H 'Host: elsewhere.example' -H 'Origin: http://elsewhere.example'
 ask GET /v1/stores/told/documents
 holds '[x["name"] for x in r["data"]] == ["told.txt"]'
-for host in localhost.elsewhere.example 127.0.0.1.elsewhere.example 127.elsewhere.example '[::2]'; do
-    refused 403 permission_error '"origin"' GET /v1/stores '' -H "Host: $host"
+for host in localhost.elsewhere.example 127.0.0.1.elsewhere.example 127.elsewhere.example '[::2]' '[::1].elsewhere.example' '[::1' '[localhost]' \
+    localhost:80.elsewhere.example 127.0.0.1:x '' 8.8.8.8 knn.example.org "$(hostname)"; do
+    [ "$host" != localhost ] || continue # the machine's own name
+    refused 403 permission_error '"host"' GET /v1/stores '' -H "Host;" -H "Host: $host"
 done
-for host in localhost "localhost:$port" 127.0.0.2 '[::1]:80'; do
+refused 400 invalid_request_error None GET /v1/stores '' -H 'Host:' --http1.0
+refused 403 permission_error '"host"' DELETE /v1/stores/told/documents/told.txt '' -H 'Host: elsewhere.example'
+for host in localhost "LOCALHOST:$port" 127.0.0.2 '[::1]:80'; do
     expect 200 GET /v1/stores '' -H "Host: $host"
 done
 expect 200 GET /v1/models '' -H "Origin: $url"
@@ -191,6 +196,8 @@ ask OPTIONS /v1/completions '' -H 'Origin: http://elsewhere.example' -H 'Access-
 holds 'h["access-control-allow-origin"] == "http://elsewhere.example" and "POST" in h["access-control-allow-methods"]'
 holds '"authorization" in h["access-control-allow-headers"].lower() and "content-type" in h["access-control-allow-headers"].lower()'
 check test "$status" -lt 300
+ask OPTIONS /v1/completions '' -H 'Origin: http://elsewhere.example' -H 'Access-Control-Request-Method: POST' -H 'Access-Control-Request-Headers: x-stainless-os, X-Stainless-Retry-Count,user-agent,cookie,x-other,x-stainless-"'
+holds 'set(re.split(", *", h["access-control-allow-headers"].lower())) == {"authorization", "content-type", "x-stainless-os", "x-stainless-retry-count", "user-agent"}'
 
 # ---- keys
 
@@ -211,7 +218,7 @@ key=sesame
 expect 200 GET /v1/models '' -H 'Origin: http://elsewhere.example'
 holds 'h["access-control-allow-origin"] == "http://elsewhere.example"'
 refused 403 permission_error '"origin"' GET /v1/models '' -H 'Origin: http://third.example'
-refused 403 permission_error '"origin"' GET /v1/models '' -H 'Origin: http://third.example' -H 'Host: third.example'
+refused 403 permission_error '"host"' GET /v1/models '' -H 'Origin: http://third.example' -H 'Host: third.example'
 holds 'h.get("access-control-allow-origin") != "http://third.example"'
 refused 404 invalid_request_error '"not_found"' GET /v1/nowhere
 
@@ -236,6 +243,66 @@ expect 200 POST /v1/score '{"text": "The nearest"}'
 holds 'all(x["p_knn"] is None and x["nearest"] is None and x["lambda"] == 0 for x in r["tokens"])'
 unset KNNLM_API_KEY
 key=
+stop
+
+# ---- a key in a file, which not everybody may read
+
+printf 'from-a-file\r\nsecond line\n' >key
+chmod 644 key
+complains 1 'everybody on this machine can read' serve -m "$model" --port 0 --api-key-file key
+chmod 600 key
+complains 1 'nowhere.key' serve -m "$model" --port 0 --api-key-file nowhere.key
+complains 2 'either' serve -m "$model" --port 0 --api-key-file key --api-key x
+complains 2 'no-key' serve -m "$model" --port 0 --api-key-file key --no-key
+for wrong in '\n' 'two words\n' 'caf\303\251\n' ''; do
+    # shellcheck disable=SC2059 # escapes
+    printf "$wrong" >wrong.key
+    chmod 600 wrong.key
+    complains 1 'wrong.key' serve -m "$model" --port 0 --api-key-file wrong.key
+done
+start -m "$tiny" --api-key-file key
+refused 401 authentication_error '"invalid_api_key"' GET /v1/models
+key=from-a-file
+expect 200 GET /v1/models
+key=
+stop
+
+# ---- beyond this machine: not without a key, unless that is said; under a name of somebody else's not at all
+
+complains 1 'host 0.0.0.0.*api-key-file.*no-key' serve -m "$tiny" --port 0 --host 0.0.0.0
+complains 1 'no-key' serve -m "$tiny" --port 0 --host ::
+start -m "$tiny" -s told.tiny.store --host 0.0.0.0 --no-key --allowed-host knn.example.org --allowed-host other.example
+url=http://127.0.0.1:${url##*:}
+for host in localhost 127.0.0.1:80 192.0.2.7:8080 '[2001:db8::1]' "$(hostname)" KNN.example.org knn.example.org:443 other.example; do
+    expect 200 GET /v1/stores '' -H "Host: $host"
+done
+for host in elsewhere.example sub.knn.example.org knn.example.org.elsewhere.example '[::1].elsewhere.example' 192.0.2.7.elsewhere.example '[knn.example.org]'; do
+    refused 403 permission_error '"host"' DELETE /v1/stores/told.tiny/documents/told.txt '' -H "Host: $host"
+done
+refused 403 permission_error '"origin"' DELETE /v1/stores/told.tiny/documents/told.txt '' -H 'Host: knn.example.org' -H 'Origin: https://elsewhere.example'
+expect 200 GET /v1/stores/told.tiny/documents '' -H 'Host: knn.example.org' -H 'Origin: https://knn.example.org'
+holds 'r["total"] == 1'
+stop
+start -m "$tiny" --host 0.0.0.0 --api-key sesame
+stop
+
+# ---- answers name stores and files, not where they lie
+
+start -m "$tiny" -s "$work/told.tiny.store"
+for place in /v1/stores /v1/stores/told.tiny /v1/stores/told.tiny/documents /v1/models /metrics /tokenizer_info; do
+    expect 200 GET "$place"
+    check not grep -q -F "$work" body
+done
+if command -v flock >/dev/null; then
+    flock -F told.tiny.store/LOCK sleep 600 &
+    helper=$!
+    sleep 0.3
+    refused 409 invalid_request_error '"conflict"' POST /v1/stores/told.tiny/documents '{"name": "x", "text": "x"}'
+    holds '"told.tiny" in r["error"]["message"] and "/" not in r["error"]["message"].replace("told.tiny/LOCK", "")'
+    kill $helper
+    wait $helper 2>/dev/null
+    helper=
+fi
 stop
 
 # ---- limits of a request

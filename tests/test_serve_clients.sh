@@ -38,7 +38,7 @@ stop
 
 packages=$source/third_party/node/node_modules
 if [ -d "$packages/openai" ] && command -v node >/dev/null; then
-    start -m "$model" -s told.store --api-key sesame
+    start -m "$model" -s told.store --api-key sesame --cors http://page.example
     first=$server first_url=$url
     start -m "$model" --parallel 1 --queue 1 --api-key sesame
     helper=$first # so that both go with the script

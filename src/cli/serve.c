@@ -15,11 +15,12 @@
 static struct {
     cli_common common;
     cli_mixture mixture;
-    const char *model, *host, *api_key, *cors;
-    int64_t port, queue, parallel, max_tokens, connections;
-    uint64_t max_body;
+    cli_list allowed_hosts;
+    const char *model, *host, *api_key, *key_file, *cors;
+    int64_t port, queue, parallel, max_tokens, connections, per_address;
+    uint64_t max_body, max_memory;
     double timeout;
-    bool read_only;
+    bool read_only, no_key;
 } said;
 
 // One option a line.
@@ -27,9 +28,12 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "the model (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(said.mixture),
-    {0, "host", CLI_STRING, &said.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere)", 0, 0, NULL},
+    {0, "host", CLI_STRING, &said.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere, with a key)", 0, 0, NULL},
     {0, "port", CLI_INTEGER, &said.port, "N", "default: 8080; 0: any that is free", 0, 65535, NULL},
     {0, "api-key", CLI_STRING, &said.api_key, "KEY", "ask clients for this key (default: $KNNLM_API_KEY, else none)", 0, 0, NULL},
+    {0, "api-key-file", CLI_STRING, &said.key_file, "FILE", "the same, from the first line of a file that not everybody can read", 0, 0, NULL},
+    {0, "no-key", CLI_FLAG, &said.no_key, NULL, "other machines may ask, and change stores, without a key", 0, 0, NULL},
+    {0, "allowed-host", CLI_LIST, &said.allowed_hosts, "NAME", "clients may call the server so, behind a proxy for example; may be given several times", 0, 0, NULL},
     {0, "read-only", CLI_FLAG, &said.read_only, NULL, "no document is added to or removed from a store", 0, 0, NULL},
     {0, "cors", CLI_STRING, &said.cors, "ORIGIN", "let pages of this origin ask, such as https://example.org; *: all (default: only our own)", 0, 0, NULL},
     {0, "parallel", CLI_INTEGER, &said.parallel, "N", "texts generated at a time (default: 8)", 1, 256, NULL},
@@ -37,7 +41,9 @@ static const cli_option options[] = {
     {0, "max-tokens", CLI_INTEGER, &said.max_tokens, "N", "of a text, or of a prompt and its answer (default: 16384)", 1, 1 << 24, NULL},
     {0, "max-body", CLI_BYTES, &said.max_body, "SIZE", "of a request (default: 16M)", 0, 0, NULL},
     {0, "timeout", CLI_NUMBER, &said.timeout, "S", "seconds that a request may take (default: 300)", 0.1, 1e6, NULL},
+    {0, "max-memory", CLI_BYTES, &said.max_memory, "SIZE", "of all requests at a time, half of it for one; more are told to come again (default: 1G)", 0, 0, NULL},
     {0, "connections", CLI_INTEGER, &said.connections, "N", "at a time (default: 512)", 1, 10000, NULL},
+    {0, "connections-per-address", CLI_INTEGER, &said.per_address, "N", "of one client (default: a quarter of them; all on 127.0.0.1)", 1, 10000, NULL},
     CLI_ENGINE_OPTION(said.common),
     CLI_ACCEPT_OPTION(said.common),
     CLI_COMMON_OPTIONS(said.common),
@@ -123,18 +129,22 @@ static void warn(const char *store, const char *message) {
             store, message);
 }
 
-static kn_serve_options serve_options(void) {
-    const char *key = said.api_key ? said.api_key : getenv("KNNLM_API_KEY");
+static kn_serve_options serve_options(const char *key) {
     return (kn_serve_options){.host = said.host,
                               .port = (uint16_t)said.port,
                               .api_key = key && *key ? key : NULL,
+                              .no_key = said.no_key,
+                              .allowed_hosts = said.allowed_hosts.items,
+                              .allowed_host_count = said.allowed_hosts.count,
                               .cors = said.cors,
                               .read_only = said.read_only,
                               .queue = (size_t)said.queue,
                               .parallel = (size_t)said.parallel,
                               .max_tokens = (size_t)said.max_tokens,
                               .max_body = (size_t)said.max_body,
+                              .max_memory = (size_t)said.max_memory,
                               .connections = (size_t)said.connections,
+                              .per_address = (size_t)said.per_address,
                               .timeout = said.timeout,
                               .warn = warn};
 }
@@ -148,6 +158,7 @@ static void defaults(void) {
     said.parallel = (int64_t)o.parallel;
     said.max_tokens = (int64_t)o.max_tokens;
     said.max_body = o.max_body;
+    said.max_memory = o.max_memory;
     said.connections = (int64_t)o.connections;
     said.timeout = o.timeout;
 }
@@ -156,7 +167,20 @@ static int check_usage(size_t count) {
     if (!said.model) return cli_usage(&cli_serve, "no -m FILE");
     if (count) return cli_usage(&cli_serve, "stores are given with -s");
     if (said.mixture.cache > 0) return cli_usage(&cli_serve, "--cache: requests have no document to cache");
+    if (said.api_key && said.key_file) return cli_usage(&cli_serve, "either --api-key or --api-key-file");
+    if (said.no_key && (said.api_key || said.key_file)) return cli_usage(&cli_serve, "a key and --no-key");
     return CLI_DONE;
+}
+
+// The environment may have a key for other servers.
+static knnlm_status serve_with_key(const kn_mixture_options *mix) {
+    char *read = NULL;
+    if (said.key_file) KN_TRY(kn_serve_read_key(said.key_file, &read));
+    const char *key = said.api_key ? said.api_key : read ? read : getenv("KNNLM_API_KEY");
+    kn_serve_options o = serve_options(said.no_key ? NULL : key);
+    knnlm_status status = serve(&o, mix);
+    free(read);
+    return status;
 }
 
 static int run(int argc, char **argv) {
@@ -169,8 +193,7 @@ static int run(int argc, char **argv) {
     code = check_usage(count);
     if (code == CLI_DONE) code = cli_mixture_read(&cli_serve, &said.mixture, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_serve, &said.common);
-    kn_serve_options o = serve_options();
-    if (code == CLI_DONE && serve(&o, &mix) != KNNLM_OK) code = cli_fail(&cli_serve);
+    if (code == CLI_DONE && serve_with_key(&mix) != KNNLM_OK) code = cli_fail(&cli_serve);
     cli_mixture_free(&said.mixture);
     return code;
 }
@@ -181,7 +204,7 @@ const cli_command cli_serve = {
     .usage = "-m MODEL [-s STORE]... [options]",
     .examples = "  knnlm serve -m my.gguf -s notes.store\n"
                 "  knnlm serve -m my.gguf -s notes.store -s wiki.store --port 9000 --read-only\n"
-                "  KNNLM_API_KEY=secret knnlm serve -m my.gguf -s notes.store --host 0.0.0.0\n"
+                "  knnlm serve -m my.gguf -s notes.store --host 0.0.0.0 --api-key-file key\n"
                 "  curl localhost:8080/v1/completions -d '{\"prompt\": \"Once upon\", \"max_tokens\": 20}'\n",
     .run = run,
 };

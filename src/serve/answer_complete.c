@@ -44,7 +44,7 @@ static bool make_score(kn_completion *a, size_t prompt, kn_task *t, kn_complaint
                           .own_p = kn_alloc(p->count + 1, sizeof(double))};
     t->next_wanted = next_falls_off(a);
     if (!t->asked.verdicts || !t->asked.ranked || !t->asked.ranked_p || !t->asked.own_p)
-        return kn_complain(c, 500, NULL, NULL, "out of memory");
+        return kn_complain_memory(c);
     return kn_shelf_select(a->server->shelf, &a->r.knn, false, &t->selection, c) &&
            kn_shelf_select(a->server->shelf, &a->r.knn, true, &t->next_selection, c);
 }
@@ -63,7 +63,7 @@ static bool make_sequence(kn_completion *a, size_t prompt, size_t choice, kn_tas
                               .around = 24};
     t->tokens_wanted = a->r.logprobs >= 0 || a->r.knn.explain;
     t->pieces = json_array();
-    if (!t->pieces) return kn_complain(c, 500, NULL, NULL, "out of memory");
+    if (!t->pieces) return kn_complain_memory(c);
     return kn_shelf_select(a->server->shelf, &a->r.knn, true, &t->selection, c);
 }
 
@@ -72,7 +72,7 @@ static bool make_tasks(kn_completion *a, kn_complaint *c) {
     size_t prompts = a->r.prompt_count, n = a->r.choices;
     a->choices = kn_alloc(prompts * n, sizeof *a->choices);
     a->tasks = kn_alloc(prompts * (n + 1), sizeof *a->tasks);
-    if (!a->choices || !a->tasks) return kn_complain(c, 500, NULL, NULL, "out of memory");
+    if (!a->choices || !a->tasks) return kn_complain_memory(c);
     for (size_t p = 0; p < prompts && scores(a); p++)
         if (!make_score(a, p, &a->tasks[a->task_count++], c)) return false;
     a->score_count = a->task_count;
@@ -96,19 +96,46 @@ static bool check_all(const kn_completion *a, kn_complaint *c) {
                        "all prompts and answers have %zu tokens: at most %zu in a request", sum, most);
 }
 
+// Bytes of an entry of "logprobs".
+static size_t cost_of_entry(const kn_completion *a) {
+    return KN_COST_LOGPROB + (size_t)a->r.logprobs * KN_COST_TOP;
+}
+
+static size_t cost_of_generated(const kn_completion *a) {
+    size_t bytes = KN_COST_PIECE, top = a->r.logprobs > 0 ? (size_t)a->r.logprobs : 0;
+    if (a->r.logprobs >= 0 || a->r.knn.explain) bytes += KN_COST_PIECE_NUMBERS + top * KN_COST_PIECE_TOP;
+    if (a->r.logprobs >= 0) bytes += cost_of_entry(a);
+    return bytes + (a->r.knn.explain ? KN_COST_SOURCE : 0);
+}
+
+// What all of it will take, before any of it is done. Sums are far below 2^64: check_all has bounded the
+// tokens.
+static bool take_memory(kn_completion *a, kn_complaint *c) {
+    size_t prompts = a->r.prompt_count, n = a->r.choices, tokens = prompts, text = 0;
+    for (size_t i = 0; i < prompts; i++) {
+        tokens += a->prompts[i].count;
+        text += a->prompts[i].size;
+    }
+    size_t scored = scores(a) ? tokens * (sizeof(kn_verdict) + 8 + 12 * (size_t)a->r.logprobs) : 0;
+    size_t echoed = scores(a) ? tokens * n * cost_of_entry(a) : 0;
+    size_t bytes =
+        scored + echoed + text * n * KN_COST_TEXT + prompts * n * a->r.max_tokens * cost_of_generated(a);
+    if (kn_account_expect(&a->x->account, bytes)) return true;
+    return kn_account_complain(&a->x->account, a->r.logprobs >= 0 ? "logprobs" : "max_tokens", c);
+}
+
 static bool read_prompts(kn_completion *a, kn_complaint *c) {
     a->prompts = kn_alloc(a->r.prompt_count, sizeof *a->prompts);
-    if (!a->prompts) return kn_complain(c, 500, NULL, NULL, "out of memory");
+    if (!a->prompts) return kn_complain_memory(c);
     for (size_t i = 0; i < a->r.prompt_count; i++) {
-        if (!kn_prompt_read(a->server, &a->r.prompts[i], a->r.echo, "prompt", &a->prompts[i], c))
-            return false;
+        if (!kn_prompt_read(a->x, &a->r.prompts[i], a->r.echo, "prompt", &a->prompts[i], c)) return false;
         size_t all = a->prompts[i].count + a->r.max_tokens;
         if (all > a->server->o.max_tokens)
             return kn_complain(c, 400, "context_length_exceeded", "max_tokens",
                                "a prompt of %zu tokens and 'max_tokens' of %zu: together at most %zu here",
                                a->prompts[i].count, a->r.max_tokens, a->server->o.max_tokens);
     }
-    return check_all(a, c);
+    return check_all(a, c) && take_memory(a, c);
 }
 
 static void name(kn_completion *a) {
@@ -123,7 +150,7 @@ static kn_completion *open_completion(kn_exchange *x, json_t *root, kn_complaint
     kn_completion *a = kn_alloc(1, sizeof *a);
     if (!a) {
         json_decref(root);
-        kn_complain(c, 500, NULL, NULL, "out of memory");
+        kn_complain_memory(c);
         return NULL;
     }
     *a = (kn_completion){.x = x, .server = x->server, .root = root};
@@ -168,6 +195,7 @@ static json_t *whole_choice(kn_completion *a, kn_choice *choice, bool *fine) {
         json_decref(piece);
     }
     if (*fine && !choice->finish) choice->finish = "length"; // nothing was to be generated
+    *fine &= !a->x->account.shortage;
     return kn_slice_close(choice, &slice);
 }
 

@@ -41,22 +41,32 @@ static bool names_start(const kn_tokenizer *t, const kn_prompt *p) {
     return start && strlen(start) == p->size && memcmp(start, p->text, p->size) == 0;
 }
 
-static json_t *tokenize(const kn_server *s, const kn_prompt *p, bool special, kn_complaint *c) {
+static json_t *tokenize(kn_exchange *x, const kn_prompt *p, bool special, kn_complaint *c) {
+    const kn_server *s = x->server;
     const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
     kn_tokens tokens = {0};
-    json_t *list = json_array();
     knnlm_status status = KNNLM_OK;
+    bool fits = true;
+    if (!kn_account_take(&x->account, p->size * sizeof *tokens.ids)) {
+        kn_account_complain(&x->account, "prompt", c);
+        return NULL;
+    }
+    json_t *list = json_array();
     if (names_start(t, p)) {
         json_array_append_new(list, json_integer(kn_tokenizer_start(t)));
     } else {
         if (special) json_array_append_new(list, json_integer(kn_tokenizer_start(t)));
         status = kn_tokenizer_encode(t, p->text, p->size, &tokens);
-        if (status == KNNLM_OK) ids_json(tokens.ids, tokens.count, list);
+        fits = status != KNNLM_OK || kn_account_expect(&x->account, tokens.count * KN_COST_ID);
+        if (status == KNNLM_OK && fits) ids_json(tokens.ids, tokens.count, list);
     }
     kn_tokens_free(&tokens);
-    if (status != KNNLM_OK) {
+    if (status != KNNLM_OK || !fits) {
         json_decref(list);
-        kn_complain_status(c, status, knnlm_message());
+        if (fits)
+            kn_complain_status(c, status, knnlm_message());
+        else
+            kn_account_complain(&x->account, "prompt", c);
         return NULL;
     }
     return json_pack("{s:o, s:I, s:i}", "tokens", list, "count", (json_int_t)json_array_size(list),
@@ -70,22 +80,17 @@ enum MHD_Result kn_answer_tokenize(kn_exchange *x) {
     enum MHD_Result result;
     json_t *root = kn_exchange_json(x, &result), *json = NULL;
     if (!root) return result;
-    if (kn_tokenize_parse(root, &p, &special, &c)) json = tokenize(x->server, &p, special, &c);
+    if (kn_tokenize_parse(root, &p, &special, &c)) json = tokenize(x, &p, special, &c);
     result = json ? kn_reply(x, 200, json) : kn_reply_complaint(x, &c);
     json_decref(root);
     return result;
 }
 
-static json_t *detokenize(const kn_server *s, const kn_prompt *p, kn_complaint *c) {
+static json_t *detokenize(kn_exchange *x, const kn_prompt *p, kn_complaint *c) {
+    const kn_server *s = x->server;
     char *text;
     size_t size;
-    int32_t vocabulary = kn_lm_describe(s->lm)->vocabulary;
-    for (size_t i = 0; i < p->count; i++)
-        if (p->tokens[i] >= vocabulary) {
-            kn_complain(c, 400, NULL, "tokens", "'tokens': %d is not in the vocabulary of %d", p->tokens[i],
-                        vocabulary);
-            return NULL;
-        }
+    if (!kn_ids_check(x, p, "tokens", KN_COST_TEXT, c)) return NULL;
     if (kn_tokenizer_decode(kn_lm_tokenizer(s->lm), p->tokens, p->count, &text, &size) != KNNLM_OK) {
         kn_complain_status(c, KNNLM_ENOMEM, knnlm_message());
         return NULL;
@@ -101,7 +106,7 @@ enum MHD_Result kn_answer_detokenize(kn_exchange *x) {
     enum MHD_Result result;
     json_t *root = kn_exchange_json(x, &result), *json = NULL;
     if (!root) return result;
-    if (kn_detokenize_parse(root, &p, &c)) json = detokenize(x->server, &p, &c);
+    if (kn_detokenize_parse(root, &p, &c)) json = detokenize(x, &p, &c);
     result = json ? kn_reply(x, 200, json) : kn_reply_complaint(x, &c);
     kn_prompt_free(&p);
     json_decref(root);
@@ -138,6 +143,7 @@ static void print_gauge(FILE *out, const char *name, const char *help, uint64_t 
 
 static void print_state(kn_server *s, FILE *out) {
     print_gauge(out, "knnlm_connections", "Connections open now.", s->metrics.connections);
+    print_gauge(out, "knnlm_request_memory_bytes", "Memory reserved for requests.", s->budget.used);
     print_gauge(out, "process_resident_memory_bytes", "Resident memory.", kn_memory_resident());
     if (!s->ready) return;
     print_gauge(out, "knnlm_queue_length", "Requests that wait.", kn_server_engine_waiting(s->engine));

@@ -28,10 +28,11 @@ static json_t *token_json(const kn_server *s, const kn_read_prompt *p, const kn_
     return json;
 }
 
-static json_t *score_json(const kn_server *s, const kn_read_prompt *p, const kn_asked *a) {
+static json_t *score_json(const kn_exchange *x, const kn_read_prompt *p, const kn_asked *a) {
+    const kn_server *s = x->server;
     json_t *tokens = json_array();
     double lm = 0, mixed = 0;
-    for (size_t i = 0; i < p->count; i++) {
+    for (size_t i = 0; i < p->count && !x->account.shortage; i++) {
         lm -= a->verdicts[i].lm;
         mixed -= a->verdicts[i].p;
         json_array_append_new(tokens, token_json(s, p, a, i));
@@ -47,15 +48,20 @@ static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_pr
     kn_asked *a = &task.asked;
     kn_job job;
     json_t *json = NULL;
+    size_t each = KN_COST_SCORE + r->knn.temperature_count * KN_COST_TEMPERATURE;
+    if (!kn_account_expect(&x->account, p->count * each)) {
+        kn_account_complain(&x->account, r->text.text ? "text" : "tokens", c);
+        return NULL;
+    }
     if (!kn_shelf_select(x->server->shelf, &r->knn, false, &task.selection, c)) return NULL;
     *a = (kn_asked){.temperatures = r->knn.temperatures, .temperature_count = r->knn.temperature_count};
     a->verdicts = kn_alloc(p->count + 1, sizeof *a->verdicts);
     if (a->temperature_count) a->knn_at = kn_alloc(p->count * a->temperature_count + 1, sizeof *a->knn_at);
     kn_job_init(&job);
     if (!a->verdicts || (a->temperature_count && !a->knn_at))
-        kn_complain(c, 500, NULL, NULL, "out of memory");
+        kn_complain_memory(c);
     else if (kn_exchange_run(x, &job, &task, 1, c))
-        json = score_json(x->server, p, &task.asked);
+        json = score_json(x, p, &task.asked);
     kn_job_destroy(&job);
     free(a->verdicts);
     free(a->knn_at);
@@ -70,7 +76,7 @@ enum MHD_Result kn_answer_score(kn_exchange *x) {
     json_t *root = kn_exchange_json(x, &result), *json = NULL;
     if (!root) return result;
     if (kn_score_parse(root, &r, &c) &&
-        kn_prompt_read(x->server, &r.text, true, r.text.text ? "text" : "tokens", &p, &c))
+        kn_prompt_read(x, &r.text, true, r.text.text ? "text" : "tokens", &p, &c))
         json = score(x, &r, &p, &c);
     result = json ? kn_reply(x, 200, json) : kn_reply_complaint(x, &c);
     kn_prompt_free(&r.text);
@@ -104,6 +110,11 @@ static json_t *explain(kn_exchange *x, const kn_explain_request *r, const kn_rea
                     .neighbors = r->neighbors,
                     .around = r->around};
     kn_job job;
+    size_t each = 1000 + 2 * r->around * KN_COST_TEXT * 8; // tokens of eight bytes
+    if (!kn_account_expect(&x->account, (r->words + r->neighbors) * each)) {
+        kn_account_complain(&x->account, "neighbors", c);
+        return NULL;
+    }
     if (!kn_shelf_select(x->server->shelf, &r->knn, false, &task.selection, c) ||
         !find_target(x->server, r, &task.target, c))
         return NULL;
@@ -127,7 +138,7 @@ enum MHD_Result kn_answer_explain(kn_exchange *x) {
     json_t *root = kn_exchange_json(x, &result), *json = NULL;
     if (!root) return result;
     if (kn_explain_parse(root, &r, &c) &&
-        kn_prompt_read(x->server, &r.context, false, r.context.text ? "context" : "tokens", &p, &c))
+        kn_prompt_read(x, &r.context, false, r.context.text ? "context" : "tokens", &p, &c))
         json = explain(x, &r, &p, &c);
     result = json ? kn_reply(x, 200, json) : kn_reply_complaint(x, &c);
     kn_prompt_free(&r.context);

@@ -46,7 +46,11 @@ enum MHD_Result kn_answer_add_document(kn_exchange *x) {
     enum MHD_Result result;
     json_t *root = kn_exchange_json(x, &result), *json = NULL;
     if (!root) return result;
-    if (kn_document_parse(root, &name, &text, &c))
+    if (!kn_document_parse(root, &name, &text, &c))
+        json = NULL;
+    else if (!kn_account_take(&x->account, text.size * KN_COST_TOKEN))
+        kn_account_complain(&x->account, "text", &c);
+    else
         json = kn_shelf_add(x->server->shelf, x->segments[0], name, text.text, text.size, still_wanted, x,
                             &created, &c);
     result = reply(x, created ? 201 : 200, json, &c);

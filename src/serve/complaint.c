@@ -16,9 +16,37 @@ bool kn_complain(kn_complaint *c, unsigned status, const char *code, const char 
     return false;
 }
 
+bool kn_complain_memory(kn_complaint *c) {
+    return kn_complain(c, 503, "out_of_memory", NULL, "not enough memory for this now: try again");
+}
+
 bool kn_complain_status(kn_complaint *c, knnlm_status status, const char *message) {
+    if (status == KNNLM_ENOMEM) return kn_complain_memory(c);
     bool request = status == KNNLM_EINVAL || status == KNNLM_ENOTSUP;
     return kn_complain(c, request ? 400 : 500, NULL, NULL, "%s", message);
+}
+
+// The `count` bytes at `at` become the `size` bytes of `text`, which are not more and may be some of them.
+static void shrink(char *at, size_t count, const char *text, size_t size) {
+    memmove(at, text, size);
+    memmove(at + size, at + count, strlen(at + count) + 1);
+}
+
+void kn_complaint_hide(kn_complaint *c, const char *path, const char *name) {
+    size_t size = strlen(path), named = strlen(name);
+    if (size == 0 || named > size) return;
+    for (char *at = c->message; (at = strstr(at, path)); at += named) shrink(at, size, name, named);
+}
+
+void kn_complaint_hide_folders(kn_complaint *c) {
+    for (char *at = c->message; *at; at += *at != 0) {
+        if (*at != '/' || (at > c->message && !strchr(" (\"", at[-1]))) continue;
+        size_t size = strcspn(at, " ),\"");
+        if (at[size - 1] == ':') size--;
+        const char *name = at + size;
+        while (name[-1] != '/') name--;
+        shrink(at, size, name, (size_t)(at + size - name));
+    }
 }
 
 static const char *type_of(unsigned status) {

@@ -18,8 +18,14 @@ typedef struct kn_complaint {
 // Always false, so that checks end with it.
 bool kn_complain(kn_complaint *c, unsigned status, const char *code, const char *param, const char *format,
                  ...) __attribute__((format(printf, 5, 6)));
+// Out of memory: 503.
+bool kn_complain_memory(kn_complaint *c);
 // What the library reported last in this thread.
 bool kn_complain_status(kn_complaint *c, knnlm_status status, const char *message);
+// Every `path` in the message becomes `name`; absolute paths that are left lose their folders, unless the
+// client is quoted.
+void kn_complaint_hide(kn_complaint *c, const char *path, const char *name);
+void kn_complaint_hide_folders(kn_complaint *c);
 // {"error": {...}}
 json_t *kn_complaint_json(const kn_complaint *c);
 

@@ -88,7 +88,7 @@ bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice)
     bool fine = text && put_text(slice, json_string_value(text), json_string_length(text));
     if (slice->tokens && p->own_start) put_start(a, slice);
     size_t chars = 0, at = 0;
-    for (size_t i = 0; i < p->count && slice->tokens; i++) {
+    for (size_t i = 0; i < p->count && slice->tokens && !a->x->account.shortage; i++) {
         size_t to = kn_least((size_t)p->offsets[i], p->size);
         if (to > at) chars += count_chars(p->text + at, to - at);
         at = kn_most(at, to);

@@ -1,6 +1,7 @@
 #include "serve/engine.h"
 
 #include "eval/explain.h"
+#include "serve/account.h"
 #include "serve/json.h"
 
 #include <errno.h>
@@ -307,7 +308,8 @@ static knnlm_status answer(kn_server_engine *e, kn_task *t, const kn_next *next)
                           "lambda", x.lambda, "nearest", kn_json_real(x.nearest), "entropy", x.entropy,
                           "words", words_json(e, &x), "neighbors", neighbors_json(e, t, &x));
     kn_explanation_free(&x);
-    return KNNLM_OK;
+    bool failed = kn_json_failed();
+    return t->answer && !failed ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory");
 }
 
 static void explain(kn_server_engine *e, kn_task **tasks, size_t count) {
@@ -427,13 +429,14 @@ static json_t *news_sources(const kn_server_engine *e, kn_task *t, bool all) {
     return list;
 }
 
-static void tell_news(kn_server_engine *e, kn_task *t) {
+// KNNLM_ENOMEM: a piece without what there was no memory for would be a wrong answer.
+static knnlm_status tell_news(kn_server_engine *e, kn_task *t) {
     size_t size;
     const char *text = kn_sequence_text(t->sequence, &size);
     kn_finish finish = kn_sequence_finish(t->sequence);
     size_t tokens;
     kn_sequence_tokens(t->sequence, &tokens);
-    if (size == t->sent_text && tokens == t->sent_tokens && finish == KN_FINISH_NOT) return;
+    if (size == t->sent_text && tokens == t->sent_tokens && finish == KN_FINISH_NOT) return KNNLM_OK;
     json_t *piece =
         json_pack("{s:o, s:s?}", "text", kn_json_text(text + t->sent_text, size - t->sent_text), "finish",
                   finish == KN_FINISH_NOT    ? NULL
@@ -445,12 +448,17 @@ static void tell_news(kn_server_engine *e, kn_task *t) {
     t->sent_tokens = tokens;
     if (t->options.sources)
         json_object_set_new(piece, "sources", news_sources(e, t, finish != KN_FINISH_NOT));
+    if (!piece || kn_json_failed()) {
+        json_decref(piece);
+        return kn_fail(KNNLM_ENOMEM, "out of memory");
+    }
     pthread_mutex_lock(&t->job->lock);
-    json_array_append_new(t->pieces, piece);
+    bool kept = json_array_append_new(t->pieces, piece) == 0;
     t->generated = kn_sequence_generated(t->sequence) + (kn_sequence_end(t->sequence) != NULL);
     t->job->changes++;
     pthread_cond_broadcast(&t->job->changed);
     pthread_mutex_unlock(&t->job->lock);
+    return kept ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory");
 }
 
 static void drop(kn_server_engine *e, size_t i, knnlm_status status) {
@@ -481,9 +489,9 @@ static void generate_some(kn_server_engine *e) {
     for (size_t i = e->sequence_count; i-- > 0;) {
         kn_task *t = e->sequences[i];
         size_t before = t->generated;
-        if (status == KNNLM_OK) tell_news(e, t);
+        knnlm_status own = status == KNNLM_OK ? tell_news(e, t) : status;
         atomic_fetch_add(&e->metrics->generated, t->generated - before);
-        if (status != KNNLM_OK || kn_sequence_finish(t->sequence) != KN_FINISH_NOT) drop(e, i, status);
+        if (own != KNNLM_OK || kn_sequence_finish(t->sequence) != KN_FINISH_NOT) drop(e, i, own);
     }
 }
 

@@ -141,12 +141,12 @@ static const struct kn_route *find_route(kn_exchange *x, const char *method, cha
 
 // ---------------------------------------------------------------- replies
 
-static const char *header(const kn_exchange *x, const char *name) {
+const char *kn_exchange_header(const kn_exchange *x, const char *name) {
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
 }
 
 static void add_cors(const kn_exchange *x, struct MHD_Response *response) {
-    const char *origin = header(x, "Origin");
+    const char *origin = kn_exchange_header(x, "Origin");
     if (!x->server->cors || !origin) return;
     MHD_add_response_header(response, "Access-Control-Allow-Origin", x->server->cors);
     MHD_add_response_header(response, "Vary", "Origin");
@@ -161,6 +161,7 @@ enum MHD_Result kn_reply_response(kn_exchange *x, unsigned status, const char *t
     if (x->last) MHD_add_response_header(response, "Connection", "close");
     add_cors(x, response);
     x->status = status;
+    kn_watch_sending(x->server->watch, x->connection);
     enum MHD_Result result = MHD_queue_response(x->connection, status, response);
     MHD_destroy_response(response);
     return result;
@@ -172,15 +173,55 @@ enum MHD_Result kn_reply_copy(kn_exchange *x, unsigned status, const char *type,
                              MHD_create_response_from_buffer(size, (void *)data, MHD_RESPMEM_MUST_COPY));
 }
 
+// ---- a text that is sent block by block, each within the time that the watch gives it
+
+typedef struct sent {
+    kn_watch *watch;
+    struct MHD_Connection *connection;
+    char *text;
+    size_t size;
+} sent;
+
+static ssize_t send_block(void *context, uint64_t position, char *buffer, size_t max) {
+    const sent *s = context;
+    if (position >= s->size) return MHD_CONTENT_READER_END_OF_STREAM;
+    size_t n = kn_least(max, s->size - (size_t)position);
+    memcpy(buffer, s->text + position, n);
+    kn_watch_sending(s->watch, s->connection);
+    return (ssize_t)n;
+}
+
+static void free_sent(void *context) {
+    sent *s = context;
+    free(s->text);
+    free(s);
+}
+
+// Takes the text.
+static struct MHD_Response *open_text(kn_exchange *x, char *text) {
+    sent *s = kn_alloc(1, sizeof *s);
+    if (s) *s = (sent){x->server->watch, x->connection, text, strlen(text)};
+    struct MHD_Response *response =
+        s ? MHD_create_response_from_callback(s->size, KN_SEND_BLOCK, send_block, s, free_sent) : NULL;
+    if (!response) {
+        free(text);
+        free(s);
+    }
+    return response;
+}
+
+// There is no memory to say anything else.
+static struct MHD_Response *open_apology(void) {
+    static char text[] = "{\"error\":{\"message\":\"out of memory: try again\",\"type\":\"server_error\","
+                         "\"param\":null,\"code\":\"out_of_memory\"}}";
+    return MHD_create_response_from_buffer(sizeof text - 1, text, MHD_RESPMEM_PERSISTENT);
+}
+
 static enum MHD_Result reply_text(kn_exchange *x, unsigned status, char *text, const kn_complaint *c,
                                   const char *allowed) {
     char seconds[16];
-    struct MHD_Response *response =
-        text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE) : NULL;
-    if (!response) {
-        free(text);
-        return MHD_NO;
-    }
+    struct MHD_Response *response = text ? open_text(x, text) : open_apology();
+    if (!response) return MHD_NO;
     if (c && c->retry_after) {
         snprintf(seconds, sizeof seconds, "%d", c->retry_after);
         MHD_add_response_header(response, "Retry-After", seconds);
@@ -199,14 +240,28 @@ static char *print(json_t *take) {
 
 enum MHD_Result kn_reply(kn_exchange *x, unsigned status, json_t *take) {
     char *text = print(take);
-    if (text) return reply_text(x, status, text, NULL, NULL);
-    kn_complaint c;
-    kn_complain(&c, 500, NULL, NULL, "out of memory");
+    // A list that lacks what there was no memory for is no answer.
+    bool failed = kn_json_failed();
+    if (text && !failed) return reply_text(x, status, text, NULL, NULL);
+    kn_complaint c = {0};
+    free(text);
     return kn_reply_complaint(x, &c);
 }
 
-enum MHD_Result kn_reply_complaint(kn_exchange *x, const kn_complaint *c) {
-    return reply_text(x, c->status, print(kn_complaint_json(c)), c, NULL);
+void kn_server_hide_paths(const kn_server *s, kn_complaint *c) {
+    if (s->ready) kn_shelf_hide_paths(s->shelf, c);
+    if (s->ready) kn_complaint_hide(c, kn_lm_describe(s->lm)->path, s->model);
+    kn_complaint_hide_folders(c);
+}
+
+enum MHD_Result kn_reply_complaint(kn_exchange *x, const kn_complaint *complaint) {
+    kn_complaint c = *complaint;
+    // Who found no memory for an answer need not have said so.
+    if (!c.status) kn_account_complain(&x->account, NULL, &c);
+    kn_account_pause(&x->account);
+    kn_server_hide_paths(x->server, &c);
+    char *text = print(kn_complaint_json(&c));
+    return reply_text(x, text ? c.status : 503, text, &c, NULL);
 }
 
 static enum MHD_Result refuse(kn_exchange *x, unsigned status, const char *code, const char *message) {
@@ -215,76 +270,16 @@ static enum MHD_Result refuse(kn_exchange *x, unsigned status, const char *code,
     return kn_reply_complaint(x, &c);
 }
 
-// ---------------------------------------------------------------- who may ask
-
-// The time taken tells nothing about how much of the key was right.
-static bool same_key(const char *key, const char *given) {
-    size_t n = strlen(key), m = strlen(given);
-    unsigned char different = n != m;
-    for (size_t i = 0; i < n; i++) different |= (unsigned char)(key[i] ^ (m ? given[i % m] : 0));
-    return different == 0;
-}
-
-static bool has_key(const kn_exchange *x) {
-    static const char scheme[] = "Bearer ";
-    const char *given = header(x, "Authorization");
-    if (!x->server->api_key) return true;
-    if (!given || strncasecmp(given, scheme, sizeof scheme - 1) != 0) return false;
-    return same_key(x->server->api_key, given + sizeof scheme - 1);
-}
-
-// Browsers say which page asks. Other pages than our own are not let in, so that no page on the web can read
-// or change the stores of who looks at it.
-static bool from_elsewhere(const kn_exchange *x) {
-    const char *origin = header(x, "Origin"), *host = header(x, "Host");
-    if (!origin || (x->server->cors && strcmp(x->server->cors, "*") == 0)) return false;
-    if (x->server->cors && strcmp(x->server->cors, origin) == 0) return false;
-    const char *after = strstr(origin, "://");
-    return !after || !host || strcmp(after + 3, host) != 0;
-}
-
-static bool is_loopback(const char *name) {
-    struct in_addr four;
-    struct in6_addr six;
-    if (strcmp(name, "localhost") == 0) return true;
-    if (inet_pton(AF_INET, name, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
-    return inet_pton(AF_INET6, name, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
-}
-
-// A name that leads here by a trick of the name service would make a foreign page our own: who listens to
-// this machine alone is called by its own names.
-static bool host_is_strange(const kn_exchange *x) {
-    const char *host = header(x, "Host");
-    char name[64];
-    bool any = x->server->cors && strcmp(x->server->cors, "*") == 0;
-    if (!host || any || !is_loopback(x->server->host)) return false;
-    bool six = *host == '[';
-    size_t n = six ? strcspn(++host, "]") : strcspn(host, ":");
-    if (n >= sizeof name) return true;
-    memcpy(name, host, n);
-    name[n] = 0;
-    return !is_loopback(name);
-}
-
-static enum MHD_Result answer_preflight(kn_exchange *x) {
-    struct MHD_Response *response = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
-    if (response) {
-        MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, DELETE");
-        MHD_add_response_header(response, "Access-Control-Allow-Headers", "Authorization, Content-Type");
-        MHD_add_response_header(response, "Access-Control-Max-Age", "600");
-    }
-    return kn_reply_response(x, 204, NULL, response);
-}
-
 // ---------------------------------------------------------------- a request
 
 static bool body_is_announced_too_large(const kn_exchange *x) {
-    const char *length = header(x, "Content-Length");
+    const char *length = kn_exchange_header(x, "Content-Length");
     return length && strtoull(length, NULL, 10) > x->server->o.max_body;
 }
 
-static void complain_of_body(const kn_exchange *x, kn_complaint *c) {
-    kn_complain(c, 413, "body_too_large", NULL, "the body has more than %zu bytes", x->server->o.max_body);
+static bool complain_of_body(const kn_exchange *x, kn_complaint *c) {
+    return kn_complain(c, 413, "body_too_large", NULL, "the body has more than %zu bytes",
+                       x->server->o.max_body);
 }
 
 static enum MHD_Result refuse_body(kn_exchange *x) {
@@ -305,19 +300,17 @@ static enum MHD_Result refuse_connection(kn_exchange *x) {
 static enum MHD_Result check_early(kn_exchange *x, const char *url, const char *method) {
     kn_server *s = x->server;
     char allowed[64];
+    kn_complaint c;
     x->path = kn_strdup(url);
     if (!x->path) return MHD_NO;
     if (s->metrics.connections > s->o.connections) return refuse_connection(x);
-    if (host_is_strange(x)) return refuse(x, 403, "origin", "this machine is not called so (Host)");
-    if (from_elsewhere(x)) return refuse(x, 403, "origin", "pages of other origins are not let in (--cors)");
-    if (s->cors && strcmp(method, "OPTIONS") == 0 && header(x, "Access-Control-Request-Method"))
-        return answer_preflight(x);
+    if (!kn_access_check(x, &c)) return kn_reply_complaint(x, &c);
+    if (kn_access_is_preflight(x, method)) return kn_access_preflight(x);
     x->route = find_route(x, method, allowed, sizeof allowed);
     x->endpoint = endpoint_of(x->route);
-    if (!(x->route && x->route->flags & OPEN) && !has_key(x))
+    if (!(x->route && x->route->flags & OPEN) && !kn_access_has_key(x))
         return refuse(x, 401, "invalid_api_key", "the API key is missing or wrong");
     if (!x->route && *allowed) {
-        kn_complaint c;
         kn_complain(&c, 405, "method_not_allowed", NULL, "this path takes %s", allowed);
         return reply_text(x, 405, print(kn_complaint_json(&c)), &c, allowed);
     }
@@ -331,20 +324,19 @@ static enum MHD_Result check_early(kn_exchange *x, const char *url, const char *
 
 // libmicrohttpd answers no request before it has all of it, and this one may have no end: the answer is
 // written past it, and what still comes is let by, so that the client reads it before the connection ends.
-static void refuse_in_passing(kn_exchange *x) {
+static void refuse_in_passing(kn_exchange *x, const kn_complaint *c) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    kn_complaint c;
-    char head[160];
-    complain_of_body(x, &c);
-    char *body = print(kn_complaint_json(&c));
+    char head[200];
+    kn_account_pause(&x->account);
+    char *body = print(kn_complaint_json(c));
     if (!body || !info) return free(body);
-    int n =
-        snprintf(head, sizeof head,
-                 "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Type: application/json\r\n"
-                 "Content-Length: %zu\r\n\r\n",
-                 strlen(body));
-    x->status = c.status;
+    int n = snprintf(head, sizeof head,
+                     "HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n%s"
+                     "Content-Length: %zu\r\n\r\n",
+                     c->status == 413 ? "413 Content Too Large" : "503 Service Unavailable",
+                     c->retry_after ? "Retry-After: 1\r\n" : "", strlen(body));
+    x->status = c->status;
     x->last = true;
     if (send(info->connect_fd, head, (size_t)n, MSG_NOSIGNAL) == n)
         send(info->connect_fd, body, strlen(body), MSG_NOSIGNAL);
@@ -360,12 +352,20 @@ static enum MHD_Result let_by(kn_exchange *x, size_t *size) {
     return end || x->size > LET_BY || kn_watch_is_late(x->begun) ? MHD_NO : MHD_YES;
 }
 
+// Room for so much more of the body.
+static bool make_room(kn_exchange *x, size_t more, kn_complaint *c) {
+    size_t before = x->capacity;
+    if (x->size + more > x->server->o.max_body) return complain_of_body(x, c);
+    if (kn_grow(&x->body, &x->capacity, x->size + more + 1, 1) != KNNLM_OK) return kn_complain_memory(c);
+    return kn_account_take(&x->account, x->capacity - before) || kn_account_complain(&x->account, NULL, c);
+}
+
 static enum MHD_Result take_body(kn_exchange *x, const char *data, size_t *size) {
-    if (x->size + *size > x->server->o.max_body) {
-        refuse_in_passing(x);
+    kn_complaint c;
+    if (!make_room(x, *size, &c)) {
+        refuse_in_passing(x, &c);
         return x->status ? let_by(x, size) : MHD_NO;
     }
-    if (kn_grow(&x->body, &x->capacity, x->size + *size + 1, 1) != KNNLM_OK) return MHD_NO;
     memcpy(x->body + x->size, data, *size);
     x->size += *size;
     *size = 0;
@@ -377,6 +377,7 @@ static kn_exchange *exchange_open(kn_server *s, struct MHD_Connection *connectio
     if (!x) return NULL;
     *x = (kn_exchange){.server = s, .connection = connection, .begun = kn_seconds()};
     x->endpoint = kn_endpoint_count() - 1;
+    kn_account_open(&x->account, &s->budget);
     atomic_fetch_add(&s->answering, 1);
     kn_watch_asked(s->watch, connection);
     return x;
@@ -395,8 +396,8 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection, 
     return *size ? take_body(x, data, size) : x->route->answer(x);
 }
 
-// A large request was a million small pieces of JSON, which its thread's heap would keep.
-enum { LARGE = 256 << 10 };
+// A large request or answer was a million small pieces of JSON, which its thread's heap would keep.
+enum { LARGE = 1 << 20 };
 
 static void completed(void *context, struct MHD_Connection *connection, void **state,
                       enum MHD_RequestTerminationCode code) {
@@ -406,7 +407,8 @@ static void completed(void *context, struct MHD_Connection *connection, void **s
     kn_watch_rest(s->watch, connection);
     if (!x) return;
     if (x->status) kn_metrics_request(&s->metrics, x->endpoint, x->status, kn_seconds() - x->begun);
-    bool large = x->size > LARGE;
+    bool large = x->account.reserved > LARGE;
+    kn_account_close(&x->account);
     free(x->path);
     free(x->body);
     free(x);
@@ -437,6 +439,7 @@ bool kn_exchange_complain_late(const kn_exchange *x, kn_complaint *c) {
 json_t *kn_exchange_json(kn_exchange *x, enum MHD_Result *result) {
     kn_complaint c;
     json_t *root = kn_request_load(x->body ? x->body : "", x->size, &c);
+    if (!root && x->account.shortage) kn_account_complain(&x->account, NULL, &c);
     if (!root) *result = kn_reply_complaint(x, &c);
     return root;
 }
@@ -494,6 +497,7 @@ kn_serve_options kn_serve_options_default(void) {
                               .parallel = 8,
                               .max_tokens = 16384,
                               .max_body = 16 << 20,
+                              .max_memory = 1 << 30,
                               .connections = 512,
                               .timeout = 300};
 }
@@ -511,17 +515,35 @@ static size_t leave_escapes(void *context, struct MHD_Connection *connection, ch
     return strlen(text);
 }
 
+// The system would take megabytes of an answer that nobody reads, and the client would seem to have read
+// them.
+enum { SEND_BUFFER = 128 << 10 };
+
+static void bound_buffer(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info) setsockopt(info->connect_fd, SOL_SOCKET, SO_SNDBUF, &(int){SEND_BUFFER}, sizeof(int));
+}
+
 static void connected(void *context, struct MHD_Connection *connection, void **state,
                       enum MHD_ConnectionNotificationCode code) {
     kn_server *s = context;
     (void)state;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         atomic_fetch_add(&s->metrics.connections, 1);
+        bound_buffer(connection);
         kn_watch_enter(s->watch, connection);
     } else {
         atomic_fetch_sub(&s->metrics.connections, 1);
         kn_watch_leave(s->watch, connection);
     }
+}
+
+static bool is_loopback(const struct sockaddr_storage *address) {
+    const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+    return address->ss_family == AF_INET ? ntohl(four->sin_addr.s_addr) >> 24 == 127
+                                         : IN6_IS_ADDR_LOOPBACK(&six->sin6_addr);
 }
 
 static knnlm_status resolve(kn_server *s, struct sockaddr_storage *address) {
@@ -532,7 +554,13 @@ static knnlm_status resolve(kn_server *s, struct sockaddr_storage *address) {
     if (code) return kn_fail(KNNLM_EINVAL, "--host %s: %s", s->host, gai_strerror(code));
     memcpy(address, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
-    return KNNLM_OK;
+    s->loopback = is_loopback(address);
+    if (s->loopback || s->api_key || s->o.no_key) return KNNLM_OK;
+    return kn_fail(
+        KNNLM_EINVAL,
+        "--host %s: other machines could ask, and change the stores: give an --api-key-file, or say "
+        "--no-key",
+        s->host);
 }
 
 static void name_address(kn_server *s) {
@@ -540,6 +568,12 @@ static void name_address(kn_server *s) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_BIND_PORT);
     snprintf(s->url, sizeof s->url, six ? "http://[%s]:%u/" : "http://%s:%u/", s->host,
              info ? info->port : s->o.port);
+}
+
+// One address cannot have all connections, but where all clients have one.
+static size_t per_address(const kn_server *s) {
+    if (s->o.per_address) return s->o.per_address;
+    return s->loopback ? s->o.connections + SPARE : kn_most(s->o.connections / 4, 1);
 }
 
 static knnlm_status listen_on(kn_server *s) {
@@ -551,7 +585,8 @@ static knnlm_status listen_on(kn_server *s) {
             (six ? MHD_USE_IPv6 : 0),
         s->o.port, NULL, NULL, handle, s, MHD_OPTION_SOCK_ADDR, &address, MHD_OPTION_NOTIFY_COMPLETED,
         completed, s, MHD_OPTION_NOTIFY_CONNECTION, connected, s, MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes,
-        NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o.connections + SPARE, MHD_OPTION_CONNECTION_TIMEOUT,
+        NULL, MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->o.connections + SPARE,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)per_address(s), MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)KN_REST_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10),
         MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_END);
     if (!s->daemon)
@@ -561,12 +596,18 @@ static knnlm_status listen_on(kn_server *s) {
     return KNNLM_OK;
 }
 
+static bool copy_option(char **out, const char *option) {
+    *out = option ? kn_strdup(option) : NULL;
+    return *out || !option;
+}
+
 static knnlm_status copy_options(kn_server *s) {
-    s->host = kn_strdup(s->o.host);
-    s->api_key = s->o.api_key ? kn_strdup(s->o.api_key) : NULL;
-    s->cors = s->o.cors ? kn_strdup(s->o.cors) : NULL;
-    bool had = s->host && (s->api_key || !s->o.api_key) && (s->cors || !s->o.cors);
-    return had ? kn_watch_open(s->o.timeout, &s->watch) : KNNLM_ENOMEM;
+    const kn_serve_options *o = &s->o;
+    bool had = copy_option(&s->host, o->host) && copy_option(&s->api_key, o->api_key) &&
+               copy_option(&s->cors, o->cors);
+    for (size_t i = 0; i < o->allowed_host_count && had; i++)
+        had = copy_option(&s->allowed_hosts[i], o->allowed_hosts[i]);
+    return had ? kn_watch_open(o->timeout, o->connections, &s->watch) : KNNLM_ENOMEM;
 }
 
 knnlm_status kn_server_open(const kn_serve_options *options, kn_server **out) {
@@ -575,6 +616,7 @@ knnlm_status kn_server_open(const kn_serve_options *options, kn_server **out) {
     s->o = *options;
     s->created = (int64_t)time(NULL);
     kn_turn_init(&s->turn);
+    kn_budget_init(&s->budget, options->max_memory);
     knnlm_status status = copy_options(s);
     if (status == KNNLM_OK) status = listen_on(s);
     if (status == KNNLM_OK)
@@ -628,5 +670,6 @@ void kn_server_close(kn_server *s, double patience) {
     free(s->host);
     free(s->api_key);
     free(s->cors);
+    for (size_t i = 0; i < KN_ALLOWED_HOSTS; i++) free(s->allowed_hosts[i]);
     free(s);
 }

@@ -2,6 +2,7 @@
 #ifndef KN_SERVE_HTTP_H
 #define KN_SERVE_HTTP_H
 
+#include "serve/account.h"
 #include "serve/engine.h"
 #include "serve/serve.h"
 
@@ -9,8 +10,10 @@
 
 struct kn_server {
     kn_serve_options o;
-    char *host, *api_key, *cors; // of the options
+    char *host, *api_key, *cors, *allowed_hosts[KN_ALLOWED_HOSTS]; // of the options
+    bool loopback;                                                 // only this machine can connect
     char url[300];
+    kn_budget budget;
     struct MHD_Daemon *daemon;
     kn_metrics metrics;
     kn_turn turn;
@@ -22,7 +25,7 @@ struct kn_server {
     int64_t created;
     atomic_bool ready, ending, hurry;
     atomic_size_t answering; // requests
-    struct kn_watch *watch;  // who is slow to ask
+    struct kn_watch *watch;  // who is slow
 };
 
 enum { KN_SEGMENTS_MOST = 8 };
@@ -31,6 +34,7 @@ typedef struct kn_exchange {
     kn_server *server;
     struct MHD_Connection *connection;
     double begun;
+    kn_account account;
     size_t endpoint; // its name's number
     char *path;      // segments that stars stand for are decoded in place
     const char *segments[KN_SEGMENTS_MOST];
@@ -45,11 +49,26 @@ typedef struct kn_exchange {
 
 typedef enum MHD_Result kn_answer(kn_exchange *x);
 
+// A header of the request, or NULL.
+const char *kn_exchange_header(const kn_exchange *x, const char *name);
+
+// ---------------------------------------------------------------- who may ask
+
+// Framing, Host and Origin.
+bool kn_access_check(kn_exchange *x, kn_complaint *c);
+bool kn_access_has_key(const kn_exchange *x);
+bool kn_access_is_preflight(const kn_exchange *x, const char *method);
+enum MHD_Result kn_access_preflight(kn_exchange *x);
+
+// ---------------------------------------------------------------- replies
+
 // All answer and return what the connection's handler shall.
 enum MHD_Result kn_reply(kn_exchange *x, unsigned status, json_t *take);
 enum MHD_Result kn_reply_complaint(kn_exchange *x, const kn_complaint *c);
 enum MHD_Result kn_reply_copy(kn_exchange *x, unsigned status, const char *type, const void *data,
                               size_t size);
+// Paths of this machine become names of stores and files.
+void kn_server_hide_paths(const kn_server *s, kn_complaint *c);
 // Takes the response.
 enum MHD_Result kn_reply_response(kn_exchange *x, unsigned status, const char *type,
                                   struct MHD_Response *response);
@@ -101,8 +120,10 @@ typedef struct kn_read_prompt {
     uint64_t *offsets; // (count): bytes at which tokens begin in the text
 } kn_read_prompt;
 
-bool kn_prompt_read(const kn_server *s, const kn_prompt *p, bool text, const char *param, kn_read_prompt *out,
+bool kn_prompt_read(kn_exchange *x, const kn_prompt *p, bool text, const char *param, kn_read_prompt *out,
                     kn_complaint *c);
+// Whether the ids are in the vocabulary, and there is memory for `copies` of their text.
+bool kn_ids_check(kn_exchange *x, const kn_prompt *p, const char *param, size_t copies, kn_complaint *c);
 void kn_read_prompt_free(kn_read_prompt *p);
 
 #endif

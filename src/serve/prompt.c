@@ -12,26 +12,50 @@ void kn_read_prompt_free(kn_read_prompt *p) {
     *p = (kn_read_prompt){0};
 }
 
-static bool take_ids(const kn_server *s, const kn_prompt *p, const char *param, kn_read_prompt *out,
-                     kn_complaint *c) {
-    const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
-    int32_t vocabulary = kn_lm_describe(s->lm)->vocabulary;
+// Bytes that the ids stand for, at most: pieces are as long as their texts, or longer.
+static size_t text_bytes(const kn_tokenizer *t, const int32_t *tokens, size_t count) {
+    size_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *piece = kn_tokenizer_piece(t, tokens[i]);
+        sum += 1 + (piece ? strlen(piece) : 0);
+    }
+    return sum;
+}
+
+bool kn_ids_check(kn_exchange *x, const kn_prompt *p, const char *param, size_t copies, kn_complaint *c) {
+    int32_t vocabulary = kn_lm_describe(x->server->lm)->vocabulary;
+    size_t bytes;
     for (size_t i = 0; i < p->count; i++)
         if (p->tokens[i] >= vocabulary)
             return kn_complain(c, 400, NULL, param, "'%s': token %d is not in the vocabulary of %d", param,
                                p->tokens[i], vocabulary);
+    if (kn_mul(copies, text_bytes(kn_lm_tokenizer(x->server->lm), p->tokens, p->count), &bytes) &&
+        kn_account_take(&x->account, bytes))
+        return true;
+    return kn_account_complain(&x->account, param, c);
+}
+
+static bool take_ids(kn_exchange *x, const kn_prompt *p, const char *param, kn_read_prompt *out,
+                     kn_complaint *c) {
+    const kn_tokenizer *t = kn_lm_tokenizer(x->server->lm);
+    if (!kn_ids_check(x, p, param, 2, c)) return false;
+    if (!kn_account_take(&x->account, p->count * KN_COST_TOKEN))
+        return kn_account_complain(&x->account, param, c);
     out->own_start = p->count && p->tokens[0] == kn_tokenizer_start(t);
     out->count = p->count - out->own_start;
     out->tokens = kn_alloc(out->count + 1, sizeof *out->tokens);
-    if (!out->tokens) return kn_complain(c, 500, NULL, NULL, "out of memory");
+    if (!out->tokens) return kn_complain_memory(c);
     memcpy(out->tokens, p->tokens + out->own_start, out->count * sizeof *out->tokens);
     return true;
 }
 
 // jansson has seen to it that the text is UTF-8.
-static bool take_text(const kn_server *s, const kn_prompt *p, kn_read_prompt *out, kn_complaint *c) {
+static bool take_text(kn_exchange *x, const kn_prompt *p, const char *param, kn_read_prompt *out,
+                      kn_complaint *c) {
     kn_tokens tokens = {.with_offsets = true};
-    knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(s->lm), p->text, p->size, &tokens);
+    if (!kn_account_take(&x->account, p->size * (1 + KN_COST_TOKEN)))
+        return kn_account_complain(&x->account, param, c);
+    knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(x->server->lm), p->text, p->size, &tokens);
     out->tokens = tokens.ids;
     out->offsets = tokens.offsets;
     out->count = tokens.count;
@@ -76,11 +100,12 @@ static knnlm_status decode(const kn_tokenizer *t, kn_read_prompt *p) {
     return status;
 }
 
-bool kn_prompt_read(const kn_server *s, const kn_prompt *p, bool text, const char *param, kn_read_prompt *out,
+bool kn_prompt_read(kn_exchange *x, const kn_prompt *p, bool text, const char *param, kn_read_prompt *out,
                     kn_complaint *c) {
+    const kn_server *s = x->server;
     const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
     *out = (kn_read_prompt){0};
-    if (p->text ? !take_text(s, p, out, c) : !take_ids(s, p, param, out, c)) return false;
+    if (p->text ? !take_text(x, p, param, out, c) : !take_ids(x, p, param, out, c)) return false;
     if (out->count > s->o.max_tokens)
         return kn_complain(c, 400, "context_length_exceeded", param, "'%s' has %zu tokens: at most %zu here",
                            param, out->count, s->o.max_tokens);

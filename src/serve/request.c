@@ -174,7 +174,7 @@ static bool ids_of(const form *f, const char *name, const json_t *list, kn_promp
     size_t i;
     out->count = json_array_size(list);
     out->tokens = malloc((out->count + 1) * sizeof *out->tokens);
-    if (!out->tokens) return kn_complain(f->c, 500, NULL, NULL, "out of memory");
+    if (!out->tokens) return kn_complain_memory(f->c);
     json_array_foreach (list, i, value) {
         if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX)
             return refuse(f, name, "made of token ids");
@@ -205,7 +205,7 @@ static bool take_prompts(const form *f, kn_completion_request *out) {
         return kn_complain(f->c, 400, NULL, "prompt", "%zu prompts: at most %d at a time", count,
                            KN_PROMPTS_MOST);
     out->prompts = calloc(count, sizeof *out->prompts);
-    if (!out->prompts) return kn_complain(f->c, 500, NULL, NULL, "out of memory");
+    if (!out->prompts) return kn_complain_memory(f->c);
     out->prompt_count = count;
     if (!value) out->prompts[0].text = "";
     if (!value) return true;

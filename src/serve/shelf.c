@@ -175,6 +175,10 @@ const char *kn_shelf_name_of(const kn_shelf *s, const char *path) {
     return "";
 }
 
+void kn_shelf_hide_paths(const kn_shelf *s, kn_complaint *c) {
+    for (size_t i = 0; i < s->count; i++) kn_complaint_hide(c, s->books[i].path, s->books[i].name);
+}
+
 uint64_t kn_shelf_entries(kn_shelf *s, size_t number) {
     pthread_rwlock_rdlock(&s->lock);
     const kn_store_info *info = kn_store_describe(s->books[number].state.store);

@@ -26,6 +26,8 @@ knnlm_status kn_shelf_refresh(kn_shelf *shelf, kn_warn *warn);
 size_t kn_shelf_count(const kn_shelf *shelf);
 const char *kn_shelf_name(const kn_shelf *shelf, size_t number);
 const char *kn_shelf_name_of(const kn_shelf *shelf, const char *path); // "": none is there
+// Paths of stores in the message become their names.
+void kn_shelf_hide_paths(const kn_shelf *shelf, kn_complaint *c);
 uint64_t kn_shelf_entries(kn_shelf *shelf, size_t number);
 
 // ---------------------------------------------------------------- mixing

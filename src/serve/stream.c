@@ -1,10 +1,12 @@
 // An answer that is sent as it comes: server-sent events.
 #include "serve/completion.h"
 
+#include "serve/watch.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 16 << 10, QUIET_SECONDS = 15 };
+enum { QUIET_SECONDS = 15 };
 
 static bool put(kn_completion *a, const char *text) {
     size_t size = strlen(text);
@@ -68,8 +70,10 @@ static void finish(kn_completion *a) {
     put(a, "data: [DONE]\n\n");
 }
 
-static void fail(kn_completion *a, const kn_complaint *c) {
+static void fail(kn_completion *a, kn_complaint *c) {
     a->ended = true;
+    kn_account_pause(&a->x->account);
+    kn_server_hide_paths(a->server, c);
     put_event(a, kn_complaint_json(c));
 }
 
@@ -97,8 +101,8 @@ static bool wait_for_more(kn_completion *a) {
         if (status != KNNLM_OK) {
             kn_complain_status(&c, status, a->job.message);
             fail(a, &c);
-        } else if (!collect(a)) {
-            kn_complain(&c, 500, NULL, NULL, "out of memory");
+        } else if (!collect(a) || kn_json_failed()) {
+            kn_account_complain(&a->x->account, NULL, &c);
             fail(a, &c);
         } else if (over) {
             finish(a);
@@ -116,6 +120,7 @@ static bool wait_for_more(kn_completion *a) {
 static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t most) {
     kn_completion *a = context;
     (void)position;
+    kn_watch_asked(a->server->watch, a->x->connection); // it waits for us now
     if (a->out_sent == a->out_size) {
         a->out_sent = a->out_size = 0;
         if (a->ended) return MHD_CONTENT_READER_END_OF_STREAM;
@@ -128,6 +133,7 @@ static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t 
     a->said = kn_seconds();
     memcpy(buffer, a->out + a->out_sent, n);
     a->out_sent += n;
+    kn_watch_sending(a->server->watch, a->x->connection);
     return (ssize_t)n;
 }
 
@@ -141,7 +147,7 @@ enum MHD_Result kn_completion_stream(kn_completion *a) {
     a->submitted = a->task_count > 0;
     a->said = kn_seconds();
     struct MHD_Response *response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, send_more, a, kn_completion_close);
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, KN_SEND_BLOCK, send_more, a, kn_completion_close);
     if (!response) {
         kn_completion_close(a);
         return MHD_NO;

@@ -10,12 +10,13 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { HEAD_SECONDS = 30, BODY_SECONDS = 120 };
+enum { STEP_SECONDS = 30, BODY_SECONDS = 120 };
 
 typedef struct watched {
     struct MHD_Connection *connection;
     int fd;
-    double since; // 0: it has asked
+    double until; // 0: it is our turn
+    bool rests;   // between two requests
 } watched;
 
 struct kn_watch {
@@ -23,18 +24,26 @@ struct kn_watch {
     pthread_cond_t changed;
     pthread_t thread;
     bool started, ending;
-    double head; // seconds
+    double step; // seconds for a head, or for a block
     watched *list;
     size_t count, capacity;
+    size_t crowd; // connections, from which on those that rest too long are closed
 };
+
+// Those that rest make way when few connections are left.
+static bool is_late(const kn_watch *w, const watched *x, double now) {
+    if (x->until == 0) return false;
+    bool crowded = x->rests && w->count >= w->crowd;
+    return now >= x->until - (crowded ? KN_REST_SECONDS : 0);
+}
 
 // The connection's own thread notices, and closes it.
 static void cut_late(kn_watch *w) {
     double now = kn_seconds();
     for (size_t i = 0; i < w->count; i++) {
-        if (w->list[i].since == 0 || now - w->list[i].since < w->head) continue;
+        if (!is_late(w, &w->list[i], now)) continue;
         shutdown(w->list[i].fd, SHUT_RDWR);
-        w->list[i].since = 0;
+        w->list[i].until = 0;
     }
 }
 
@@ -52,10 +61,11 @@ static void *look(void *context) {
     return NULL;
 }
 
-knnlm_status kn_watch_open(double timeout, kn_watch **out) {
+knnlm_status kn_watch_open(double timeout, size_t connections, kn_watch **out) {
     kn_watch *w = kn_alloc(1, sizeof *w);
     if (!w) return KNNLM_ENOMEM;
-    w->head = timeout < HEAD_SECONDS ? timeout : HEAD_SECONDS;
+    w->step = timeout < STEP_SECONDS ? timeout : STEP_SECONDS;
+    w->crowd = connections - connections / 4;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     int code = pthread_create(&w->thread, NULL, look, w);
@@ -83,27 +93,31 @@ static watched *find(kn_watch *w, const struct MHD_Connection *connection) {
     return NULL;
 }
 
-static void note(kn_watch *w, struct MHD_Connection *connection, double since) {
+static void note(kn_watch *w, struct MHD_Connection *connection, double until, bool rests) {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     pthread_mutex_lock(&w->lock);
     watched *x = find(w, connection);
     if (!x && kn_grow(&w->list, &w->capacity, w->count + 1, sizeof *w->list) == KNNLM_OK)
         x = &w->list[w->count++];
-    if (x) *x = (watched){connection, info ? info->connect_fd : -1, since};
+    if (x) *x = (watched){connection, info ? info->connect_fd : -1, until, rests};
     pthread_mutex_unlock(&w->lock);
 }
 
 void kn_watch_enter(kn_watch *w, struct MHD_Connection *connection) {
-    note(w, connection, kn_seconds());
+    note(w, connection, kn_seconds() + w->step, false);
 }
 
 void kn_watch_rest(kn_watch *w, struct MHD_Connection *connection) {
-    note(w, connection, kn_seconds() + KN_REST_SECONDS);
+    note(w, connection, kn_seconds() + KN_REST_SECONDS + w->step, true);
 }
 
 void kn_watch_asked(kn_watch *w, struct MHD_Connection *connection) {
-    note(w, connection, 0);
+    note(w, connection, 0, false);
+}
+
+void kn_watch_sending(kn_watch *w, struct MHD_Connection *connection) {
+    note(w, connection, kn_seconds() + w->step, false);
 }
 
 void kn_watch_leave(kn_watch *w, struct MHD_Connection *connection) {
