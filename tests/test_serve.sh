@@ -29,6 +29,7 @@ complains 1 'nowhere.store' serve -m "$model" -s nowhere.store --port 0
 complains 2 'port' serve -m "$model" --port 65536
 complains 2 'port' serve -m "$model" --port -1
 complains 2 'queue' serve -m "$model" --queue x
+complains 2 'max-memory' serve -m "$model" --max-memory 0
 
 # ---- while the model is being opened: 503 or already 200, never anything else
 

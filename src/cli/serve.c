@@ -167,6 +167,7 @@ static int check_usage(size_t count) {
     if (!said.model) return cli_usage(&cli_serve, "no -m FILE");
     if (count) return cli_usage(&cli_serve, "stores are given with -s");
     if (said.mixture.cache > 0) return cli_usage(&cli_serve, "--cache: requests have no document to cache");
+    if (said.max_memory < 1000000) return cli_usage(&cli_serve, "--max-memory: at least 1M");
     if (said.api_key && said.key_file) return cli_usage(&cli_serve, "either --api-key or --api-key-file");
     if (said.no_key && (said.api_key || said.key_file)) return cli_usage(&cli_serve, "a key and --no-key");
     return CLI_DONE;
