@@ -4,7 +4,7 @@
 
 STAGE memory: MAX_MEMORY is the server's --max-memory, 64 MB or more; a --max-body of 16 MB, --max-tokens of 16384.
       exhausted: the same, with a --max-memory that the machine cannot give: its address space is limited from here.
-      readers: --connections 20, --timeout 3.
+      readers: --connections 20, --timeout 10.
       addresses: --connections-per-address 4.
 """
 
@@ -70,9 +70,13 @@ def status_of(member):
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(member + ":"))
 
 
-def under_sanitizer():
+def room():
+    """How much the server may grow by: its --max-memory, and what the machinery around takes. A sanitizer takes its share."""
     with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
-        return "libasan" in file.read()
+        maps = file.read()
+    if "libtsan" in maps:
+        return 1 << 40
+    return 2 * max_memory + 256 * MB if "libasan" in maps else max_memory + 64 * MB
 
 
 def reset_peak():
@@ -108,13 +112,12 @@ def refused(name, answer, statuses):
 
 
 def within(name, baseline, work):
-    """Runs it; the server may grow by its --max-memory, and what the machinery around takes."""
+    """Runs it, and looks how far the server grew."""
     reset_peak()
     result = work()
     grown = status_of("VmHWM") - baseline
-    room = max_memory * (2 if under_sanitizer() else 1) + (256 if under_sanitizer() else 64) * MB
     note(f"{name}: {grown // MB} MB")
-    check(grown < room, name + ": memory", grown // MB, "MB of", room // MB)
+    check(grown < room(), name + ": memory", grown // MB, "MB of", room() // MB)
     check(ask("GET", "/health")[0] == 200, "not healthy after " + name)
     return result
 
@@ -190,17 +193,17 @@ def exhausted():
                 ("/v1/score", next(hostile())[1])]
     unlimited = resource.prlimit(pid, resource.RLIMIT_AS)
     seen = set()
-    for room in (8, 64):
-        resource.prlimit(pid, resource.RLIMIT_AS, (status_of("VmSize") + room * MB, unlimited[1]))
+    for spare in (8, 64):
+        resource.prlimit(pid, resource.RLIMIT_AS, (status_of("VmSize") + spare * MB, unlimited[1]))
         for path, request in requests:
             status, headers, body = post(path, request)
-            note(f"{path} with {room} MB: {status}")
+            note(f"{path} with {spare} MB: {status}")
             # A connection needs a thread, which may be what there is no memory for.
-            check(status in (0, 200, 503), f"{path} with {room} MB", status, body)
+            check(status in (0, 200, 503), f"{path} with {spare} MB", status, body)
             check(status != 503 or json.loads(body)["error"]["code"] == "out_of_memory", path, body)
             seen.add(status)
         resource.prlimit(pid, resource.RLIMIT_AS, unlimited)
-        check(post("/v1/score", {"text": "the nearest"})[0] == 200, "well again after", room)
+        check(post("/v1/score", {"text": "the nearest"})[0] == 200, "well again after", spare)
     check(503 in seen, "no request met the limit", seen)
 
 
@@ -208,7 +211,7 @@ def exhausted():
 
 
 def large_request():
-    body = json.dumps({"tokens": [97 + i % 20 for i in range(6000)]}).encode()
+    body = json.dumps({"tokens": [97 + i % 20 for i in range(2000)]}).encode()
     return b"POST /v1/score HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
 
 
@@ -259,7 +262,7 @@ def readers():
             break
         data += more
         time.sleep(0.05)
-    check(len(data) == size and json.loads(data)["count"] == 6000, "a steady reader", len(data), size)
+    check(len(data) == size and json.loads(data).get("count") == 2000, "a steady reader", len(data), size)
     client.close()
 
 

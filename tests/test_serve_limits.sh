@@ -24,7 +24,7 @@ case $(readlink -f "/proc/$server/exe"),$(cat "/proc/$server/maps") in
 *libtsan* | *libasan*) stop ;; # they reserve address space by the terabyte, and abort where there is none
 *) limits exhausted ;;
 esac
-start -m "$tiny" -s told.store --connections 20 --timeout 3
+start -m "$tiny" -s told.store --connections 20 --timeout 10
 limits readers
 start -m "$tiny" -s told.store --connections-per-address 4
 limits addresses
