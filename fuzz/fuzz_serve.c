@@ -125,6 +125,7 @@ static void withdraw(const char *body, size_t size) {
     char *encoded = encode(json_string_value(name), json_string_length(name)), *path;
     http_answer a;
     if (asprintf(&path, "%s/%s", paths[DOCUMENTS], encoded) < 0) abort();
+    server_header(&server, "Host", "localhost");
     http_ask(server.connection, "DELETE", path, NULL, 0, &a);
     if (a.status != 200) http_die("added, and cannot be removed");
     http_answer_free(&a);

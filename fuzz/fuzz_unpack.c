@@ -32,7 +32,7 @@ static void read_all(kn_unpack *u, size_t piece, unpacked *out) {
 // False: it cannot be opened.
 static bool unpack(const memory_file *file, size_t piece, size_t size, unpacked *out) {
     kn_unpack *u;
-    if (kn_unpack_open(file->path, &u) != KNNLM_OK) return false;
+    if (kn_unpack_open(file->path, NULL, &u) != KNNLM_OK) return false;
     read_all(u, piece, out);
     if (kn_unpack_done(u) > size) abort();
     kn_unpack_close(u);

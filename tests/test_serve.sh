@@ -168,6 +168,7 @@ check "$python" metrics.py metrics.1 metrics.2
 # ---- browsers of other pages
 
 refused 403 permission_error '"origin"' GET /v1/models '' -H 'Origin: http://elsewhere.example'
+refused 403 permission_error '"origin"' GET /v1/models '' -H "Origin: evil${url#http}"
 holds 'not any(x.startswith("access-control") for x in h)'
 ask OPTIONS /v1/completions '' -H 'Origin: http://elsewhere.example' -H 'Access-Control-Request-Method: POST'
 holds 'not any(x.startswith("access-control") for x in h)'
