@@ -109,9 +109,10 @@ static bool check_origin(const kn_exchange *x, kn_complaint *c) {
     const char *origin = kn_exchange_header(x, "Origin"), *host = kn_exchange_header(x, "Host");
     if (!origin || everybody(x->server)) return true;
     if (x->server->cors && strcmp(x->server->cors, origin) == 0) return true;
-    const char *after = strncasecmp(origin, "http://", 7) == 0    ? origin + 7
-                        : strncasecmp(origin, "https://", 8) == 0 ? origin + 8 // behind a proxy that speaks TLS
-                                                                  : NULL;
+    const char *after = strncasecmp(origin, "http://", 7) == 0 ? origin + 7
+                        : strncasecmp(origin, "https://", 8) == 0
+                            ? origin + 8 // behind a proxy that speaks TLS
+                            : NULL;
     if (after && strcasecmp(after, host) == 0) return true;
     return kn_complain(c, 403, "origin", NULL, "pages of other origins are not let in (--cors)");
 }
