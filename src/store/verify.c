@@ -87,13 +87,22 @@ typedef struct block_task {
     const kn_map *part;
     uint64_t payload;
     size_t first;
-    bool intact[BLOCKS_AT_A_TIME];
+    kn_key_type keys; // of a part of keys, whose numbers are looked at too; KN_KEYS_NONE: another part
+    uint64_t rows_end;
+    const char *wrong[BLOCKS_AT_A_TIME]; // NULL: intact
 } block_task;
 
 static void check_block(void *context, size_t task, int worker) {
     block_task *t = context;
+    uint64_t from = (uint64_t)(t->first + task) * KN_PART_BLOCK;
     (void)worker;
-    t->intact[task] = kn_part_block_intact(t->part, t->payload, t->first + task);
+    t->wrong[task] = NULL;
+    if (!kn_part_block_intact(t->part, t->payload, t->first + task))
+        t->wrong[task] = "are damaged";
+    else if (t->keys != KN_KEYS_NONE &&
+             kn_keys_check(t->keys, t->part->data + KN_PART_HEADER, t->rows_end, from,
+                           kn_least(from + KN_PART_BLOCK, t->payload)))
+        t->wrong[task] = "have a key that is not finite";
 }
 
 // Marks the entries and documents that bytes [from, to) of a segment's part touch; in the result they are one
@@ -112,16 +121,20 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
     }
     size_t blocks = kn_part_blocks(payload);
     for (size_t at = 0; at < blocks; at += BLOCKS_AT_A_TIME) {
-        block_task t = {.part = part, .payload = payload, .first = at};
+        block_task t = {.part = part, .payload = payload, .first = at, .keys = KN_KEYS_NONE};
+        if (kind == KN_PART_KEYS) {
+            t.keys = v->s->manifest.settings.key_type;
+            t.rows_end = v->s->segments[segment].layout.scales - KN_PART_HEADER;
+        }
         size_t n = kn_least(blocks - at, BLOCKS_AT_A_TIME);
         kn_parallel(n, check_block, &t);
         for (size_t i = 0; i < n; i++) {
             uint64_t from = (uint64_t)(at + i) * KN_PART_BLOCK, to = from + KN_PART_BLOCK;
-            if (t.intact[i]) continue;
+            if (!t.wrong[i]) continue;
             kn_store_problem p = touched(v, segment, from, to < payload ? to : payload);
             p.file = name;
             p.offset = from;
-            report(v, p, "bytes %" PRIu64 " to %" PRIu64 " are damaged", from, to < payload ? to : payload);
+            report(v, p, "bytes %" PRIu64 " to %" PRIu64 " %s", from, to < payload ? to : payload, t.wrong[i]);
         }
         kn_map_release(part, at * KN_PART_BLOCK, n * KN_PART_BLOCK);
         v->out->bytes += kn_least(n * KN_PART_BLOCK, (size_t)(payload - at * KN_PART_BLOCK));
