@@ -100,7 +100,7 @@ static void check_block(void *context, size_t task, int worker) {
     if (!kn_part_block_intact(t->part, t->payload, t->first + task))
         t->wrong[task] = "are damaged";
     else if (t->keys != KN_KEYS_NONE &&
-             kn_keys_check(t->keys, t->part->data + KN_PART_HEADER, t->rows_end, from,
+             kn_keys_check(t->keys, t->part->data, t->rows_end, kn_most(from, KN_PART_HEADER),
                            kn_least(from + KN_PART_BLOCK, t->payload)))
         t->wrong[task] = "have a key that is not finite";
 }
@@ -124,7 +124,7 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
         block_task t = {.part = part, .payload = payload, .first = at, .keys = KN_KEYS_NONE};
         if (kind == KN_PART_KEYS) {
             t.keys = v->s->manifest.settings.key_type;
-            t.rows_end = v->s->segments[segment].layout.scales - KN_PART_HEADER;
+            t.rows_end = v->s->segments[segment].layout.scales;
         }
         size_t n = kn_least(blocks - at, BLOCKS_AT_A_TIME);
         kn_parallel(n, check_block, &t);
@@ -134,7 +134,8 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
             kn_store_problem p = touched(v, segment, from, to < payload ? to : payload);
             p.file = name;
             p.offset = from;
-            report(v, p, "bytes %" PRIu64 " to %" PRIu64 " %s", from, to < payload ? to : payload, t.wrong[i]);
+            report(v, p, "bytes %" PRIu64 " to %" PRIu64 " %s", from, to < payload ? to : payload,
+                   t.wrong[i]);
         }
         kn_map_release(part, at * KN_PART_BLOCK, n * KN_PART_BLOCK);
         v->out->bytes += kn_least(n * KN_PART_BLOCK, (size_t)(payload - at * KN_PART_BLOCK));
