@@ -79,21 +79,25 @@ static bool write_index(input *in) {
     return written;
 }
 
+// Damage is an error, after which nothing is known of the results; never the caller's fault.
+static void judge(knnlm_status status, const uint32_t *ids, uint32_t count) {
+    if (status == KNNLM_EINVAL) abort();
+    for (uint32_t i = 0; status == KNNLM_OK && i < count; i++)
+        if (ids[i] >= ENTRIES) abort();
+}
+
 static void search(const kn_index *x) {
     float query[DIMENSION] = {1, 2, 3, 4}, distances[K];
-    uint32_t ids[K], count;
+    uint32_t ids[K], count = 0;
     kn_neighbors out = {ids, distances, &count};
     kn_search_options o = {.k = K, .probes = 3};
     kn_searcher *s;
-    if (kn_index_search(x, query, 1, &o, &out) == KNNLM_EINVAL) abort();
-    for (uint32_t i = 0; i < count; i++)
-        if (ids[i] >= ENTRIES) abort();
+    knnlm_status found = kn_index_search(x, query, 1, &o, &out);
+    judge(found, ids, count);
     if (kn_searcher_open(x, K, &s) != KNNLM_OK) return;
     for (o.k = K; o.k; o.k = o.k > 2 ? 2 : 0) { // of so few, codes are looked at first
-        count = 0;
-        if (kn_searcher_find(s, query, &o, &out) == KNNLM_EINVAL) abort();
-        for (uint32_t i = 0; i < count; i++)
-            if (ids[i] >= ENTRIES) abort();
+        knnlm_status status = kn_searcher_find(s, query, &o, &out);
+        judge(status, ids, count);
     }
     kn_searcher_close(s);
 }
