@@ -88,9 +88,10 @@ static knnlm_status run(kn_model_source *s) {
     }
     s->count = s->tokens = 0;
     // The last document may still go on.
-    for (; s->past_count > 1; s->past_count--) {
-        kn_past_close(s->pasts[0]);
-        memmove(s->pasts, s->pasts + 1, (s->past_count - 1) * sizeof *s->pasts);
+    if (s->past_count) {
+        kn_past *last = s->pasts[--s->past_count];
+        close_pasts(s);
+        s->pasts[s->past_count++] = last;
     }
     return KNNLM_OK;
 }

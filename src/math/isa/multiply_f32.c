@@ -10,12 +10,10 @@
 
 // A strip is n rows by all 32 columns. Two multiply-adds begin in each cycle and take four, so that 8 sums or
 // more must be in flight; and two loads at most, so that few of them may be needed for a step of depth.
-//   AVX2     3 rows by 4 vectors: 12 sums, 3 numbers of the left cell, one vector of the right one; 7 loads
-//   for
-//            12 multiply-adds. (Strips of 6 rows by 2 vectors take 8 loads and the left panel twice: 0.84 of
-//            the peak in whole products, where these reach 0.875.)
+//   AVX2     3 rows by 4 vectors: 12 sums; 7 loads (3 of the left cell, 4 of the right) for 12 multiply-adds.
+//            Strips of 6 rows by 2 vectors, tried first, take 8 loads and read the left panel twice.
 //   AVX-512  up to 12 rows by 2 vectors: 24 sums, 14 loads for 24 multiply-adds; 32 rows are 11 + 11 + 10.
-// In assembler: from C, gcc 12 moves sums between registers (0.8 of the speed) or to memory (half of it).
+// In assembler: from C, gcc 12 moves sums between registers or to memory.
 //
 // Macros of a row take its number, the registers of its sums and of its number of the left cell, and the step
 // of depth. A row is 128 bytes, of the left cell and of the block; a step is 64 bytes of each half of the
