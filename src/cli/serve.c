@@ -87,10 +87,14 @@ static knnlm_status expect_signals(void) {
 }
 
 // Batches come and go by the ten megabytes: blocks of that size go back to the system when they are freed,
-// rather than being cut up and kept.
+// rather than being cut up and kept. The first trim is here and not in one of the server's threads: where a
+// sanitizer's allocator stands in for glibc's, it is the trim that sets glibc's up, and two at once would do
+// that twice.
 static void return_memory(void) {
+    mallopt(M_ARENA_MAX, 2); // a heap per connection would keep the most that each ever took
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     mallopt(M_TRIM_THRESHOLD, 1 << 20);
+    malloc_trim(0);
 }
 
 static void tell_ready(const kn_server *server, const kn_lm *lm, size_t stores) {

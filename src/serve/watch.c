@@ -4,13 +4,14 @@
 #include "base/progress.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 
-enum { STEP_SECONDS = 30, BODY_SECONDS = 120 };
+enum { STEP_SECONDS = 30, BODY_SECONDS = 120, TRIM_SECONDS = 10 };
 
 typedef struct watched {
     struct MHD_Connection *connection;
@@ -47,15 +48,24 @@ static void cut_late(kn_watch *w) {
     }
 }
 
+// Batches of many sizes leave holes in the heap, which would grow for hours: whole pages go back to the
+// system.
+static void trim_heap(kn_watch *w) {
+    pthread_mutex_unlock(&w->lock);
+    malloc_trim(0);
+    pthread_mutex_lock(&w->lock);
+}
+
 static void *look(void *context) {
     kn_watch *w = context;
     pthread_mutex_lock(&w->lock);
-    while (!w->ending) {
+    for (size_t second = 1; !w->ending; second++) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         pthread_cond_timedwait(&w->changed, &w->lock, &until);
         cut_late(w);
+        if (second % TRIM_SECONDS == 0) trim_heap(w);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
