@@ -15,14 +15,14 @@ enum { PROMPT = 64, SIDE_BY_SIDE = 8 };
 
 typedef struct bench {
     kn_lm *lm;
-    kn_mixture alone, mixed;
+    kn_mixture *alone, *mixed;
     kn_tokens text;
     size_t tokens;
 } bench;
 
-static kn_mixture open_mixture(const kn_lm *lm, const char *store, int64_t probes) {
+static kn_mixture *open_mixture(const kn_lm *lm, const char *store, int64_t probes) {
     kn_store_choice choice = {.path = store, .weight = NAN, .temperature = NAN};
-    kn_mixture m;
+    kn_mixture *m;
     bench_check(kn_mixture_open(lm,
                                 &(kn_mixture_options){.stores = &choice,
                                                       .store_count = store ? 1 : 0,
@@ -85,16 +85,16 @@ int main(int argc, char **argv) {
     read_text(&b, argv[3]);
     b.tokens = strtoull(argv[4], NULL, 10);
     for (size_t round = 0; round < strtoull(argv[7], NULL, 10); round++) {
-        printf("%.2f ", rate(&b, &b.alone, 1, false, round));
-        printf("%.2f ", rate(&b, &b.mixed, 1, false, round));
-        printf("%.2f ", rate(&b, &b.mixed, 1, true, round));
-        printf("%.2f ", rate(&b, &b.alone, SIDE_BY_SIDE, false, round));
-        printf("%.2f\n", rate(&b, &b.mixed, SIDE_BY_SIDE, false, round));
+        printf("%.2f ", rate(&b, b.alone, 1, false, round));
+        printf("%.2f ", rate(&b, b.mixed, 1, false, round));
+        printf("%.2f ", rate(&b, b.mixed, 1, true, round));
+        printf("%.2f ", rate(&b, b.alone, SIDE_BY_SIDE, false, round));
+        printf("%.2f\n", rate(&b, b.mixed, SIDE_BY_SIDE, false, round));
         fflush(stdout);
     }
     kn_tokens_free(&b.text);
-    kn_mixture_close(&b.mixed);
-    kn_mixture_close(&b.alone);
+    kn_mixture_close(b.mixed);
+    kn_mixture_close(b.alone);
     kn_lm_close(b.lm);
     return 0;
 }

@@ -4,8 +4,8 @@
 // An input is: a byte of flags (below), the JSON of a manifest, a NUL, and bytes that fill the files which
 // the manifest names, as of fuzz_store.
 #include "base/threads.h"
-#include "eval/guess.h"
 #include "eval/together.h"
+#include "knn/next.h"
 #include "store_files.h"
 
 #include <math.h>
@@ -55,18 +55,19 @@ static void score(const kn_mixture *m, const int32_t *tokens) {
     }
 }
 
-static void guess(const kn_mixture *m, const int32_t *tokens) {
-    kn_next next;
+static void predict_next(const kn_mixture *m, const int32_t *tokens) {
+    kn_nexts *nexts;
     double sum = 0;
-    if (kn_next_guess(lm, m, tokens, TOKENS, &next) != KNNLM_OK) return;
-    for (int32_t t = 0; t < kn_lm_describe(lm)->vocabulary; t++) sum += kn_guess_probability(&next.guess, t);
+    if (kn_nexts_open(lm, &(kn_context){tokens, TOKENS, m}, 1, &nexts) != KNNLM_OK) return;
+    const kn_distribution *next = &kn_nexts_at(nexts, 0)->distribution;
+    for (int32_t t = 0; t < kn_lm_describe(lm)->vocabulary; t++) sum += kn_distribution_probability(next, t);
     if (!(fabs(sum - 1) < 1e-4)) die("the probabilities are not 1 in sum");
-    kn_next_free(&next);
+    kn_nexts_close(nexts);
 }
 
 static void use(uint8_t flags) {
     static const int32_t tokens[TOKENS] = {1, 3, 2, 4, 1};
-    kn_mixture m;
+    kn_mixture *m;
     kn_store_choice choice = {
         .path = folder, .weight = flags & SINGLE_WEIGHT ? .5 : NAN, .temperature = NAN, .k = 7};
     kn_mixture_options o = {.stores = &choice,
@@ -81,9 +82,9 @@ static void use(uint8_t flags) {
                             .cache_lambda = NAN,
                             .cache_temperature = NAN};
     if (kn_mixture_open(lm, &o, &m) != KNNLM_OK) return;
-    score(&m, tokens);
-    guess(&m, tokens);
-    kn_mixture_close(&m);
+    score(m, tokens);
+    predict_next(m, tokens);
+    kn_mixture_close(m);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -1,6 +1,6 @@
 // Any bytes as a projection: one that opens and is small projects a vector.
 #include "base/threads.h"
-#include "build/projection.h"
+#include "index/projection.h"
 #include "memory_file.h"
 
 enum { WIDTH_MAX = 4096 };

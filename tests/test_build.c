@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/threads.h"
 #include "build/build.h"
-#include "build/projection.h"
 #include "build/source.h"
+#include "index/projection.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #include "base/gguf.h"
 #include "base/random.h"
 #include "base/threads.h"
-#include "build/projection.h"
+#include "index/projection.h"
 #include "math/eigen.h"
 
 #include <math.h>

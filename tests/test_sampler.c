@@ -17,7 +17,7 @@ enum { TOKENS = 1000, VALUES = 60, DRAWS = 4000 };
 // ---------------------------------------------------------------- a distribution
 
 typedef struct desk {
-    kn_guess guess;
+    kn_distribution guess;
     kn_sampler *sampler;
     float lm[TOKENS];
     double knn[TOKENS];
@@ -40,13 +40,13 @@ static void fill(desk *d, double lambda, double sharpness, uint64_t seed) {
         shares += d->knn[value] = exp(2 * kn_random_normal(&random));
     }
     for (size_t i = 0; i < VALUES; i++) d->knn[d->values[i]] /= shares;
-    d->guess = (kn_guess){.vocabulary = TOKENS,
-                          .lm = d->lm,
-                          .knn = d->knn,
-                          .values = d->values,
-                          .value_count = lambda > 0 ? VALUES : 0,
-                          .lambda = lambda,
-                          .stores = 1};
+    d->guess = (kn_distribution){.vocabulary = TOKENS,
+                                 .lm = d->lm,
+                                 .knn = d->knn,
+                                 .values = d->values,
+                                 .value_count = lambda > 0 ? VALUES : 0,
+                                 .lambda = lambda,
+                                 .stores = 1};
     if (lambda == 0) memset(d->knn, 0, sizeof d->knn);
 }
 
@@ -78,7 +78,7 @@ static int by_p(const void *a, const void *b) {
 }
 
 static double log_p_of(const desk *d, const kn_sampling *how, const kn_sampled *before, int32_t token) {
-    const kn_guess *g = &d->guess;
+    const kn_distribution *g = &d->guess;
     double log_p = log(g->lambda * g->knn[token] + (1 - g->lambda) * exp((double)g->lm[token]));
     double times = 0;
     bool recent = false;
@@ -245,7 +245,7 @@ static void ties_and_extremes(void **state) {
     kn_sampling how = {.top_p = 1, .repeat_penalty = 1};
     for (size_t i = 0; i < TOKENS; i++) d->lm[i] = -1000;
     d->lm[70] = d->lm[700] = (float)log(0.5);
-    d->guess = (kn_guess){.vocabulary = TOKENS, .lm = d->lm, .knn = d->knn, .values = d->values};
+    d->guess = (kn_distribution){.vocabulary = TOKENS, .lm = d->lm, .knn = d->knn, .values = d->values};
     memset(d->knn, 0, sizeof d->knn);
     assert_int_equal(kn_sampler_pick(d->sampler, &d->guess, &how, &before, &random), 70);
     how.temperature = 1;
@@ -266,7 +266,7 @@ static void numbers_that_are_none_give_no_token(void **state) {
     kn_sampled before = {0};
     kn_sampling greedy = {.top_p = 1, .repeat_penalty = 1}, drawn = kn_sampling_default();
     for (size_t i = 0; i < TOKENS; i++) d->lm[i] = NAN;
-    d->guess = (kn_guess){.vocabulary = TOKENS, .lm = d->lm, .knn = d->knn, .values = d->values};
+    d->guess = (kn_distribution){.vocabulary = TOKENS, .lm = d->lm, .knn = d->knn, .values = d->values};
     assert_int_equal(kn_sampler_pick(d->sampler, &d->guess, &greedy, &before, &random), -1);
     assert_int_equal(kn_sampler_pick(d->sampler, &d->guess, &drawn, &before, &random), -1);
     drawn = everything;

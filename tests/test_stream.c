@@ -4,8 +4,8 @@
 
 #include "base/random.h"
 #include "base/threads.h"
-#include "eval/mixture.h"
 #include "eval/together.h"
+#include "knn/mixture.h"
 #include "read/read.h"
 
 #include <unistd.h>
@@ -261,16 +261,18 @@ static void scoring_together_streams(void **state) {
     desk_open(&d, &shapes[0], 17);
     kn_lm *lm = open_model(&d, KN_PRECISION_AUTO);
     stream_text(lm, &d, LENGTH, false, streamed, NULL);
-    kn_mixture m = {0};
+    kn_mixture *m;
+    assert_ok(kn_mixture_open(lm, &(kn_mixture_options){.metric = -1}, &m));
     kn_verdict *verdicts = test_alloc(2 * LENGTH, sizeof *verdicts);
     kn_asked asked[] = {
-        {.tokens = d.targets, .count = LENGTH, .mixture = &m, .verdicts = verdicts},
-        {.tokens = d.targets, .count = 700, .mixture = &m, .verdicts = verdicts + LENGTH},
+        {.tokens = d.targets, .count = LENGTH, .mixture = m, .verdicts = verdicts},
+        {.tokens = d.targets, .count = 700, .mixture = m, .verdicts = verdicts + LENGTH},
     };
     assert_ok(kn_score_together(lm, asked, 2, NULL, NULL));
     for (size_t i = 0; i < LENGTH; i++) assert_true(verdicts[i].lm == (double)streamed[i]);
     for (size_t i = 0; i < 700; i++) assert_true(verdicts[LENGTH + i].lm == (double)streamed[i]);
     free(verdicts);
+    kn_mixture_close(m);
     kn_lm_close(lm);
     desk_close(&d);
 }

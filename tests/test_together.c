@@ -8,10 +8,10 @@
 #include <cmocka.h>
 
 #include "build/build.h"
-#include "eval/guess.h"
 #include "eval/pass.h"
 #include "eval/together.h"
 #include "expect.h"
+#include "knn/next.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static const double temperatures[TEMPERATURES] = {0.5, 3, 40};
 typedef struct desk {
     char folder[64];
     kn_lm *lm;
-    kn_mixture whole, views[TEXTS]; // settings of their own for each text
+    kn_mixture *whole, *views[TEXTS]; // settings of their own for each text
     kn_tokens texts[TEXTS];
 } desk;
 
@@ -54,6 +54,12 @@ static void build_store(desk *d, const char *path) {
     OK(kn_build(d->lm, path, &(const char *){file}, 1, &o, NULL, &r));
 }
 
+static kn_mixture *view(const kn_mixture *of, kn_view_options o) {
+    kn_mixture *m;
+    OK(kn_mixture_view(&of, 1, &o, &m));
+    return m;
+}
+
 static int desk_open(void **state) {
     desk *d = calloc(1, sizeof *d);
     char path[100];
@@ -71,12 +77,11 @@ static int desk_open(void **state) {
                             .cache_lambda = NAN,
                             .cache_temperature = NAN};
     OK(kn_mixture_open(d->lm, &o, &d->whole));
-    for (size_t i = 0; i < TEXTS; i++) d->views[i] = d->whole;
-    d->views[1].stores[0].k = 7;
-    d->views[2].count = 0;
-    d->views[3].stores[0].lambda = 0.9;
-    d->views[3].stores[0].temperature = 2;
-    d->views[4].stores[0].fallback = true;
+    d->views[0] = view(d->whole, (kn_view_options){NAN, NAN, 0, -1});
+    d->views[1] = view(d->whole, (kn_view_options){NAN, NAN, 7, -1});
+    OK(kn_mixture_open(d->lm, &(kn_mixture_options){.metric = -1}, &d->views[2]));
+    d->views[3] = view(d->whole, (kn_view_options){0.9, 2, 0, -1});
+    d->views[4] = view(d->whole, (kn_view_options){NAN, NAN, 0, 1});
     static const size_t lengths[TEXTS] = {1, 30, 200, 400, 1000};
     for (size_t i = 0; i < TEXTS; i++) fill_text(d, i, lengths[i]);
     *state = d;
@@ -87,7 +92,8 @@ static int desk_close(void **state) {
     desk *d = *state;
     char command[100];
     for (size_t i = 0; i < TEXTS; i++) kn_tokens_free(&d->texts[i]);
-    kn_mixture_close(&d->whole);
+    for (size_t i = 0; i < TEXTS; i++) kn_mixture_close(d->views[i]);
+    kn_mixture_close(d->whole);
     kn_lm_close(d->lm);
     snprintf(command, sizeof command, "rm -rf '%s'", d->folder);
     assert_int_equal(system(command), 0);
@@ -99,7 +105,7 @@ static kn_asked ask(const desk *d, size_t i) {
     size_t n = d->texts[i].count;
     return (kn_asked){.tokens = d->texts[i].ids,
                       .count = n,
-                      .mixture = &d->views[i],
+                      .mixture = d->views[i],
                       .verdicts = calloc(n, sizeof(kn_verdict)),
                       .top = TOP,
                       .ranked = calloc((n + 1) * TOP, sizeof(int32_t)),
@@ -108,7 +114,7 @@ static kn_asked ask(const desk *d, size_t i) {
                       .knn_at = calloc(n * TEMPERATURES, sizeof(double)),
                       .temperatures = temperatures,
                       .temperature_count = TEMPERATURES,
-                      .next_mixture = i % 2 ? &d->views[i] : NULL};
+                      .next_mixture = i % 2 ? d->views[i] : NULL};
 }
 
 static void asked_free(kn_asked *a) {
@@ -154,11 +160,9 @@ static knnlm_status compare(void *context, const kn_scored *b) {
     evaluated *e = context;
     for (size_t i = 0; i < b->count; i++) {
         const kn_verdict *v = &e->a->verdicts[b->tokens[i].position];
-        kn_mixed mixed;
-        kn_scored_mix(b, e->m, i, &mixed);
-        assert_true(v->p == mixed.p);
+        assert_true(v->p == b->predictions[i].p);
         assert_true(v->lm == (double)b->lm[i]);
-        assert_true(v->lambda == kn_mixture_lambda(e->m, &mixed));
+        assert_true(v->lambda == kn_prediction_lambda(e->m, &b->predictions[i]));
         e->seen++;
     }
     return KNNLM_OK;
@@ -169,21 +173,22 @@ static void as_an_evaluation(void **state) {
     for (size_t i = 0; i < TEXTS; i++) {
         kn_asked a = ask(d, i);
         kn_pass_options o = {.read = {.context = -1}, .entropies = true};
-        evaluated e = {&d->views[i], &a, 0};
+        evaluated e = {d->views[i], &a, 0};
         OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
-        OK(kn_pass_tokens(d->lm, &d->views[i], a.tokens, a.count, &o, compare, &e));
+        OK(kn_pass_tokens(d->lm, d->views[i], a.tokens, a.count, &o, compare, &e));
         assert_int_equal(e.seen, a.count);
         asked_free(&a);
     }
 }
 
 // The whole distribution, sorted by hand.
-static void check_ranks(const kn_guess *g, const int32_t *ranked, const double *p) {
+static void check_ranks(const kn_distribution *g, const int32_t *ranked, const double *p) {
     for (size_t i = 0; i < TOP; i++) {
-        assert_true(fabs(p[i] - kn_guess_logprob(g, ranked[i])) < 2e-5);
+        assert_true(fabs(p[i] - kn_distribution_logprob(g, ranked[i])) < 2e-5);
         for (size_t j = 0; j < i; j++) assert_int_not_equal(ranked[i], ranked[j]);
         size_t better = 0;
-        for (size_t t = 0; t < g->vocabulary; t++) better += kn_guess_logprob(g, (int32_t)t) > p[i] + 2e-5;
+        for (size_t t = 0; t < g->vocabulary; t++)
+            better += kn_distribution_logprob(g, (int32_t)t) > p[i] + 2e-5;
         assert_true(better <= i);
     }
 }
@@ -195,15 +200,16 @@ static void as_one_context_after_another(void **state) {
         kn_asked a = ask(d, i);
         OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
         for (size_t at = 0; at < kn_least(a.count, 24); at++) {
-            kn_next next;
-            OK(kn_next_guess(d->lm, &d->views[i], a.tokens, at, &next));
-            double own = kn_guess_logprob(&next.guess, a.tokens[at]);
+            kn_nexts *nexts;
+            OK(kn_nexts_open(d->lm, &(kn_context){a.tokens, at, d->views[i]}, 1, &nexts));
+            const kn_next *next = kn_nexts_at(nexts, 0);
+            double own = kn_distribution_logprob(&next->distribution, a.tokens[at]);
             assert_true(fabs(own - a.own_p[at]) < 2e-5 && fabs(own - a.verdicts[at].p) < 2e-5);
-            check_ranks(&next.guess, a.ranked + at * TOP, a.ranked_p + at * TOP);
+            check_ranks(&next->distribution, a.ranked + at * TOP, a.ranked_p + at * TOP);
             for (size_t j = 0; j < TOP; j++)
                 if (a.ranked[at * TOP + j] == a.tokens[at])
                     assert_true(a.ranked_p[at * TOP + j] == a.own_p[at]);
-            kn_next_free(&next);
+            kn_nexts_close(nexts);
         }
         asked_free(&a);
     }
@@ -212,16 +218,17 @@ static void as_one_context_after_another(void **state) {
 static void what_comes_next(void **state) {
     const desk *d = *state;
     kn_asked a = ask(d, 1);
-    kn_next next;
+    kn_nexts *nexts;
     int32_t best;
     OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
-    OK(kn_next_guess(d->lm, &d->views[1], a.tokens, a.count, &next));
-    assert_int_equal(kn_guess_top(&next.guess, 1, &best), 1);
+    OK(kn_nexts_open(d->lm, &(kn_context){a.tokens, a.count, d->views[1]}, 1, &nexts));
+    const kn_next *next = kn_nexts_at(nexts, 0);
+    assert_int_equal(kn_distribution_top(&next->distribution, 1, &best), 1);
     assert_int_equal(a.next, best);
-    assert_true(fabs(a.next_verdict.p - kn_guess_logprob(&next.guess, best)) < 2e-5);
+    assert_true(fabs(a.next_verdict.p - kn_distribution_logprob(&next->distribution, best)) < 2e-5);
     assert_int_equal(a.ranked[a.count * TOP], best);
-    check_ranks(&next.guess, a.ranked + a.count * TOP, a.ranked_p + a.count * TOP);
-    kn_next_free(&next);
+    check_ranks(&next->distribution, a.ranked + a.count * TOP, a.ranked_p + a.count * TOP);
+    kn_nexts_close(nexts);
     asked_free(&a);
 }
 
@@ -230,12 +237,12 @@ static void other_temperatures(void **state) {
     kn_asked a = ask(d, 1);
     OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
     for (size_t t = 0; t < TEMPERATURES; t++) {
-        kn_mixture m = d->views[1];
+        kn_mixture *m = view(d->views[1], (kn_view_options){NAN, temperatures[t], 0, -1});
         kn_asked b = ask(d, 1);
-        m.stores[0].temperature = temperatures[t];
-        b.mixture = &m;
+        b.mixture = m;
         OK(kn_score_together(d->lm, &b, 1, NULL, NULL));
         for (size_t i = 0; i < a.count; i++) assert_true(a.knn_at[i * TEMPERATURES + t] == b.verdicts[i].knn);
+        kn_mixture_close(m);
         asked_free(&b);
     }
     asked_free(&a);

@@ -3,7 +3,7 @@
 #define KN_API_H
 
 #include "build/build.h"
-#include "eval/mixture.h"
+#include "knn/mixture.h"
 
 #include <pthread.h>
 
@@ -16,7 +16,7 @@ struct knnlm_store {
 
 struct knnlm_mixture {
     kn_lm *lm;
-    kn_mixture mixture;
+    kn_mixture *mixture;
 };
 
 // The store is const to its readers; what it loads when asked is all that it learns while it is open.

@@ -1,6 +1,7 @@
+// The public functions that predict.
 #include "api/api.h"
-#include "eval/guess.h"
 #include "eval/pass.h"
+#include "knn/next.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -65,21 +66,18 @@ knnlm_status knnlm_mixture_open(knnlm_model *model, const knnlm_mixture_options 
 }
 
 void knnlm_mixture_close(knnlm_mixture *m) {
-    if (m) kn_mixture_close(&m->mixture);
+    if (m) kn_mixture_close(m->mixture);
     free(m);
 }
 
 typedef struct scores {
-    const kn_mixture *m;
     float *p, *lm;
 } scores;
 
 static knnlm_status copy_scores(void *context, const kn_scored *b) {
     const scores *s = context;
     for (size_t i = 0; i < b->count; i++) {
-        kn_mixed mixed;
-        kn_scored_mix(b, s->m, i, &mixed);
-        s->p[b->tokens[i].position] = (float)mixed.p;
+        s->p[b->tokens[i].position] = (float)b->predictions[i].p;
         if (s->lm) s->lm[b->tokens[i].position] = b->lm[i];
     }
     return KNNLM_OK;
@@ -89,22 +87,22 @@ knnlm_status knnlm_mixture_score(knnlm_mixture *m, const int32_t *tokens, size_t
                                  const knnlm_score_options *options, float *logprobs, float *lm) {
     knnlm_score_options o = options ? *options : knnlm_score_options_default();
     kn_pass_options pass = {.read = {.score = o.score, .context = o.context}};
-    scores s = {&m->mixture, logprobs, lm};
-    return kn_pass_tokens(m->lm, &m->mixture, tokens, count, &pass, copy_scores, &s);
+    scores s = {logprobs, lm};
+    return kn_pass_tokens(m->lm, m->mixture, tokens, count, &pass, copy_scores, &s);
 }
 
 knnlm_status knnlm_mixture_next(knnlm_mixture *m, const int32_t *tokens, size_t count, double *p, double *lm,
                                 double *knn, knnlm_next *out) {
     int32_t vocabulary = kn_lm_describe(m->lm)->vocabulary;
-    kn_next next;
-    KN_TRY(kn_next_guess(m->lm, &m->mixture, tokens, count, &next));
-    const kn_guess *g = &next.guess;
+    kn_nexts *next;
+    KN_TRY(kn_nexts_open(m->lm, &(kn_context){tokens, count, m->mixture}, 1, &next));
+    const kn_distribution *g = &kn_nexts_at(next, 0)->distribution;
     for (int32_t i = 0; i < vocabulary; i++) {
-        if (p) p[i] = kn_guess_probability(g, i);
+        if (p) p[i] = kn_distribution_probability(g, i);
         if (lm) lm[i] = exp((double)g->lm[i]);
         if (knn) knn[i] = g->knn[i];
     }
     if (out) *out = (knnlm_next){g->lambda, g->entropy, g->nearest};
-    kn_next_free(&next);
+    kn_nexts_close(next);
     return KNNLM_OK;
 }

@@ -123,7 +123,7 @@ knnlm_status knnlm_store_keys(const knnlm_store *s, uint64_t first, size_t count
 
 static knnlm_status tokenizer_of(const knnlm_store *constant, const kn_tokenizer **out) {
     knnlm_store *s = api_lock(constant);
-    knnlm_status status = s->tokenizer ? KNNLM_OK : kn_build_open_tokenizer(s->store, &s->tokenizer);
+    knnlm_status status = s->tokenizer ? KNNLM_OK : kn_origin_open_tokenizer(s->store, &s->tokenizer);
     *out = s->tokenizer;
     api_unlock(s);
     return status;

@@ -1,10 +1,12 @@
+// The public functions that generate.
 #include "api/api.h"
 #include "generate/generate.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct knnlm_text {
-    kn_mixture mixture; // the caller's, with a setting of its own
+    kn_mixture *mixture; // a view of the caller's
     kn_generator *generator;
     kn_sequence *sequence;
 };
@@ -45,9 +47,9 @@ knnlm_status knnlm_text_open(knnlm_mixture *m, const int32_t *prompt, size_t cou
     knnlm_text *t = kn_alloc(1, sizeof *t);
     *out = NULL;
     if (!t) return KNNLM_ENOMEM;
-    t->mixture = m->mixture;
-    for (size_t i = 0; i < t->mixture.count; i++) t->mixture.stores[i].fallback = !o.keep_lambda;
-    knnlm_status status = kn_generator_open(m->lm, 1, &t->generator);
+    kn_view_options view = {.lambda = NAN, .temperature = NAN, .fallback = !o.keep_lambda};
+    knnlm_status status = kn_mixture_view((const kn_mixture *const[]){m->mixture}, 1, &view, &t->mixture);
+    if (status == KNNLM_OK) status = kn_generator_open(m->lm, 1, &t->generator);
     if (status == KNNLM_OK) status = kn_sequence_open(m->lm, &g, prompt, count, &t->sequence);
     if (status == KNNLM_OK)
         *out = t;
@@ -60,11 +62,12 @@ void knnlm_text_close(knnlm_text *t) {
     if (!t) return;
     kn_sequence_close(t->sequence);
     kn_generator_close(t->generator);
+    kn_mixture_close(t->mixture);
     free(t);
 }
 
 knnlm_status knnlm_text_step(knnlm_text *t, knnlm_finish *finish) {
-    const kn_mixture *m = &t->mixture;
+    const kn_mixture *m = t->mixture;
     KN_TRY(kn_generator_step(t->generator, &t->sequence, &m, 1));
     *finish = (knnlm_finish)kn_sequence_finish(t->sequence);
     return KNNLM_OK;

@@ -1,9 +1,9 @@
 #include "build/build.h"
 
 #include "base/file.h"
-#include "build/known.h"
+#include "build/changes.h"
 #include "build/plan.h"
-#include "build/projection.h"
+#include "index/projection.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ typedef struct coming {
 typedef struct building {
     const kn_plan *plan;
     kn_store_writer *w;
-    kn_known known;
+    kn_changes changes;
     kn_pca pca;
     float *projected;
     size_t projected_capacity;
@@ -80,9 +80,9 @@ static knnlm_status check_memory(const building *b, const kn_document *d) {
 // A half that an interrupted run left of this document, or NULL: its rest is wanted, provided that nothing
 // was begun after it.
 static knnlm_status choose_unread(building *b, const kn_document *d, size_t number, const uint64_t hash[2],
-                                  kn_known_document *half, uint64_t *skip) {
+                                  kn_content *half, uint64_t *skip) {
     coming c = {.number = number};
-    bool last = half && half->number + 1 == kn_store_describe(b->known.store)->documents;
+    bool last = half && half->number + 1 == kn_store_describe(b->changes.contents.store)->documents;
     c.continues = last && !b->any_begun && b->first == b->count;
     *skip = 0;
     if (c.continues)
@@ -98,15 +98,15 @@ static knnlm_status choose_unread(building *b, const kn_document *d, size_t numb
 static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
     building *b = context;
     uint64_t hash[2];
-    kn_known_hash(d->text, d->size, hash);
-    KN_TRY(kn_known_give(&b->known, d->name));
-    kn_known_document *known = kn_known_match(&b->known, d->name, hash);
+    kn_content_hash(d->text, d->size, hash);
+    KN_TRY(kn_changes_give(&b->changes, d->name));
+    kn_content *known = kn_changes_match(&b->changes, d->name, hash);
     *skip = UINT64_MAX;
     if (known && known->whole) {
         b->out->documents_unchanged++;
         return KNNLM_OK;
     }
-    const kn_known_document *same = known ? NULL : kn_known_elsewhere(&b->known, hash);
+    const kn_content *same = known ? NULL : kn_changes_elsewhere(&b->changes, hash);
     if (!same) return choose_unread(b, d, number, hash, known, skip);
     return expect(b, d, (coming){.number = number, .copies = true, .original = same->number}, hash);
 }
@@ -190,17 +190,6 @@ knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t
     return status == KNNLM_OK ? kn_store_writer_attach(w, "tokenizer.gguf") : status;
 }
 
-knnlm_status kn_build_open_tokenizer(const kn_store *store, kn_tokenizer **out) {
-    char *path;
-    KN_TRY(kn_store_attachment(store, "tokenizer.gguf", &path));
-    if (!path)
-        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no tokenizer: its tokens have no text",
-                       kn_store_describe(store)->path);
-    knnlm_status status = kn_tokenizer_open(path, out);
-    free(path);
-    return status;
-}
-
 static knnlm_status attach_projection(building *b, const char *const *texts, size_t count) {
     char *file;
     KN_TRY(kn_plan_learn(b->plan, texts, count, b->progress, &b->pca));
@@ -216,12 +205,12 @@ static knnlm_status equip(building *b, const char *const *texts, size_t count) {
 }
 
 static knnlm_status read_all(building *b, kn_documents *source) {
-    b->out->documents_damaged = b->known.damaged;
+    b->out->documents_damaged = b->changes.contents.damaged;
     kn_progress progress = {report_tokens, b};
     kn_read_totals totals;
     KN_TRY(kn_read_source(b->plan->lm, source, &b->plan->read, &progress, choose, take, b, &totals));
     while (b->first < b->count) KN_TRY(begin_next(b, 0));
-    KN_TRY(kn_known_retire(&b->known, b->w, &b->out->documents_replaced));
+    KN_TRY(kn_changes_retire(&b->changes, b->w, &b->out->documents_replaced));
     return kn_store_writer_commit(b->w);
 }
 
@@ -229,7 +218,7 @@ static void building_free(building *b) {
     for (; b->first < b->count; b->first++) coming_free(&b->queue[b->first]);
     free(b->queue);
     free(b->projected);
-    kn_known_free(&b->known);
+    kn_changes_free(&b->changes);
     kn_pca_free(&b->pca);
 }
 
@@ -242,7 +231,7 @@ static knnlm_status explain_stop(const building *b, knnlm_status status) {
 static knnlm_status run(building *b, const char *const *texts, size_t count) {
     const kn_store *base = kn_store_writer_base(b->w);
     kn_documents *source = NULL;
-    knnlm_status status = kn_known_load(&b->known, base);
+    knnlm_status status = kn_changes_load(&b->changes, base);
     if (status == KNNLM_OK) status = base ? kn_projection_of(base, &b->pca) : equip(b, texts, count);
     if (status == KNNLM_OK) status = kn_documents_open(texts, count, b->plan->read.split, &source);
     if (status == KNNLM_OK) status = read_all(b, source);
@@ -255,7 +244,7 @@ static knnlm_status run(building *b, const char *const *texts, size_t count) {
 static knnlm_status run_one(building *b, kn_documents *source) {
     const kn_store *base = kn_store_writer_base(b->w);
     kn_store_writer_hold(b->w);
-    knnlm_status status = kn_known_load(&b->known, base);
+    knnlm_status status = kn_changes_load(&b->changes, base);
     if (status == KNNLM_OK) status = kn_projection_of(base, &b->pca);
     if (status == KNNLM_OK) status = read_all(b, source);
     building_free(b);

@@ -87,8 +87,6 @@ knnlm_status kn_build_repair(const char *path, const kn_store_verdict *verdict, 
 
 // Keeps the tokenizer in a new store, so that its tokens have a text without the model.
 knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t);
-// That tokenizer; KNNLM_ENOTSUP when the store has none.
-knnlm_status kn_build_open_tokenizer(const kn_store *store, kn_tokenizer **out);
 // Whether `lm` made the store.
 knnlm_status kn_build_check_model(const kn_store *store, const kn_lm *lm);
 

@@ -1,6 +1,6 @@
 #include "build/source.h"
 
-#include "build/projection.h"
+#include "index/projection.h"
 
 #include <stdlib.h>
 #include <string.h>

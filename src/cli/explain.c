@@ -180,9 +180,10 @@ static json_t *json_moments(const kn_lm *lm, const kn_moment *moments, size_t co
 // ---------------------------------------------------------------- the command
 
 static knnlm_status explain_text(kn_lm *lm, const kn_mixture *m) {
-    kn_pass_options o = {.read = {.score = (int32_t)said.score,
-                                  .context = (int32_t)said.context,
-                                  .split = said.split < 0 ? m->split : (kn_split)said.split}};
+    kn_pass_options o = {
+        .read = {.score = (int32_t)said.score,
+                 .context = (int32_t)said.context,
+                 .split = said.split < 0 ? kn_mixture_describe(m)->split : (kn_split)said.split}};
     kn_moments moments;
     KN_TRY(kn_explain_texts(lm, m, &said.text, 1, &o, (size_t)said.best, (size_t)said.worst,
                             (size_t)(said.shown < 0 ? 3 : said.shown), (size_t)said.around, &cli_progress,
@@ -213,13 +214,13 @@ static knnlm_status explain_context(kn_lm *lm, const kn_mixture *m, const char *
 }
 
 static knnlm_status explain(const kn_mixture_options *mix, const char *context) {
-    kn_mixture m;
+    kn_mixture *m;
     kn_lm *lm;
     KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = kn_mixture_open(lm, mix, &m);
     if (status == KNNLM_OK) {
-        status = said.text ? explain_text(lm, &m) : explain_context(lm, &m, context);
-        kn_mixture_close(&m);
+        status = said.text ? explain_text(lm, m) : explain_context(lm, m, context);
+        kn_mixture_close(m);
     }
     kn_lm_close(lm);
     return status;

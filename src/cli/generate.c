@@ -98,17 +98,17 @@ static const char *finish_name(const kn_sequence *s) {
     return names[kn_sequence_finish(s)];
 }
 
-static json_t *json_store(const kn_mixed_store *s) {
-    return json_pack("{s:o?, s:I, s:f, s:f, s:b, s:b}", "path",
-                     json_string(kn_store_describe(s->store)->path), "k", (json_int_t)s->k, "lambda",
-                     s->lambda, "temperature", s->temperature, "adaptive", s->bins.distances > 0, "fallback",
-                     s->fallback);
+static json_t *json_store(const kn_mixture_store *s) {
+    return json_pack("{s:o?, s:I, s:f, s:f, s:b, s:b}", "path", json_string(s->store->path), "k",
+                     (json_int_t)s->k, "lambda", s->lambda, "temperature", s->temperature, "adaptive",
+                     s->adaptive, "fallback", s->fallback);
 }
 
 static json_t *json_settings(const kn_generate_options *o, const kn_mixture *m) {
     const kn_sampling *s = &o->sampling;
     json_t *stores = json_array(), *stops = json_array();
-    for (size_t i = 0; i < m->count; i++) cli_json_append(stores, json_store(&m->stores[i]));
+    const kn_mixture_info *info = kn_mixture_describe(m);
+    for (size_t i = 0; i < info->count; i++) cli_json_append(stores, json_store(&info->stores[i]));
     for (size_t i = 0; i < o->stop_count; i++)
         cli_json_append(stops, cli_json_text(o->stops[i], strlen(o->stops[i])));
     return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed,
@@ -185,13 +185,13 @@ static knnlm_status generate(kn_lm *lm, const kn_mixture *m, const kn_generate_o
 
 static knnlm_status open_and_generate(const kn_mixture_options *mix, const kn_generate_options *o,
                                       prompt *p) {
-    kn_mixture m;
+    kn_mixture *m;
     kn_lm *lm;
     KN_TRY(cli_open_model(said.model, &said.common, &lm));
     knnlm_status status = kn_mixture_open(lm, mix, &m);
     if (status == KNNLM_OK) {
-        status = generate(lm, &m, o, p);
-        kn_mixture_close(&m);
+        status = generate(lm, m, o, p);
+        kn_mixture_close(m);
     }
     kn_lm_close(lm);
     return status;

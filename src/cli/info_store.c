@@ -1,7 +1,7 @@
 #include "cli/info_store.h"
 
-#include "build/origin.h"
 #include "cli/store.h"
+#include "knn/origin.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -291,7 +291,7 @@ static knnlm_status describe(const kn_store *store, const cli_info_wish *wish) {
         warn_damaged(store);
         return wish->json ? print_json(store) : print_text(store, wish->documents);
     }
-    KN_TRY(kn_build_open_tokenizer(store, &t));
+    KN_TRY(kn_origin_open_tokenizer(store, &t));
     knnlm_status status = show_entry(store, t, wish);
     kn_tokenizer_free(t);
     return status;

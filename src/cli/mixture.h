@@ -3,7 +3,7 @@
 #define KN_CLI_MIXTURE_H
 
 #include "cli/cli.h"
-#include "eval/mixture.h"
+#include "knn/mixture.h"
 
 enum { CLI_NEIGHBORS_MOST = 1 << 20 };
 

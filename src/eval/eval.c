@@ -1,7 +1,7 @@
+// Scores texts: the sums, and what they mean.
 #include "eval/eval.h"
 
 #include "base/file.h"
-#include "base/threads.h"
 #include "eval/report_maker.h"
 #include "eval/rows.h"
 
@@ -10,51 +10,33 @@
 #include <stdlib.h>
 
 typedef struct scoring {
-    const kn_mixture *m;
+    const kn_mixture *mixture;
+    const kn_mixture_info *m; // of it
     double nll_lm, nll;
     double lambdas[KN_STORES_MOST];
     uint64_t found[KN_STORES_MOST]; // tokens that some neighbour has
-    kn_mixed *mixed;
-    size_t capacity;
-    kn_rows *rows;           // NULL: not wanted
-    kn_report_maker *report; // likewise
+    kn_rows *rows;                  // NULL: not wanted
+    kn_report_maker *report;        // likewise
 } scoring;
 
 // ---------------------------------------------------------------- a batch
 
-enum { CHUNK = 64 }; // tokens of a task
-
-typedef struct mixing {
-    const scoring *s;
-    const kn_scored *b;
-} mixing;
-
-static void mix_chunk(void *context, size_t task, int worker) {
-    const mixing *x = context;
-    const kn_scored *b = x->b;
-    size_t end = kn_least((task + 1) * CHUNK, b->count);
-    (void)worker;
-    for (size_t i = task * CHUNK; i < end; i++) kn_scored_mix(b, x->s->m, i, &x->s->mixed[i]);
-}
-
 static void add_up(scoring *s, const kn_scored *b) {
     for (size_t i = 0; i < b->count; i++) {
         s->nll_lm -= (double)b->lm[i];
-        s->nll -= s->mixed[i].p;
+        s->nll -= b->predictions[i].p;
         for (size_t j = 0; j < s->m->count; j++) {
-            s->lambdas[j] += s->mixed[i].lambdas[j];
-            s->found[j] += s->mixed[i].knn[j] > -INFINITY;
+            s->lambdas[j] += b->predictions[i].lambdas[j];
+            s->found[j] += b->predictions[i].knn[j] > -INFINITY;
         }
     }
 }
 
 static knnlm_status take(void *context, const kn_scored *b) {
     scoring *s = context;
-    KN_TRY(kn_grow(&s->mixed, &s->capacity, b->count, sizeof *s->mixed));
-    kn_parallel((b->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){s, b});
     add_up(s, b);
-    if (s->rows) KN_TRY(kn_rows_put(s->rows, b, s->mixed));
-    return s->report ? kn_report_maker_take(s->report, b, s->mixed) : KNNLM_OK;
+    if (s->rows) KN_TRY(kn_rows_put(s->rows, b));
+    return s->report ? kn_report_maker_take(s->report, b) : KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- the result
@@ -66,18 +48,17 @@ static kn_score score_of(double nll, const kn_read_totals *t) {
                       .bits_per_byte = t->bytes ? nll / log(2.0) / (double)t->bytes : NAN};
 }
 
-static kn_eval_store describe_store(const kn_mixed_store *s, const scoring *by, size_t number,
+static kn_eval_store describe_store(const kn_mixture_store *s, const scoring *by, size_t number,
                                     const kn_pass_totals *totals) {
-    const kn_store_info *info = kn_store_describe(s->store);
-    const kn_index_info *index = kn_index_describe(s->index);
+    const kn_store_info *info = s->store;
     double tokens = (double)totals->read.tokens;
     kn_eval_store out = {.entries = info->entries - info->removed_entries,
                          .lambda = by->lambdas[number] / tokens,
                          .temperature = s->temperature,
                          .k = s->k,
-                         .probes = kn_mixed_store_probes(s),
-                         .codes = s->codes || !index->has_keys,
-                         .adaptive = s->bins.distances,
+                         .probes = s->looked,
+                         .codes = s->of_codes,
+                         .adaptive = s->adaptive,
                          .fallback = s->fallback,
                          .tuned = s->tuned,
                          .tuned_here = s->tuned && totals->tuned_on[number],
@@ -92,7 +73,8 @@ const char *kn_eval_weighed(const kn_eval_store *s) {
     return s->fallback ? " in the mean (falling back)" : "";
 }
 
-static void summarise(const kn_mixture *m, const scoring *s, kn_eval_result *out) {
+static void summarise(const scoring *s, kn_eval_result *out) {
+    const kn_mixture_info *m = s->m;
     const kn_read_totals *t = &out->totals.read;
     out->lm = score_of(s->nll_lm, t);
     out->mixed = score_of(s->nll, t);
@@ -111,22 +93,22 @@ static void summarise(const kn_mixture *m, const scoring *s, kn_eval_result *out
 
 static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count,
                           const kn_eval_options *o, const kn_progress *progress, kn_eval_result *out) {
-    kn_pass_options pass = {.read = o->read, .entropies = kn_mixture_any(s->m) && (s->rows || s->report)};
+    kn_pass_options pass = {.read = o->read, .entropies = s->m->any && (s->rows || s->report)};
     KN_TRY(kn_read_resolve(lm, &pass.read));
     if (!o->split_said) pass.read.split = s->m->split;
     out->split = pass.read.split;
     out->stream = pass.read.stream;
     out->score = pass.read.score;
     out->context = pass.read.context;
-    KN_TRY(kn_pass_texts(lm, s->m, paths, count, &pass, progress, take, s, &out->totals));
+    KN_TRY(kn_pass_texts(lm, s->mixture, paths, count, &pass, progress, take, s, &out->totals));
     if (!out->totals.read.tokens) return kn_fail(KNNLM_EDATA, "%s: no text to score", paths[0]);
-    summarise(s->m, s, out);
+    summarise(s, out);
     return KNNLM_OK;
 }
 
 static knnlm_status open_outputs(scoring *s, const kn_lm *lm, const kn_eval_options *o) {
-    if (o->per_token) KN_TRY(kn_rows_open(o->per_token, lm, s->m, &s->rows));
-    if (o->report) KN_TRY(kn_report_maker_open(o->report, lm, s->m, o->report_tokens, &s->report));
+    if (o->per_token) KN_TRY(kn_rows_open(o->per_token, lm, s->mixture, &s->rows));
+    if (o->report) KN_TRY(kn_report_maker_open(o->report, lm, s->mixture, o->report_tokens, &s->report));
     return KNNLM_OK;
 }
 
@@ -138,20 +120,18 @@ static knnlm_status close_outputs(scoring *s, const kn_eval_result *result, knnl
 
 static knnlm_status run(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
                         const kn_eval_options *o, const kn_progress *progress, kn_eval_result *out) {
-    scoring s = {.m = m};
+    scoring s = {.mixture = m, .m = kn_mixture_describe(m)};
     knnlm_status status = open_outputs(&s, lm, o);
     if (status == KNNLM_OK) status = score(&s, lm, paths, count, o, progress, out);
-    status = close_outputs(&s, out, status);
-    free(s.mixed);
-    return status;
+    return close_outputs(&s, out, status);
 }
 
 knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *o,
                          const kn_progress *progress, kn_eval_result *out) {
-    kn_mixture m;
+    kn_mixture *m;
     *out = (kn_eval_result){0};
     KN_TRY(kn_mixture_open(lm, &o->mix, &m));
-    knnlm_status status = run(lm, &m, paths, count, o, progress, out);
-    kn_mixture_close(&m);
+    knnlm_status status = run(lm, m, paths, count, o, progress, out);
+    kn_mixture_close(m);
     return status;
 }

@@ -1,3 +1,4 @@
+// Explains one context.
 #include "eval/explain.h"
 
 #include <math.h>
@@ -35,17 +36,17 @@ knnlm_status kn_explain_target(const kn_lm *lm, const char *context, const char 
 
 // ---------------------------------------------------------------- the words
 
-static kn_word word_of(const kn_guess *g, int32_t token) {
+static kn_word word_of(const kn_distribution *g, int32_t token) {
     return (kn_word){token, exp((double)g->lm[token]), g->stores ? g->knn[token] : NAN,
-                     kn_guess_probability(g, token)};
+                     kn_distribution_probability(g, token)};
 }
 
-static knnlm_status choose_words(const kn_guess *g, size_t most, kn_explanation *out) {
+static knnlm_status choose_words(const kn_distribution *g, size_t most, kn_explanation *out) {
     int32_t *best = kn_alloc(most, sizeof *best);
     bool target_seen = out->target < 0;
     out->words = kn_alloc(most + 1, sizeof *out->words);
     if (best && out->words) {
-        size_t n = kn_guess_top(g, most, best);
+        size_t n = kn_distribution_top(g, most, best);
         for (size_t i = 0; i < n; i++) {
             out->words[i] = word_of(g, best[i]);
             target_seen |= best[i] == out->target;
@@ -59,7 +60,7 @@ static knnlm_status choose_words(const kn_guess *g, size_t most, kn_explanation 
 
 static knnlm_status tell(const kn_mixture *m, const kn_next *next, size_t words, size_t neighbors,
                          size_t around, kn_explanation *out) {
-    const kn_guess *g = &next->guess;
+    const kn_distribution *g = &next->distribution;
     out->tokens = next->tokens;
     out->cut = next->cut;
     out->lambda = g->lambda;
@@ -67,8 +68,8 @@ static knnlm_status tell(const kn_mixture *m, const kn_next *next, size_t words,
     out->entropy = g->entropy;
     out->neighbors = kn_alloc(neighbors, sizeof *out->neighbors);
     if (!out->neighbors) return KNNLM_ENOMEM;
-    KN_TRY(
-        kn_shown_find(m, next->found, 0, &g->mixed, neighbors, around, out->neighbors, &out->neighbor_count));
+    KN_TRY(kn_shown_find(m, next->found, &g->prediction, neighbors, around, out->neighbors,
+                         &out->neighbor_count));
     return choose_words(g, words, out);
 }
 
@@ -82,10 +83,10 @@ knnlm_status kn_explain_next(const kn_mixture *m, const kn_next *next, int32_t t
 
 static knnlm_status explain_tokens(kn_lm *lm, const kn_mixture *m, const kn_tokens *tokens, int32_t target,
                                    size_t words, size_t neighbors, size_t around, kn_explanation *out) {
-    kn_next next;
-    KN_TRY(kn_next_guess(lm, m, tokens->ids, tokens->count, &next));
-    knnlm_status status = kn_explain_next(m, &next, target, words, neighbors, around, out);
-    kn_next_free(&next);
+    kn_nexts *next;
+    KN_TRY(kn_nexts_open(lm, &(kn_context){tokens->ids, tokens->count, m}, 1, &next));
+    knnlm_status status = kn_explain_next(m, kn_nexts_at(next, 0), target, words, neighbors, around, out);
+    kn_nexts_close(next);
     return status;
 }
 

@@ -2,9 +2,9 @@
 #ifndef KN_EVAL_EXPLAIN_H
 #define KN_EVAL_EXPLAIN_H
 
-#include "eval/guess.h"
-#include "eval/neighbors.h"
 #include "eval/pass.h"
+#include "knn/neighbors.h"
+#include "knn/next.h"
 
 // ---------------------------------------------------------------- a context
 

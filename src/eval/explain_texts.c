@@ -35,36 +35,38 @@ static knnlm_status read_before(const looking *l, const kn_scored *b, size_t i, 
     return kn_tokenizer_decode(kn_lm_tokenizer(l->lm), b->stream + i - n, n, &out->before, &out->before_size);
 }
 
-static knnlm_status make_moment(const looking *l, const kn_scored *b, size_t i, const kn_mixed *mixed,
-                                kn_moment *out) {
+static knnlm_status make_moment(const looking *l, const kn_scored *b, size_t i, kn_moment *out) {
     const kn_scored_token *t = &b->tokens[i];
+    const kn_prediction *prediction = &b->predictions[i];
+    kn_row_neighbors found[KN_STORES_MOST];
+    kn_predictor_neighbors(b->neighbors, i, found);
     *out = (kn_moment){.position = t->position,
                        .offset = t->offset,
                        .token = t->token,
                        .lm = (double)b->lm[i],
-                       .knn = kn_mixture_knn(l->m, mixed),
+                       .knn = kn_prediction_knn(l->m, prediction),
                        .cache = b->cache ? b->cache[i] : NAN,
-                       .p = mixed->p,
-                       .lambda = kn_mixture_lambda(l->m, mixed)};
+                       .p = prediction->p,
+                       .lambda = kn_prediction_lambda(l->m, prediction)};
     out->document = kn_strdup(b->names[t->document]);
     out->neighbors = kn_alloc(l->neighbors, sizeof *out->neighbors);
     knnlm_status status = out->document && out->neighbors ? read_before(l, b, i, out) : KNNLM_ENOMEM;
     if (status == KNNLM_OK)
-        status = kn_shown_find(l->m, b->found, i, mixed, l->neighbors, l->around, out->neighbors,
+        status = kn_shown_find(l->m, found, prediction, l->neighbors, l->around, out->neighbors,
                                &out->neighbor_count);
     if (status != KNNLM_OK) moment_free(out);
     return status;
 }
 
 // `sign` 1: the largest gains are kept, -1: the smallest. Earlier tokens stay among equals.
-static knnlm_status offer(const looking *l, const kn_scored *b, size_t i, const kn_mixed *mixed, double sign,
-                          kn_moment *kept, size_t most, size_t *count) {
-    double gain = sign * (mixed->p - (double)b->lm[i]);
+static knnlm_status offer(const looking *l, const kn_scored *b, size_t i, double sign, kn_moment *kept,
+                          size_t most, size_t *count) {
+    double gain = sign * (b->predictions[i].p - (double)b->lm[i]);
     size_t at = *count;
     while (at > 0 && gain > sign * (kept[at - 1].p - kept[at - 1].lm)) at--;
     if (at == most || !(gain > 0)) return KNNLM_OK;
     kn_moment one;
-    KN_TRY(make_moment(l, b, i, mixed, &one));
+    KN_TRY(make_moment(l, b, i, &one));
     if (*count == most) moment_free(&kept[--*count]);
     memmove(kept + at + 1, kept + at, (*count - at) * sizeof *kept);
     kept[at] = one;
@@ -76,12 +78,10 @@ static knnlm_status take(void *context, const kn_scored *b) {
     looking *l = context;
     kn_moments *out = l->out;
     for (size_t i = 0; i < b->count; i++) {
-        kn_mixed mixed;
-        kn_scored_mix(b, l->m, i, &mixed);
         l->nll_lm -= (double)b->lm[i];
-        l->nll -= mixed.p;
-        KN_TRY(offer(l, b, i, &mixed, 1, out->best, l->best, &out->best_count));
-        KN_TRY(offer(l, b, i, &mixed, -1, out->worst, l->worst, &out->worst_count));
+        l->nll -= b->predictions[i].p;
+        KN_TRY(offer(l, b, i, 1, out->best, l->best, &out->best_count));
+        KN_TRY(offer(l, b, i, -1, out->worst, l->worst, &out->worst_count));
     }
     return KNNLM_OK;
 }
@@ -93,7 +93,8 @@ knnlm_status kn_explain_texts(kn_lm *lm, const kn_mixture *m, const char *const 
                               size_t around, const kn_progress *progress, kn_moments *out) {
     looking l = {lm, m, out, best, worst, neighbors, around, 0, 0};
     *out = (kn_moments){0};
-    if (!kn_mixture_any(m)) return kn_fail(KNNLM_EINVAL, "nothing is mixed in: give a store, or a cache");
+    if (!kn_mixture_describe(m)->any)
+        return kn_fail(KNNLM_EINVAL, "nothing is mixed in: give a store, or a cache");
     out->best = kn_alloc(best + 1, sizeof *out->best);
     out->worst = kn_alloc(worst + 1, sizeof *out->worst);
     knnlm_status status = out->best && out->worst

@@ -1,6 +1,8 @@
+// The one pass over texts that evaluation, tuning and explanation make.
 #include "eval/pass.h"
 
 #include "mix/cache.h"
+#include "store/contents.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +20,8 @@ typedef struct own {
 
 typedef struct pass {
     kn_lm *lm;
-    const kn_mixture *m;
+    const kn_mixture *mixture;
+    const kn_mixture_info *m; // of it
     const kn_pass_options *o;
     kn_scored_sink *sink;
     void *context;
@@ -30,7 +33,8 @@ typedef struct pass {
     int32_t *stream;
     float *lm_logs, *entropies, *keys;
     size_t *starts; // row at which the document of each begins
-    kn_found found[KN_STORES_MOST];
+    kn_predictor *predictor;
+    kn_prediction *predictions; // NULL: not wanted
     double *cache;
     // by document
     char **names;
@@ -53,36 +57,34 @@ static void note_text(kn_pass_totals *t, uint64_t hash) {
 // A store remembers the smallest hashes of what it was tuned on.
 static void note_tuned(pass *p, uint64_t hash) {
     for (size_t s = 0; s < p->m->count; s++) {
-        const kn_store_tuned *t = &kn_store_describe(p->m->stores[s].store)->tuned;
+        const kn_store_tuned *t = &p->m->stores[s].store->tuned;
         for (size_t i = 0; i < t->text_count && !p->totals->tuned_on[s]; i++)
             p->totals->tuned_on[s] = t->texts[i] == hash;
     }
 }
 
 // How often this content is in the store that has it most often.
-static size_t most_copies(const kn_mixture *m, const uint64_t hash[2]) {
-    size_t most = 0, count;
-    for (size_t s = 0; s < m->count; s++) {
-        kn_known_find(&m->stores[s].known, hash, &count);
-        most = kn_most(most, count);
+static knnlm_status max_copies(const pass *p, const uint64_t hash[2], size_t *out) {
+    *out = 0;
+    for (size_t s = 0; s < p->m->count; s++) {
+        size_t count;
+        KN_TRY(kn_datastore_find_content(kn_mixture_datastore(p->mixture, s), hash, 0, NULL, &count));
+        *out = kn_most(*out, count);
     }
-    return most;
+    return KNNLM_OK;
 }
 
 // The entries of this content in all stores: the first copy, the second, ...
-static knnlm_status find_own(const kn_mixture *m, const uint64_t hash[2], own *out) {
-    *out = (own){.copies = m->include_self ? 0 : most_copies(m, hash)};
+static knnlm_status find_own(const pass *p, const uint64_t hash[2], own *out) {
+    *out = (own){0};
+    if (!p->m->include_self) KN_TRY(max_copies(p, hash, &out->copies));
     if (!out->copies) return KNNLM_OK;
-    out->ranges = kn_alloc(m->count * out->copies, sizeof *out->ranges);
+    out->ranges = kn_alloc(p->m->count * out->copies, sizeof *out->ranges);
     if (!out->ranges) return KNNLM_ENOMEM;
-    for (size_t s = 0; s < m->count; s++) {
+    for (size_t s = 0; s < p->m->count; s++) {
         size_t count;
-        const kn_known_document *same = kn_known_find(&m->stores[s].known, hash, &count);
-        for (size_t i = 0; i < count; i++) {
-            kn_store_document d;
-            KN_TRY(kn_store_document_at(m->stores[s].store, same[i].number, &d));
-            out->ranges[s * out->copies + i] = (kn_entry_range){d.first, d.first + d.count};
-        }
+        KN_TRY(kn_datastore_find_content(kn_mixture_datastore(p->mixture, s), hash, out->copies,
+                                         out->ranges + s * out->copies, &count));
     }
     return KNNLM_OK;
 }
@@ -101,10 +103,10 @@ static knnlm_status choose(void *context, const kn_document *d, size_t number, u
     uint64_t hash[2];
     *skip = 0;
     KN_TRY(begin_document(p, d->name, number));
-    kn_known_hash(d->text, d->size, hash);
+    kn_content_hash(d->text, d->size, hash);
     note_text(p->totals, hash[0]);
     note_tuned(p, hash[0]);
-    KN_TRY(find_own(p->m, hash, &p->own[number]));
+    KN_TRY(find_own(p, hash, &p->own[number]));
     p->totals->own_documents += p->own[number].ranges != NULL;
     return KNNLM_OK;
 }
@@ -133,20 +135,29 @@ static knnlm_status leave_out(const pass *p, size_t number, kn_entry_range **out
     return KNNLM_OK;
 }
 
-static knnlm_status search_store(pass *p, size_t number) {
-    kn_entry_range *exclude;
-    size_t each;
-    KN_TRY(leave_out(p, number, &exclude, &each));
-    double begun = kn_seconds();
-    knnlm_status status = kn_mixed_store_search(&p->m->stores[number], p->keys + p->carried * p->m->width,
-                                                p->fresh, exclude, each, &p->found[number]);
-    p->totals->seconds_stores[number] += kn_seconds() - begun;
-    free(exclude);
+// Leaves out each document's own entries.
+static knnlm_status predict(pass *p) {
+    kn_entry_range *exclude[KN_STORES_MOST] = {0};
+    size_t excludes = 0;
+    knnlm_status status = KNNLM_OK;
+    for (size_t s = 0; s < p->m->count && status == KNNLM_OK; s++)
+        status = leave_out(p, s, &exclude[s], &excludes);
+    kn_predict_rows rows = {.count = p->fresh,
+                            .mixture = p->mixture,
+                            .states = p->keys ? p->keys + p->carried * p->m->width : NULL,
+                            .exclude = excludes ? (const kn_entry_range *const *)exclude : NULL,
+                            .excludes = excludes,
+                            .targets = p->stream + p->carried,
+                            .lm = p->lm_logs,
+                            .entropies = p->entropies,
+                            .cache = p->m->cache.size ? p->cache : NULL};
+    if (status == KNNLM_OK) status = kn_predict(p->predictor, &rows, p->predictions);
+    for (size_t s = 0; s < p->m->count; s++) free(exclude[s]);
     return status;
 }
 
 static knnlm_status score_cache(pass *p) {
-    const kn_mixture *m = p->m;
+    const kn_mixture_info *m = p->m;
     bool given = p->o->cache_temperatures;
     kn_distance metric = m->count ? m->stores[0].metric : KN_DISTANCE_L2;
     kn_cache c = {.keys = p->keys,
@@ -178,15 +189,16 @@ static void carry(pass *p) {
 static knnlm_status flush(pass *p) {
     if (p->fresh == 0) return KNNLM_OK;
     double begun = kn_seconds();
-    for (size_t s = 0; s < p->m->count; s++) KN_TRY(search_store(p, s));
     if (p->m->cache.size) KN_TRY(score_cache(p));
+    KN_TRY(predict(p));
     kn_scored scored = {.count = p->fresh,
                         .tokens = p->tokens + p->carried,
                         .stream = p->stream + p->carried,
                         .before = p->carried - p->starts[p->carried],
                         .lm = p->lm_logs,
                         .entropies = p->entropies,
-                        .found = p->found,
+                        .neighbors = p->predictor,
+                        .predictions = p->predictions,
                         .cache = p->m->cache.size ? p->cache : NULL,
                         .names = p->names};
     KN_TRY(p->sink(p->context, &scored));
@@ -218,10 +230,8 @@ static knnlm_status take(void *context, const kn_records *r) {
     return p->fresh >= p->batch ? flush(p) : KNNLM_OK;
 }
 
-static size_t batch_of(const kn_mixture *m) {
-    size_t k = 1;
-    for (size_t s = 0; s < m->count; s++) k += m->stores[s].k;
-    return kn_most(BATCH_LEAST, kn_least(BATCH, NEIGHBORS / k + 1));
+static size_t batch_of(const kn_mixture_info *m) {
+    return kn_most(BATCH_LEAST, kn_least(BATCH, NEIGHBORS / (m->neighbors + 1) + 1));
 }
 
 static knnlm_status make_room(pass *p, const kn_read_options *read) {
@@ -240,8 +250,10 @@ static knnlm_status make_room(pass *p, const kn_read_options *read) {
         return KNNLM_ENOMEM;
     if (p->m->cache.size && !(p->cache = kn_alloc(fresh * temperatures, sizeof *p->cache)))
         return KNNLM_ENOMEM;
-    for (size_t s = 0; s < p->m->count; s++) KN_TRY(kn_found_init(&p->found[s], fresh, p->m->stores[s].k));
-    return KNNLM_OK;
+    if (!p->o->neighbors_alone && !p->o->cache_temperatures &&
+        !(p->predictions = kn_alloc(fresh, sizeof *p->predictions)))
+        return KNNLM_ENOMEM;
+    return kn_predictor_open(&p->predictor);
 }
 
 static void pass_free(pass *p) {
@@ -249,7 +261,8 @@ static void pass_free(pass *p) {
         free(p->names[i]);
         free(p->own[i].ranges);
     }
-    for (size_t s = 0; s < p->m->count; s++) kn_found_free(&p->found[s]);
+    kn_predictor_close(p->predictor);
+    free(p->predictions);
     free(p->names);
     free(p->own);
     free(p->tokens);
@@ -266,15 +279,26 @@ static knnlm_status prepare(pass *p, kn_read_options *read) {
     KN_TRY(kn_read_resolve(p->lm, read));
     read->tap = p->m->tap;
     read->logprobs = true;
-    read->keys = kn_mixture_any(p->m);
-    read->entropies = p->o->entropies || kn_mixture_adapts(p->m);
+    read->keys = p->m->any;
+    read->entropies = p->o->entropies || p->m->adapts;
     return make_room(p, read);
+}
+
+static pass pass_of(kn_lm *lm, const kn_mixture *m, const kn_pass_options *o, kn_scored_sink *sink,
+                    void *context, kn_pass_totals *totals) {
+    return (pass){.lm = lm,
+                  .mixture = m,
+                  .m = kn_mixture_describe(m),
+                  .o = o,
+                  .sink = sink,
+                  .context = context,
+                  .totals = totals};
 }
 
 knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
                            const kn_pass_options *o, const kn_progress *progress, kn_scored_sink *sink,
                            void *context, kn_pass_totals *totals) {
-    pass p = {.lm = lm, .m = m, .o = o, .sink = sink, .context = context, .totals = totals};
+    pass p = pass_of(lm, m, o, sink, context, totals);
     kn_read_options read;
     *totals = (kn_pass_totals){0};
     knnlm_status status = prepare(&p, &read);
@@ -283,6 +307,8 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *pa
     double begun = kn_seconds(); // the rest is searched after the last token was read
     if (status == KNNLM_OK) status = flush(&p);
     totals->read.seconds += kn_seconds() - begun;
+    for (size_t s = 0; s < p.m->count && p.predictor; s++)
+        totals->seconds_stores[s] = kn_predictor_seconds(p.predictor, s);
     pass_free(&p);
     return status;
 }
@@ -290,7 +316,7 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *pa
 knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count,
                             const kn_pass_options *o, kn_scored_sink *sink, void *context) {
     kn_pass_totals totals = {0};
-    pass p = {.lm = lm, .m = m, .o = o, .sink = sink, .context = context, .totals = &totals};
+    pass p = pass_of(lm, m, o, sink, context, &totals);
     kn_read_options read;
     knnlm_status status = prepare(&p, &read);
     if (status == KNNLM_OK) status = begin_document(&p, "", 0);

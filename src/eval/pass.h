@@ -6,10 +6,8 @@
 #ifndef KN_EVAL_PASS_H
 #define KN_EVAL_PASS_H
 
-#include "eval/mixture.h"
+#include "knn/predict.h"
 #include "read/read.h"
-
-#include <math.h>
 
 // Tokens of its document before a batch that stay at hand, where there are any, for snippets of context.
 enum { KN_CONTEXT_KEPT = 64 };
@@ -24,19 +22,14 @@ typedef struct kn_scored_token {
 typedef struct kn_scored {
     size_t count;
     const kn_scored_token *tokens;
-    const int32_t *stream;       // the same tokens one after another
-    size_t before;               // tokens before stream[0] that are of the same document
-    const float *lm, *entropies; // log p_LM; entropies NULL: not wanted
-    const kn_found *found;       // one a store of the mixture
-    const double *cache;         // (temperatures, count): log p_cache; NULL: no cache
-    char *const *names;          // of documents, by number
+    const int32_t *stream;            // the same tokens one after another
+    size_t before;                    // tokens before stream[0] that are of the same document
+    const float *lm, *entropies;      // log p_LM; entropies NULL: not wanted
+    const kn_predictor *neighbors;    // of each, by its place here
+    const kn_prediction *predictions; // (count); NULL: not wanted
+    const double *cache;              // (temperatures, count): log p_cache; NULL: no cache
+    char *const *names;               // of documents, by number
 } kn_scored;
-
-// Mixes one of them.
-static inline void kn_scored_mix(const kn_scored *b, const kn_mixture *m, size_t i, kn_mixed *out) {
-    kn_mixture_mix(m, b->found, i, b->tokens[i].token, (double)b->lm[i],
-                   b->entropies ? (double)b->entropies[i] : 0, b->cache ? b->cache[i] : NAN, out);
-}
 
 // Called in order. Anything but KNNLM_OK ends the pass with it.
 typedef knnlm_status kn_scored_sink(void *context, const kn_scored *scored);
@@ -44,7 +37,8 @@ typedef knnlm_status kn_scored_sink(void *context, const kn_scored *scored);
 typedef struct kn_pass_options {
     kn_read_options read;
     bool entropies;                   // wanted although the mixture does not need them
-    const double *cache_temperatures; // NULL: the mixture's own
+    bool neighbors_alone;             // no predictions
+    const double *cache_temperatures; // not NULL: instead of the mixture's own, and no predictions
     size_t cache_temperature_count;
 } kn_pass_options;
 

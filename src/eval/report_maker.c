@@ -1,7 +1,8 @@
+// Fills the report's page: tokens with their neighbours, figures, curves.
 #include "eval/report_maker.h"
 
-#include "eval/neighbors.h"
 #include "eval/report.h"
+#include "knn/neighbors.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +16,8 @@ enum { NEIGHBORS = 5, AROUND = 10, LAMBDAS = 51, KS = KN_KEPT_KS, DISTANCES = 20
 struct kn_report_maker {
     kn_report *page;
     const kn_lm *lm;
-    const kn_mixture *m;
+    const kn_mixture *mixture;
+    const kn_mixture_info *m; // of it
     uint64_t most;
     uint32_t document; // of the last token shown
     // Of every token, for the curves; the first store alone:
@@ -30,10 +32,11 @@ knnlm_status kn_report_maker_open(const char *path, const kn_lm *lm, const kn_mi
     kn_report_maker *r = kn_alloc(1, sizeof *r);
     if (!r) return KNNLM_ENOMEM;
     r->lm = lm;
-    r->m = m;
+    r->mixture = m;
+    r->m = kn_mixture_describe(m);
     r->most = most;
     r->document = UINT32_MAX;
-    if (m->count) r->k_count = kn_kept_ks(m->stores[0].k, r->ks);
+    if (r->m->count) r->k_count = kn_kept_ks(r->m->stores[0].k, r->ks);
     knnlm_status status = kn_report_open(path, &r->page);
     if (status != KNNLM_OK)
         free(r);
@@ -75,18 +78,19 @@ static knnlm_status text_of(const kn_report_maker *r, const kn_scored_token *t, 
     return *text ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
-static knnlm_status add_token(kn_report_maker *r, const kn_scored *b, size_t i, const kn_mixed *mixed,
+static knnlm_status add_token(kn_report_maker *r, const kn_scored *b, size_t i, const kn_row_neighbors *found,
                               const kn_report_neighbor *neighbors, size_t count) {
+    const kn_prediction *prediction = &b->predictions[i];
     kn_report_token token = {.lm = (double)b->lm[i],
-                             .knn = kn_mixture_knn(r->m, mixed),
+                             .knn = kn_prediction_knn(r->mixture, prediction),
                              .cache = b->cache ? b->cache[i] : NAN,
-                             .mixed = mixed->p,
-                             .nearest = kn_mixture_nearest(r->m, b->found, i),
+                             .mixed = prediction->p,
+                             .nearest = kn_nearest(r->mixture, found),
                              .entropy = b->entropies ? (double)b->entropies[i] : NAN,
                              .neighbors = neighbors,
                              .neighbor_count = count};
     char *text;
-    token.lambda = r->m->count ? kn_mixture_lambda(r->m, mixed) : NAN;
+    token.lambda = r->m->count ? kn_prediction_lambda(r->mixture, prediction) : NAN;
     KN_TRY(text_of(r, &b->tokens[i], &text, &token.size));
     token.text = text;
     knnlm_status status = kn_report_add(r->page, &token);
@@ -94,21 +98,23 @@ static knnlm_status add_token(kn_report_maker *r, const kn_scored *b, size_t i, 
     return status;
 }
 
-static knnlm_status show_token(kn_report_maker *r, const kn_scored *b, size_t i, const kn_mixed *mixed) {
+static knnlm_status show_token(kn_report_maker *r, const kn_scored *b, size_t i) {
     kn_shown shown[NEIGHBORS];
+    kn_row_neighbors found[KN_STORES_MOST];
     kn_report_neighbor neighbors[NEIGHBORS];
     size_t count, described = 0;
     if (b->tokens[i].document != r->document) {
         r->document = b->tokens[i].document;
         KN_TRY(kn_report_document(r->page, b->names[r->document]));
     }
-    KN_TRY(kn_shown_find(r->m, b->found, i, mixed, NEIGHBORS, AROUND, shown, &count));
+    kn_predictor_neighbors(b->neighbors, i, found);
+    KN_TRY(kn_shown_find(r->mixture, found, &b->predictions[i], NEIGHBORS, AROUND, shown, &count));
     knnlm_status status = KNNLM_OK;
     while (status == KNNLM_OK && described < count) {
         status = describe(&shown[described], b->tokens[i].token, &neighbors[described]);
         described += status == KNNLM_OK;
     }
-    if (status == KNNLM_OK) status = add_token(r, b, i, mixed, neighbors, count);
+    if (status == KNNLM_OK) status = add_token(r, b, i, found, neighbors, count);
     for (size_t j = 0; j < described; j++) free((char *)neighbors[j].document);
     kn_shown_free(shown, count);
     return status;
@@ -127,8 +133,9 @@ static knnlm_status add_ks(kn_report_maker *r, const kn_scored *b) {
         return status;
     }
     for (size_t i = 0; i < b->count && status == KNNLM_OK; i++) {
-        kn_neighborhood n = kn_found_at(&b->found[0], i);
-        status = kn_kept_add(&kept, &n, b->tokens[i].token);
+        kn_row_neighbors found[KN_STORES_MOST];
+        kn_predictor_neighbors(b->neighbors, i, found);
+        status = kn_kept_add(&kept, &found[0].near, b->tokens[i].token);
     }
     if (status == KNNLM_OK)
         status = kn_kept_probabilities(&kept, &r->m->stores[0].temperature, 1, r->ks, r->k_count, p);
@@ -145,7 +152,7 @@ static knnlm_status add_ks(kn_report_maker *r, const kn_scored *b) {
     return status;
 }
 
-static knnlm_status collect(kn_report_maker *r, const kn_scored *b, const kn_mixed *mixed) {
+static knnlm_status collect(kn_report_maker *r, const kn_scored *b) {
     size_t needed = r->n + b->count;
     if (!r->m->count) return KNNLM_OK;
     KN_TRY(kn_grow(&r->lm_p, &r->lm_capacity, needed, sizeof *r->lm_p));
@@ -153,19 +160,20 @@ static knnlm_status collect(kn_report_maker *r, const kn_scored *b, const kn_mix
     KN_TRY(kn_grow(&r->nearest, &r->nearest_capacity, needed, sizeof *r->nearest));
     KN_TRY(kn_grow(&r->gain, &r->gain_capacity, needed, sizeof *r->gain));
     for (size_t i = 0; i < b->count; i++) {
+        kn_row_neighbors found[KN_STORES_MOST];
+        kn_predictor_neighbors(b->neighbors, i, found);
         r->lm_p[r->n + i] = fmaxf(1e-37f, (float)exp((double)b->lm[i]));
-        r->nearest[r->n + i] = (float)kn_mixture_nearest(r->m, b->found, i);
-        r->gain[r->n + i] = (float)(mixed[i].p - (double)b->lm[i]);
+        r->nearest[r->n + i] = (float)kn_nearest(r->mixture, found);
+        r->gain[r->n + i] = (float)(b->predictions[i].p - (double)b->lm[i]);
     }
     KN_TRY(add_ks(r, b));
     r->n = needed;
     return KNNLM_OK;
 }
 
-knnlm_status kn_report_maker_take(kn_report_maker *r, const kn_scored *b, const kn_mixed *mixed) {
-    for (size_t i = 0; i < b->count && kn_report_tokens(r->page) < r->most; i++)
-        KN_TRY(show_token(r, b, i, &mixed[i]));
-    return collect(r, b, mixed);
+knnlm_status kn_report_maker_take(kn_report_maker *r, const kn_scored *b) {
+    for (size_t i = 0; i < b->count && kn_report_tokens(r->page) < r->most; i++) KN_TRY(show_token(r, b, i));
+    return collect(r, b);
 }
 
 // ---------------------------------------------------------------- the curves

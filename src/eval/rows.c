@@ -1,3 +1,4 @@
+// One row of text per token.
 #include "eval/rows.h"
 
 #include "base/file.h"
@@ -31,7 +32,7 @@ knnlm_status kn_rows_open(const char *path, const kn_lm *lm, const kn_mixture *m
         return status;
     }
     *out = r;
-    const char *header = kn_mixture_any(m) ? mixed_in : alone;
+    const char *header = kn_mixture_describe(m)->any ? mixed_in : alone;
     kn_writer_put(r->file, header, strlen(header)); // failures are told by the commit
     return KNNLM_OK;
 }
@@ -52,16 +53,19 @@ static void put_number(kn_rows *r, double x) {
     kn_writer_put(r->file, text, (size_t)n);
 }
 
-static void put_mixed(kn_rows *r, const kn_scored *b, const kn_mixed *mixed, size_t i) {
-    put_number(r, kn_mixture_knn(r->m, &mixed[i]));
+static void put_prediction(kn_rows *r, const kn_scored *b, size_t i) {
+    const kn_prediction *p = &b->predictions[i];
+    kn_row_neighbors found[KN_STORES_MOST];
+    kn_predictor_neighbors(b->neighbors, i, found);
+    put_number(r, kn_prediction_knn(r->m, p));
     put_number(r, b->cache ? b->cache[i] : NAN);
-    put_number(r, mixed[i].p);
-    put_number(r, kn_mixture_lambda(r->m, &mixed[i]));
-    put_number(r, kn_mixture_nearest(r->m, b->found, i));
+    put_number(r, p->p);
+    put_number(r, kn_prediction_lambda(r->m, p));
+    put_number(r, kn_nearest(r->m, found));
     put_number(r, (double)b->entropies[i]);
 }
 
-knnlm_status kn_rows_put(kn_rows *r, const kn_scored *b, const kn_mixed *mixed) {
+knnlm_status kn_rows_put(kn_rows *r, const kn_scored *b) {
     for (size_t i = 0; i < b->count; i++) {
         const kn_scored_token *t = &b->tokens[i];
         char line[2048], name[1024], text[512], *piece;
@@ -74,7 +78,7 @@ knnlm_status kn_rows_put(kn_rows *r, const kn_scored *b, const kn_mixed *mixed) 
                          t->offset, t->token, text);
         KN_TRY(kn_writer_put(r->file, line, (size_t)n));
         put_number(r, (double)b->lm[i]);
-        if (kn_mixture_any(r->m)) put_mixed(r, b, mixed, i);
+        if (kn_mixture_describe(r->m)->any) put_prediction(r, b, i);
         KN_TRY(kn_writer_put(r->file, "\n", 1));
     }
     return KNNLM_OK;

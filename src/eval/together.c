@@ -1,7 +1,8 @@
+// Scores several texts in memory together.
 #include "eval/together.h"
 
 #include "base/threads.h"
-#include "eval/guess.h"
+#include "knn/distribution.h"
 #include "read/read.h"
 
 #include <math.h>
@@ -20,16 +21,7 @@ typedef struct piece {
 // A row of results.
 typedef struct row {
     size_t text, position;
-    size_t group, query; // where its neighbours are
 } row;
-
-// Texts whose searches are alike: those are one.
-typedef struct group {
-    const kn_mixture *m;
-    size_t rows;
-    float *states;
-    kn_found found[KN_STORES_MOST];
-} group;
 
 typedef struct session {
     kn_lm *lm;
@@ -44,12 +36,12 @@ typedef struct session {
     // of a batch
     kn_window *windows;
     row *rows;
+    const kn_mixture **mixtures; // of each row
     size_t row_count;
     float *logprobs, *entropies, *distribution, *states;
     size_t capacity, distribution_capacity;
-    group *groups;
-    size_t group_count;
-    kn_guess *guesses; // a worker each
+    kn_predictor *predictor;
+    kn_distribution *distributions; // one per worker
     int workers;
     knnlm_status *statuses; // a row each: the first failure counts
 } session;
@@ -95,16 +87,7 @@ static knnlm_status cut(session *s, size_t number) {
 }
 
 static kn_window window_of(const session *s, const piece *p) {
-    size_t before = kn_least(p->from, (size_t)s->read.context);
-    const int32_t *inputs = s->streams[p->text] + p->from - before;
-    return (kn_window){inputs, inputs + 1, (int32_t)(before + p->count), (int32_t)before, s->pasts[p->text]};
-}
-
-// Of a token.
-static size_t neighbors_of(const kn_asked *a) {
-    size_t sum = 0;
-    for (size_t i = 0; i < a->mixture->count; i++) sum += a->mixture->stores[i].k;
-    return sum;
+    return kn_read_window(&s->read, s->streams[p->text], p->from, p->count, s->pasts[p->text]);
 }
 
 // How many of the pieces from `first` on make the next batch; *ranked: a distribution is wanted of some.
@@ -115,7 +98,7 @@ static size_t next_batch(const session *s, size_t first, bool *ranked) {
         const piece *p = &s->pieces[first + n];
         bool wanted = *ranked || ranks(&s->asked[p->text]);
         size_t more = (size_t)window_of(s, p).length;
-        size_t found = neighbors + p->count * neighbors_of(&s->asked[p->text]);
+        size_t found = neighbors + p->count * kn_mixture_describe(s->asked[p->text].mixture)->neighbors;
         if (n && (tokens + more > ROWS || found > NEIGHBORS ||
                   (wanted && (rows + p->count) * vocabulary_of(s) > NUMBERS)))
             break;
@@ -127,22 +110,28 @@ static size_t next_batch(const session *s, size_t first, bool *ranked) {
     return n;
 }
 
+static void free_rows(session *s) {
+    free(s->rows);
+    free(s->mixtures);
+    free(s->logprobs);
+    free(s->entropies);
+    free(s->states);
+    free(s->statuses);
+}
+
 static knnlm_status make_room(session *s, size_t rows, bool ranked) {
     size_t numbers;
     if (!kn_mul(rows, vocabulary_of(s), &numbers)) return kn_fail(KNNLM_ENOMEM, "too many tokens at a time");
     if (ranked) KN_TRY(kn_grow(&s->distribution, &s->distribution_capacity, numbers, sizeof(float)));
     if (rows <= s->capacity) return KNNLM_OK;
-    free(s->rows);
-    free(s->logprobs);
-    free(s->entropies);
-    free(s->states);
-    free(s->statuses);
+    free_rows(s);
     s->rows = kn_alloc(rows, sizeof *s->rows);
+    s->mixtures = kn_alloc(rows, sizeof *s->mixtures);
     s->logprobs = kn_alloc(rows, sizeof *s->logprobs);
     s->entropies = kn_alloc(rows, sizeof *s->entropies);
     s->states = kn_alloc(rows * width_of(s), sizeof *s->states);
     s->statuses = kn_alloc(rows, sizeof *s->statuses);
-    bool had = s->rows && s->logprobs && s->entropies && s->states && s->statuses;
+    bool had = s->rows && s->mixtures && s->logprobs && s->entropies && s->states && s->statuses;
     s->capacity = had ? rows : 0;
     return had ? KNNLM_OK : KNNLM_ENOMEM;
 }
@@ -155,11 +144,13 @@ static knnlm_status run_model(session *s, size_t first, size_t n, bool ranked) {
     for (size_t i = 0; i < n; i++) {
         const piece *p = &s->pieces[first + i];
         s->windows[i] = window_of(s, p);
-        for (size_t t = 0; t < p->count; t++)
-            s->rows[s->row_count++] = (row){.text = p->text, .position = p->from + t};
+        for (size_t t = 0; t < p->count; t++) {
+            s->mixtures[s->row_count] = mixture_of(&s->asked[p->text], p->from + t);
+            s->rows[s->row_count++] = (row){p->text, p->from + t};
+        }
     }
     bool any = false;
-    for (size_t i = 0; i < n; i++) any |= s->asked[s->pieces[first + i].text].mixture->count > 0;
+    for (size_t r = 0; r < s->row_count; r++) any |= kn_mixture_describe(s->mixtures[r])->count > 0;
     kn_lm_output out = {.logprobs = s->logprobs,
                         .entropies = s->entropies,
                         .distribution = ranked ? s->distribution : NULL,
@@ -167,98 +158,50 @@ static knnlm_status run_model(session *s, size_t first, size_t n, bool ranked) {
     return kn_lm_run(s->lm, s->windows, n, s->tap, &out);
 }
 
-// ---------------------------------------------------------------- neighbours
-
-static bool search_alike(const kn_mixture *a, const kn_mixture *b) {
-    if (a->count != b->count) return false;
-    for (size_t i = 0; i < a->count; i++)
-        if (!kn_mixed_store_same_search(&a->stores[i], &b->stores[i])) return false;
-    return true;
-}
-
-// Every row goes to a group; those of one text and the same mixture stand together, so the last is tried
-// first.
-static void sort_rows(session *s) {
-    s->group_count = 0;
-    for (size_t r = 0; r < s->row_count; r++) {
-        const kn_mixture *m = mixture_of(&s->asked[s->rows[r].text], s->rows[r].position);
-        size_t g = r ? s->rows[r - 1].group : 0;
-        if (r == 0 || !search_alike(s->groups[g].m, m))
-            for (g = 0; g < s->group_count && !search_alike(s->groups[g].m, m);) g++;
-        if (g == s->group_count) s->groups[s->group_count++] = (group){.m = m};
-        s->rows[r].group = g;
-        s->rows[r].query = s->groups[g].rows++;
-    }
-}
-
-static knnlm_status search_group(session *s, size_t number) {
-    group *g = &s->groups[number];
-    size_t width = width_of(s);
-    if (g->m->count == 0) return KNNLM_OK;
-    g->states = kn_alloc_aligned(g->rows * width, sizeof *g->states);
-    if (!g->states) return KNNLM_ENOMEM;
-    for (size_t r = 0; r < s->row_count; r++)
-        if (s->rows[r].group == number)
-            memcpy(g->states + s->rows[r].query * width, s->states + r * width, width * sizeof *g->states);
-    for (size_t i = 0; i < g->m->count; i++) {
-        KN_TRY(kn_found_init(&g->found[i], g->rows, g->m->stores[i].k));
-        KN_TRY(kn_mixed_store_search(&g->m->stores[i], g->states, g->rows, NULL, 0, &g->found[i]));
-    }
-    return KNNLM_OK;
-}
-
-static void forget_groups(session *s) {
-    for (size_t g = 0; g < s->group_count; g++) {
-        for (size_t i = 0; i < s->groups[g].m->count; i++) kn_found_free(&s->groups[g].found[i]);
-        kn_free_aligned(s->groups[g].states);
-    }
-    s->group_count = 0;
-}
-
 // ---------------------------------------------------------------- verdicts
 
 static void judge(const session *s, const row *w, size_t r, kn_asked *a) {
     const kn_mixture *m = a->mixture;
-    const group *g = &s->groups[w->group];
-    kn_mixed mixed;
-    kn_mixture_mix(m, g->found, w->query, a->tokens[w->position], (double)s->logprobs[r],
-                   (double)s->entropies[r], NAN, &mixed);
-    a->verdicts[w->position] = (kn_verdict){.p = mixed.p,
+    kn_row_neighbors found[KN_STORES_MOST];
+    kn_prediction prediction;
+    kn_predictor_neighbors(s->predictor, r, found);
+    kn_predict_one(m, found, a->tokens[w->position], (double)s->logprobs[r], (double)s->entropies[r], NAN,
+                   &prediction);
+    a->verdicts[w->position] = (kn_verdict){.p = prediction.p,
                                             .lm = (double)s->logprobs[r],
-                                            .knn = kn_mixture_knn(m, &mixed),
-                                            .lambda = kn_mixture_lambda(m, &mixed),
-                                            .nearest = kn_mixture_nearest(m, g->found, w->query),
+                                            .knn = kn_prediction_knn(m, &prediction),
+                                            .lambda = kn_prediction_lambda(m, &prediction),
+                                            .nearest = kn_nearest(m, found),
                                             .entropy = (double)s->entropies[r]};
 }
 
 // Of all stores together, each by the part it has at its own temperature.
-static void judge_temperatures(const session *s, const row *w, kn_asked *a) {
+static void judge_temperatures(const session *s, const row *w, size_t r, kn_asked *a) {
     const kn_mixture *m = a->mixture;
-    const group *g = &s->groups[w->group];
-    kn_mixed mixed, other;
-    kn_mixture_mix(m, g->found, w->query, -1, 0, a->verdicts[w->position].entropy, NAN, &mixed);
-    other = mixed;
+    kn_row_neighbors found[KN_STORES_MOST];
+    kn_prediction other;
+    kn_predictor_neighbors(s->predictor, r, found);
+    kn_predict_one(m, found, -1, 0, a->verdicts[w->position].entropy, NAN, &other);
     for (size_t t = 0; t < a->temperature_count; t++) {
-        for (size_t i = 0; i < m->count; i++) {
-            kn_neighborhood n = kn_found_at(&g->found[i], w->query);
-            other.knn[i] = kn_neighborhood_logprob(&n, a->temperatures[t], a->tokens[w->position]);
-        }
-        a->knn_at[w->position * a->temperature_count + t] = kn_mixture_knn(m, &other);
+        for (size_t i = 0; i < kn_mixture_describe(m)->count; i++)
+            other.knn[i] =
+                kn_neighborhood_logprob(&found[i].near, a->temperatures[t], a->tokens[w->position]);
+        a->knn_at[w->position * a->temperature_count + t] = kn_prediction_knn(m, &other);
     }
 }
 
-static void rank(const kn_guess *g, size_t position, kn_asked *a) {
+static void rank(const kn_distribution *g, size_t position, kn_asked *a) {
     int32_t *ranked = a->ranked + position * a->top;
     double *p = a->ranked_p + position * a->top;
-    size_t n = kn_guess_top(g, a->top, ranked);
-    for (size_t i = 0; i < n; i++) p[i] = kn_guess_logprob(g, ranked[i]);
-    if (position < a->count) a->own_p[position] = kn_guess_logprob(g, a->tokens[position]);
+    size_t n = kn_distribution_top(g, a->top, ranked);
+    for (size_t i = 0; i < n; i++) p[i] = kn_distribution_logprob(g, ranked[i]);
+    if (position < a->count) a->own_p[position] = kn_distribution_logprob(g, a->tokens[position]);
 }
 
-static void rank_next(const kn_guess *g, kn_asked *a) {
-    kn_guess_top(g, 1, &a->next);
+static void rank_next(const kn_distribution *g, kn_asked *a) {
+    kn_distribution_top(g, 1, &a->next);
     if (a->ranked) rank(g, a->count, a);
-    a->next_verdict = (kn_verdict){.p = kn_guess_logprob(g, a->next),
+    a->next_verdict = (kn_verdict){.p = kn_distribution_logprob(g, a->next),
                                    .lm = (double)g->lm[a->next],
                                    .knn = g->stores ? log(g->knn[a->next]) : NAN,
                                    .lambda = g->lambda,
@@ -273,11 +216,13 @@ static void judge_row(void *context, size_t r, int worker) {
     bool next = w->position == a->count;
     s->statuses[r] = KNNLM_OK;
     if (!next) judge(s, w, r, a);
-    if (!next && a->knn_at) judge_temperatures(s, w, a);
+    if (!next && a->knn_at) judge_temperatures(s, w, r, a);
     if (!next && !a->ranked) return;
-    kn_guess *g = &s->guesses[worker];
-    s->statuses[r] = kn_guess_mix(g, mixture_of(a, w->position), s->groups[w->group].found, w->query,
-                                  s->distribution + r * vocabulary_of(s), (double)s->entropies[r]);
+    kn_row_neighbors found[KN_STORES_MOST];
+    kn_distribution *g = &s->distributions[worker];
+    kn_predictor_neighbors(s->predictor, r, found);
+    s->statuses[r] = kn_distribution_mix(g, s->mixtures[r], found, s->distribution + r * vocabulary_of(s),
+                                         (double)s->entropies[r]);
     if (s->statuses[r] != KNNLM_OK) return;
     if (next)
         rank_next(g, a);
@@ -296,27 +241,25 @@ static knnlm_status judge_all(session *s) {
 
 static knnlm_status run_batch(session *s, size_t first, size_t n, bool ranked) {
     KN_TRY(run_model(s, first, n, ranked));
-    sort_rows(s);
-    knnlm_status status = KNNLM_OK;
-    for (size_t g = 0; g < s->group_count && status == KNNLM_OK; g++) status = search_group(s, g);
-    if (status == KNNLM_OK) status = judge_all(s);
-    forget_groups(s);
-    return status;
+    kn_predict_rows rows = {.count = s->row_count, .mixtures = s->mixtures, .states = s->states};
+    KN_TRY(kn_predict(s->predictor, &rows, NULL));
+    return judge_all(s);
 }
 
 static knnlm_status prepare(session *s) {
     s->workers = kn_threads();
     s->streams = kn_alloc(s->count, sizeof *s->streams);
     s->pasts = kn_alloc(s->count, sizeof *s->pasts);
-    s->groups = kn_alloc(2 * s->count, sizeof *s->groups); // a text has two mixtures at most
-    s->guesses = kn_alloc((size_t)s->workers, sizeof *s->guesses);
-    if (!s->streams || !s->pasts || !s->groups || !s->guesses) return KNNLM_ENOMEM;
-    for (int i = 0; i < s->workers; i++) KN_TRY(kn_guess_init(&s->guesses[i], s->lm));
+    s->distributions = kn_alloc((size_t)s->workers, sizeof *s->distributions);
+    if (!s->streams || !s->pasts || !s->distributions) return KNNLM_ENOMEM;
+    KN_TRY(kn_predictor_open(&s->predictor));
+    for (int i = 0; i < s->workers; i++) KN_TRY(kn_distribution_init(&s->distributions[i], s->lm));
     s->read = (kn_read_options){.context = -1};
     s->tap = KN_TAP_DEFAULT;
     KN_TRY(kn_read_resolve(s->lm, &s->read));
     for (size_t i = 0; i < s->count; i++) {
-        if (s->asked[i].mixture->count) s->tap = s->asked[i].mixture->tap;
+        const kn_mixture_info *m = kn_mixture_describe(s->asked[i].mixture);
+        if (m->count) s->tap = m->tap;
         KN_TRY(lay_stream(s, i));
         KN_TRY(cut(s, i));
     }
@@ -327,19 +270,15 @@ static knnlm_status prepare(session *s) {
 static void session_free(session *s) {
     for (size_t i = 0; s->streams && i < s->count; i++) free(s->streams[i]);
     for (size_t i = 0; s->pasts && i < s->count; i++) kn_past_close(s->pasts[i]);
-    for (int i = 0; s->guesses && i < s->workers; i++) kn_guess_free(&s->guesses[i]);
+    for (int i = 0; s->distributions && i < s->workers; i++) kn_distribution_free(&s->distributions[i]);
+    kn_predictor_close(s->predictor);
+    free_rows(s);
     free(s->streams);
     free(s->pasts);
     free(s->pieces);
     free(s->windows);
-    free(s->rows);
-    free(s->logprobs);
-    free(s->entropies);
     free(s->distribution);
-    free(s->states);
-    free(s->groups);
-    free(s->guesses);
-    free(s->statuses);
+    free(s->distributions);
 }
 
 knnlm_status kn_score_together(kn_lm *lm, kn_asked *asked, size_t count, kn_go_on *go_on, void *context) {

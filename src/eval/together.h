@@ -3,7 +3,7 @@
 #ifndef KN_EVAL_TOGETHER_H
 #define KN_EVAL_TOGETHER_H
 
-#include "eval/mixture.h"
+#include "knn/mixture.h"
 
 typedef struct kn_verdict {
     double p, lm, knn, lambda; // log p, log p_LM, log p_kNN (NAN: no stores); lambda of all stores together

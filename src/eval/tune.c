@@ -1,3 +1,4 @@
+// Tunes: keeps the neighbours of a text, sweeps settings, writes the best into the store.
 #include "eval/tune_parts.h"
 
 #include <float.h>
@@ -26,13 +27,14 @@ static knnlm_status take(void *context, const kn_scored *b) {
     kn_tuning *t = context;
     if (b->count > t->capacity - t->n) return kn_fail(KNNLM_EDATA, "the text has changed while it was read");
     for (size_t i = 0; i < b->count; i++, t->n++) {
+        kn_row_neighbors found[KN_STORES_MOST];
+        kn_predictor_neighbors(b->neighbors, i, found);
         t->lm[t->n] = probability((double)b->lm[i]);
         t->entropies[t->n] = b->entropies[i];
         for (size_t s = 0; s < t->m->count; s++) {
-            kn_neighborhood n = kn_found_at(&b->found[s], i);
-            KN_TRY(kn_kept_add(&t->kept[s], &n, b->tokens[i].token));
-            keep_values(t, s, &n);
-            t->beginnings[s][t->n] = kn_found_beginning(&t->m->stores[s], &b->found[s], i);
+            KN_TRY(kn_kept_add(&t->kept[s], &found[s].near, b->tokens[i].token));
+            keep_values(t, s, &found[s].near);
+            t->beginnings[s][t->n] = found[s].begins;
         }
         for (size_t c = 0; c < t->cache_temperature_count; c++) {
             double p = b->cache[c * b->count + i];
@@ -127,13 +129,13 @@ static void choose_cache_temperatures(kn_tuning *t, const kn_tune_options *o) {
 
 static knnlm_status search(kn_tuning *t, kn_lm *lm, const char *const *paths, size_t count,
                            const kn_tune_options *o, const kn_progress *progress) {
-    kn_pass_options pass = {.read = o->read, .entropies = true};
+    kn_pass_options pass = {.read = o->read, .entropies = true, .neighbors_alone = true};
     if (!o->split_said) pass.read.split = t->m->split;
     choose_cache_temperatures(t, o);
     pass.cache_temperatures = t->cache_temperatures;
     pass.cache_temperature_count = t->cache_temperature_count;
     KN_TRY(plan(t, lm, paths, count, o, &pass.read));
-    KN_TRY(kn_pass_texts(lm, t->m, paths, count, &pass, progress, take, t, &t->out->totals));
+    KN_TRY(kn_pass_texts(lm, t->mixture, paths, count, &pass, progress, take, t, &t->out->totals));
     t->out->seconds_search = t->out->totals.seconds_search;
     return KNNLM_OK;
 }
@@ -248,14 +250,15 @@ static knnlm_status tune(kn_lm *lm, const kn_mixture *m, const char *const *path
                          const kn_tune_options *o, const kn_progress *progress, kn_tune_result *out) {
     kn_tuning *t = kn_alloc(1, sizeof *t);
     if (!t) return KNNLM_ENOMEM;
-    *t = (kn_tuning){.m = m, .progress = progress, .out = out, .given_temperature = o->mix.temperature};
-    out->store_count = m->count;
-    for (size_t s = 0; s < m->count; s++)
-        snprintf(out->stores[s].path, sizeof out->stores[s].path, "%s",
-                 kn_store_describe(m->stores[s].store)->path);
+    const kn_mixture_info *info = kn_mixture_describe(m);
+    *t = (kn_tuning){
+        .mixture = m, .m = info, .progress = progress, .out = out, .given_temperature = o->mix.temperature};
+    out->store_count = info->count;
+    for (size_t s = 0; s < info->count; s++)
+        snprintf(out->stores[s].path, sizeof out->stores[s].path, "%s", info->stores[s].store->path);
     knnlm_status status = search(t, lm, paths, count, o, progress);
     double begun = kn_seconds();
-    for (size_t s = 0; s < m->count; s++) out->stores[s].seconds = out->totals.seconds_stores[s];
+    for (size_t s = 0; s < info->count; s++) out->stores[s].seconds = out->totals.seconds_stores[s];
     if (status == KNNLM_OK) status = choose(t, o);
     out->seconds_sweep = kn_seconds() - begun;
     tuning_free(t);
@@ -269,7 +272,7 @@ static bool to_be_written(const kn_tune_options *o, const kn_tune_result *r) {
 }
 
 // The one store once for every number of probes.
-static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture *m) {
+static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture **m) {
     kn_mixture_options mix = o->mix;
     kn_store_choice ways[KN_TUNE_PROBES];
     if (!mix.store_count && mix.cache <= 0)
@@ -303,13 +306,13 @@ static knnlm_status try_writing(const kn_tune_options *o) {
 
 knnlm_status kn_tune_run(kn_lm *lm, const char *const *paths, size_t count, const kn_tune_options *o,
                          const kn_progress *progress, kn_tune_result *out) {
-    kn_mixture m;
+    kn_mixture *m;
     double begun = kn_seconds();
     *out = (kn_tune_result){.ppl_cache = NAN, .ppl_adaptive = NAN, .ppl_adaptive_checked = NAN};
     KN_TRY(open_mixture(lm, o, &m));
     knnlm_status status = try_writing(o);
-    if (status == KNNLM_OK) status = tune(lm, &m, paths, count, o, progress, out);
-    kn_mixture_close(&m);
+    if (status == KNNLM_OK) status = tune(lm, m, paths, count, o, progress, out);
+    kn_mixture_close(m);
     if (status == KNNLM_OK && to_be_written(o, out)) {
         status = write_tuned(o->mix.stores[0].path, &out->tuned);
         out->written = status == KNNLM_OK;

@@ -11,7 +11,8 @@ enum {
 };
 
 typedef struct kn_tuning {
-    const kn_mixture *m;
+    const kn_mixture *mixture;
+    const kn_mixture_info *m; // of it
     const kn_progress *progress;
     kn_tune_result *out;
     size_t n, capacity; // tokens so far; of the text

@@ -50,7 +50,7 @@ static knnlm_status try_one(kn_tuning *t, size_t store, bool with_cache, double 
     KN_TRY(kn_fit_weights_from(parts, with_cache ? 3 : 2, t->n, weights, &mean));
     memcpy(t->near, weights, sizeof t->near);
     kn_tune_point point = {.store = store,
-                           .probes = kn_mixed_store_probes(&t->m->stores[store]),
+                           .probes = t->m->stores[store].looked,
                            .temperature = temperature,
                            .k = k,
                            .lambda = weights[1],

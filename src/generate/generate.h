@@ -90,13 +90,12 @@ void kn_generator_close(kn_generator *generator); // NULL: nothing happens
 // One step of every sequence, none of which is finished: the next token of those that have read their prompt
 // but for 512 tokens; the others read 512 more of it, so that long prompts do not hold up the rest.
 //
-// Sequence i is mixed by *mixtures[i]: cheap copies of an open mixture with settings of their own (fewer
-// stores, another k, temperature or lambda) will do, and may differ from those of the step before. All of a
+// Sequence i is mixed by *mixtures[i], which may be another view than in the step before. All of a
 // step have one tap, or no stores. Numbers are those that each sequence would have alone. The mixtures'
 // caches are not used.
 //
 // KNNLM_EINVAL: more sequences than `most`, a finished one, one that is there twice, unequal taps, or the
-// model's numbers are not numbers; KNNLM_ENOMEM; else as kn_sessions_feed, kn_mixed_store_search and
+// model's numbers are not numbers; KNNLM_ENOMEM; else as kn_sessions_feed, kn_datastore_search and
 // kn_origin_read. After a failure the sequences are only to be closed.
 knnlm_status kn_generator_step(kn_generator *generator, kn_sequence *const *sequences,
                                const kn_mixture *const *mixtures, size_t count);

@@ -3,23 +3,8 @@
 #include "generate/sequence.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { PIECE = 512 }; // tokens of a prompt read in one step
-
-// A search of one store for some of the rows.
-typedef struct search {
-    const kn_mixed_store *store;
-    size_t *rows;
-    size_t count;
-    kn_found found;
-    size_t cells, queries; // room in it
-} search;
-
-// Where the neighbours of a row lie.
-typedef struct answer {
-    size_t search, query;
-} answer;
 
 struct kn_generator {
     kn_lm *lm;
@@ -28,13 +13,12 @@ struct kn_generator {
     size_t *sequence_of; // (most)
     size_t rows;
     float *distributions, *entropies; // (most, vocabulary), (most)
-    float *states, *gathered;         // (most, width)
+    float *states;                    // (most, width)
+    const kn_mixture **mixtures;      // (most)
     kn_session **sessions;            // (most): of those that read one token
     int32_t *tokens;                  // (most): the tokens
-    search *searches;
-    size_t search_count, searches_made, search_capacity;
-    answer *answers; // (most, KN_STORES_MOST)
-    kn_guess guess;
+    kn_predictor *predictor;
+    kn_distribution distribution;
     kn_sampler *sampler;
     kn_generator_times times;
 };
@@ -45,18 +29,18 @@ static knnlm_status init(kn_generator *g) {
     size_t cells, state_cells;
     if (!kn_mul(g->most, g->vocabulary, &cells) || !kn_mul(g->most, g->width, &state_cells))
         return kn_fail(KNNLM_ENOMEM, "%zu sequences are too many at a time", g->most);
-    KN_TRY(kn_guess_init(&g->guess, g->lm));
+    KN_TRY(kn_distribution_init(&g->distribution, g->lm));
+    KN_TRY(kn_predictor_open(&g->predictor));
     KN_TRY(kn_sampler_open(g->vocabulary, &g->sampler));
     g->distributions = kn_alloc_aligned(cells, sizeof *g->distributions);
     g->states = kn_alloc_aligned(state_cells, sizeof *g->states);
-    g->gathered = kn_alloc_aligned(state_cells, sizeof *g->gathered);
+    g->mixtures = kn_alloc(g->most, sizeof *g->mixtures);
     g->entropies = kn_alloc(g->most, sizeof *g->entropies);
     g->sequence_of = kn_alloc(g->most, sizeof *g->sequence_of);
     g->sessions = kn_alloc(g->most, sizeof *g->sessions);
     g->tokens = kn_alloc(g->most, sizeof *g->tokens);
-    g->answers = kn_alloc(g->most, KN_STORES_MOST * sizeof *g->answers);
-    bool all = g->distributions && g->states && g->gathered && g->entropies && g->sequence_of &&
-               g->sessions && g->tokens && g->answers;
+    bool all = g->distributions && g->states && g->mixtures && g->entropies && g->sequence_of &&
+               g->sessions && g->tokens;
     return all ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
@@ -78,21 +62,16 @@ knnlm_status kn_generator_open(kn_lm *lm, size_t most, kn_generator **out) {
 
 void kn_generator_close(kn_generator *g) {
     if (!g) return;
-    for (size_t i = 0; i < g->searches_made; i++) {
-        kn_found_free(&g->searches[i].found);
-        free(g->searches[i].rows);
-    }
+    kn_predictor_close(g->predictor);
     kn_sampler_close(g->sampler);
-    kn_guess_free(&g->guess);
+    kn_distribution_free(&g->distribution);
     kn_free_aligned(g->distributions);
     kn_free_aligned(g->states);
-    kn_free_aligned(g->gathered);
+    free(g->mixtures);
     free(g->entropies);
     free(g->sequence_of);
     free(g->sessions);
     free(g->tokens);
-    free(g->answers);
-    free(g->searches);
     free(g);
 }
 
@@ -112,8 +91,9 @@ static knnlm_status find_tap(const kn_generator *g, const kn_mixture *const *mix
     *tap = KN_TAP_DEFAULT;
     *searched = false;
     for (size_t i = 0; i < count; i++) {
-        kn_tap own = mixtures[i]->tap;
-        if (!mixtures[i]->count) continue;
+        const kn_mixture_info *m = kn_mixture_describe(mixtures[i]);
+        kn_tap own = m->tap;
+        if (!m->count) continue;
         if (*searched && (own.point != tap->point || layer_of(g->lm, own) != layer_of(g->lm, *tap)))
             return kn_fail(KNNLM_EINVAL, "sequences of one step have stores of one tap");
         *tap = own;
@@ -203,89 +183,25 @@ static knnlm_status read_pieces(kn_generator *g, kn_sequence *const *sequences, 
 
 // ---------------------------------------------------------------- the stores are searched
 
-static knnlm_status add_search(kn_generator *g, const kn_mixed_store *store, size_t *out) {
-    *out = g->search_count++;
-    if (*out == g->searches_made) {
-        KN_TRY(kn_grow(&g->searches, &g->search_capacity, *out + 1, sizeof *g->searches));
-        g->searches[*out] = (search){.rows = kn_alloc(g->most, sizeof(size_t))};
-        g->searches_made++;
-    }
-    g->searches[*out].store = store;
-    g->searches[*out].count = 0;
-    return g->searches[*out].rows ? KNNLM_OK : KNNLM_ENOMEM;
-}
-
-static knnlm_status plan_searches(kn_generator *g, const kn_mixture *const *mixtures) {
-    g->search_count = 0;
-    for (size_t row = 0; row < g->rows; row++) {
-        const kn_mixture *m = mixtures[g->sequence_of[row]];
-        for (size_t i = 0; i < m->count; i++) {
-            size_t n = 0;
-            while (n < g->search_count && !kn_mixed_store_same_search(g->searches[n].store, &m->stores[i]))
-                n++;
-            if (n == g->search_count) KN_TRY(add_search(g, &m->stores[i], &n));
-            search *s = &g->searches[n];
-            g->answers[row * KN_STORES_MOST + i] = (answer){n, s->count};
-            s->rows[s->count++] = row;
-        }
-    }
-    return KNNLM_OK;
-}
-
-static knnlm_status room_for_found(search *s) {
-    size_t k = s->store->k, cells;
-    if (!kn_mul(s->count, k, &cells)) return kn_fail(KNNLM_ENOMEM, "too many neighbours at a time");
-    s->found.k = k;
-    if (s->found.ids && cells <= s->cells && s->count <= s->queries) return KNNLM_OK;
-    kn_found_free(&s->found);
-    s->cells = s->queries = 0;
-    KN_TRY(kn_found_init(&s->found, s->count, k));
-    s->cells = cells;
-    s->queries = s->count;
-    return KNNLM_OK;
-}
-
-static knnlm_status run_search(kn_generator *g, search *s) {
-    const float *states = g->states;
-    KN_TRY(room_for_found(s));
-    if (s->count < g->rows) {
-        for (size_t i = 0; i < s->count; i++)
-            memcpy(g->gathered + i * g->width, g->states + s->rows[i] * g->width,
-                   g->width * sizeof *g->states);
-        states = g->gathered;
-    }
-    return kn_step_find(s->store, states, g->width, s->count, &s->found);
-}
-
 static knnlm_status search_all(kn_generator *g, const kn_mixture *const *mixtures) {
-    KN_TRY(plan_searches(g, mixtures));
-    for (size_t i = 0; i < g->search_count; i++) KN_TRY(run_search(g, &g->searches[i]));
-    return KNNLM_OK;
+    for (size_t row = 0; row < g->rows; row++) g->mixtures[row] = mixtures[g->sequence_of[row]];
+    return kn_predict(g->predictor,
+                      &(kn_predict_rows){.count = g->rows, .mixtures = g->mixtures, .states = g->states},
+                      NULL);
 }
 
 // ---------------------------------------------------------------- each draws
 
-static kn_found found_of(const kn_generator *g, answer a) {
-    const kn_found *f = &g->searches[a.search].found;
-    size_t first = a.query * f->k;
-    return (kn_found){f->k,
-                      f->ids + first,
-                      f->distances + first,
-                      f->values + first,
-                      f->counts + a.query,
-                      f->entropies + a.query};
-}
-
 static knnlm_status draw(kn_generator *g, size_t row, kn_sequence *s, const kn_mixture *m) {
-    kn_found found[KN_STORES_MOST];
-    for (size_t i = 0; i < m->count; i++) found[i] = found_of(g, g->answers[row * KN_STORES_MOST + i]);
-    KN_TRY(kn_guess_mix(&g->guess, m, found, 0, g->distributions + row * g->vocabulary,
-                        (double)g->entropies[row]));
+    kn_row_neighbors found[KN_STORES_MOST];
+    kn_predictor_neighbors(g->predictor, row, found);
+    KN_TRY(kn_distribution_mix(&g->distribution, m, found, g->distributions + row * g->vocabulary,
+                               (double)g->entropies[row]));
     kn_sampled before = {s->history, s->prompt, s->count};
-    int32_t token = kn_sampler_pick(g->sampler, &g->guess, &s->options.sampling, &before, &s->random);
+    int32_t token = kn_sampler_pick(g->sampler, &g->distribution, &s->options.sampling, &before, &s->random);
     if (token < 0)
         return kn_fail(KNNLM_EINVAL, "%s: its probabilities are not numbers", kn_lm_describe(g->lm)->path);
-    return kn_sequence_take(s, token, &(kn_step){m, found, &g->guess});
+    return kn_sequence_take(s, token, &(kn_step){m, found, &g->distribution});
 }
 
 knnlm_status kn_generator_step(kn_generator *g, kn_sequence *const *sequences,

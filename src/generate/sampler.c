@@ -120,7 +120,7 @@ static double penalised(const kn_sampler *s, const kn_sampling *how, int32_t tok
     return log_p;
 }
 
-static void gather_special(kn_sampler *s, const kn_guess *g, const kn_sampling *how,
+static void gather_special(kn_sampler *s, const kn_distribution *g, const kn_sampling *how,
                            const kn_sampled *before) {
     size_t repeated = how->repeat_penalty != 1 ? kn_least(how->repeat_last, before->count) : 0;
     for (size_t i = 0; i < g->value_count; i++) mark(s, g->values[i], SPECIAL);
@@ -129,9 +129,10 @@ static void gather_special(kn_sampler *s, const kn_guess *g, const kn_sampling *
         mark(s, before->tokens[i], SPECIAL);
         s->counts[before->tokens[i]]++;
     }
-    // Not kn_guess_logprob: a probability that f64 cannot hold is never drawn, and this is half the work.
+    // Not kn_distribution_logprob: a probability that f64 cannot hold is never drawn, and this is half the
+    // work.
     for (size_t i = 0; i < s->special_count; i++)
-        s->logs[i] = penalised(s, how, s->special[i], log(kn_guess_probability(g, s->special[i])));
+        s->logs[i] = penalised(s, how, s->special[i], log(kn_distribution_probability(g, s->special[i])));
 }
 
 static void forget_special(kn_sampler *s) {
@@ -144,19 +145,21 @@ static void forget_special(kn_sampler *s) {
 
 // ---------------------------------------------------------------- the most probable one
 
-static int32_t best_of_others(const kn_sampler *s, const kn_guess *g) {
+static int32_t best_of_others(const kn_sampler *s, const kn_distribution *g) {
     int32_t best = -1;
     for (size_t t = 0; t < s->vocabulary; t++)
         if (!s->marks[t] && (best < 0 || g->lm[t] > g->lm[best])) best = (int32_t)t;
     return best;
 }
 
-static int32_t pick_best(kn_sampler *s, const kn_guess *g, const kn_sampling *how, const kn_sampled *before) {
+static int32_t pick_best(kn_sampler *s, const kn_distribution *g, const kn_sampling *how,
+                         const kn_sampled *before) {
     int32_t best;
-    if (!penalises(how)) return kn_guess_top(g, 1, &best) && !isnan(kn_guess_logprob(g, best)) ? best : -1;
+    if (!penalises(how))
+        return kn_distribution_top(g, 1, &best) && !isnan(kn_distribution_logprob(g, best)) ? best : -1;
     gather_special(s, g, how, before);
     best = best_of_others(s, g);
-    double most = best < 0 ? -INFINITY : log(kn_guess_probability(g, best));
+    double most = best < 0 ? -INFINITY : log(kn_distribution_probability(g, best));
     for (size_t i = 0; i < s->special_count; i++) {
         int32_t token = s->special[i];
         if (s->logs[i] < most || (s->logs[i] == most && token > best)) continue;
@@ -169,7 +172,7 @@ static int32_t pick_best(kn_sampler *s, const kn_guess *g, const kn_sampling *ho
 // ---------------------------------------------------------------- weights
 
 // log of the model's part; nothing is left of it where lambda is 1 but for rounding.
-static double log_rest(const kn_guess *g) {
+static double log_rest(const kn_distribution *g) {
     return g->lambda > 1 - 1e-12 ? -INFINITY : log1p(-g->lambda);
 }
 
@@ -193,7 +196,7 @@ static void weigh_special(kn_sampler *s, double best, double temperature) {
 }
 
 // False: there is none above 0, or they are not numbers.
-static bool weigh(kn_sampler *s, const kn_guess *g, double temperature) {
+static bool weigh(kn_sampler *s, const kn_distribution *g, double temperature) {
     double rest = log_rest(g), best = -INFINITY;
     memcpy(s->weights, g->lm, s->vocabulary * sizeof *s->weights);
     for (size_t i = 0; i < s->special_count; i++) {
@@ -345,8 +348,8 @@ static int32_t draw(kn_sampler *s, const kn_sampling *how, double unit) {
     return draw_kept(s, kept, unit * mass);
 }
 
-int32_t kn_sampler_pick(kn_sampler *s, const kn_guess *g, const kn_sampling *how, const kn_sampled *before,
-                        kn_random *random) {
+int32_t kn_sampler_pick(kn_sampler *s, const kn_distribution *g, const kn_sampling *how,
+                        const kn_sampled *before, kn_random *random) {
     double unit = kn_random_unit(random);
     int32_t token = -1;
     if (how->temperature <= 0)

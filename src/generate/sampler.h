@@ -6,7 +6,7 @@
 #define KN_GENERATE_SAMPLER_H
 
 #include "base/random.h"
-#include "eval/guess.h"
+#include "knn/distribution.h"
 
 typedef struct kn_sampling {
     double temperature;    // 0: the most probable token
@@ -39,7 +39,7 @@ typedef struct kn_sampled {
 
 // A token; -1: no token has a probability (the model's numbers are not numbers). `sampling` was checked.
 // One number is taken from `random`, whatever the settings.
-int32_t kn_sampler_pick(kn_sampler *sampler, const kn_guess *guess, const kn_sampling *sampling,
+int32_t kn_sampler_pick(kn_sampler *sampler, const kn_distribution *distribution, const kn_sampling *sampling,
                         const kn_sampled *before, kn_random *random);
 
 #endif

@@ -48,7 +48,7 @@ knnlm_status kn_sequence_open(kn_lm *lm, const kn_generate_options *o, const int
     s->lm = lm;
     s->options = *o;
     s->options.stops = NULL;
-    s->options.top = kn_least(o->top, KN_GUESS_TOP);
+    s->options.top = kn_least(o->top, KN_DISTRIBUTION_TOP);
     s->random = (kn_random){kn_mix64(o->seed)}; // seeds that follow each other are not alike
     knnlm_status status = init(s, o, prompt, count);
     if (status == KNNLM_OK)
@@ -112,7 +112,7 @@ bool kn_sequence_cut(const kn_sequence *s) {
 
 // ---------------------------------------------------------------- one more token
 
-static knnlm_status note_top(const kn_sequence *s, const kn_guess *g, kn_generated *out) {
+static knnlm_status note_top(const kn_sequence *s, const kn_distribution *g, kn_generated *out) {
     size_t most = s->options.top;
     if (most == 0) return KNNLM_OK;
     int32_t *top = kn_alloc(most, sizeof *top);
@@ -120,14 +120,15 @@ static knnlm_status note_top(const kn_sequence *s, const kn_guess *g, kn_generat
     out->top = top;
     out->top_p = top_p;
     if (!top || !top_p) return KNNLM_ENOMEM;
-    out->top_count = kn_guess_top(g, most, top);
-    for (size_t i = 0; i < out->top_count; i++) top_p[i] = kn_guess_logprob(g, top[i]);
+    out->top_count = kn_distribution_top(g, most, top);
+    for (size_t i = 0; i < out->top_count; i++) top_p[i] = kn_distribution_logprob(g, top[i]);
     return KNNLM_OK;
 }
 
-static knnlm_status note_numbers(const kn_sequence *s, int32_t token, const kn_guess *g, kn_generated *out) {
+static knnlm_status note_numbers(const kn_sequence *s, int32_t token, const kn_distribution *g,
+                                 kn_generated *out) {
     *out = (kn_generated){.token = token,
-                          .p = kn_guess_logprob(g, token),
+                          .p = kn_distribution_logprob(g, token),
                           .lm = (double)g->lm[token],
                           .knn = g->stores ? log(g->knn[token]) : NAN,
                           .lambda = g->lambda,
@@ -137,7 +138,7 @@ static knnlm_status note_numbers(const kn_sequence *s, int32_t token, const kn_g
     return note_top(s, g, out);
 }
 
-static knnlm_status append_token(kn_sequence *s, int32_t token, const kn_guess *g) {
+static knnlm_status append_token(kn_sequence *s, int32_t token, const kn_distribution *g) {
     size_t n = s->count - s->prompt;
     KN_TRY(kn_grow(&s->history, &s->history_capacity, s->count + 1, sizeof *s->history));
     KN_TRY(kn_grow(&s->tokens, &s->token_capacity, n + 1, sizeof *s->tokens));
@@ -222,12 +223,12 @@ static knnlm_status look_for_end(kn_sequence *s) {
 static knnlm_status take_end(kn_sequence *s, int32_t token, const kn_step *step) {
     KN_TRY(end_text(s, KN_FINISH_STOP));
     s->ended = true;
-    return note_numbers(s, token, step->guess, &s->end);
+    return note_numbers(s, token, step->distribution, &s->end);
 }
 
 knnlm_status kn_sequence_take(kn_sequence *s, int32_t token, const kn_step *step) {
     if (!s->options.ignore_end && kn_lm_ends(s->lm, token)) return take_end(s, token, step);
-    KN_TRY(append_token(s, token, step->guess));
+    KN_TRY(append_token(s, token, step->distribution));
     KN_TRY(append_text(s, token));
     KN_TRY(look_for_end(s));
     if (!s->options.sources) return KNNLM_OK;

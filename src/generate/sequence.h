@@ -38,8 +38,8 @@ struct kn_sequence {
 // What one step knows of a sequence.
 typedef struct kn_step {
     const kn_mixture *mixture;
-    const kn_found *found; // (mixture->count), of one query each
-    const kn_guess *guess;
+    const kn_row_neighbors *found; // in each of the mixture's stores
+    const kn_distribution *distribution;
 } kn_step;
 
 // The next token has been chosen: takes it, its numbers and its source, and finds out what is final now.
@@ -51,9 +51,5 @@ knnlm_status kn_sources_note(kn_sequence *s, const kn_step *step);
 // The text ended before tokens that had been noted: `count` are left.
 knnlm_status kn_sources_trim(kn_sequence *s, size_t count);
 void kn_sources_free(kn_sequence *s);
-
-// Neighbours of the states (n, width), as kn_mixed_store_search finds them, for n that are few.
-knnlm_status kn_step_find(const kn_mixed_store *s, const float *states, size_t width, size_t n,
-                          kn_found *out);
 
 #endif

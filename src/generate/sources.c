@@ -5,7 +5,6 @@
 // begins at the neighbour with its value that has the largest share, unless the token is white space, which
 // is everybody's. Documents are known by their name:
 // between two steps a store may be opened anew, with other numbers.
-#include "build/origin.h"
 #include "generate/sequence.h"
 
 #include <math.h>
@@ -29,25 +28,28 @@ typedef struct places {
 
 // ---------------------------------------------------------------- neighbours that have the token
 
-static bool is_carried(const kn_guess *g, int32_t token) {
+static bool is_carried(const kn_distribution *g, int32_t token) {
     return g->lambda * g->knn[token] > (1 - g->lambda) * exp((double)g->lm[token]);
 }
 
 static knnlm_status gather_store(const kn_step *step, size_t store, int32_t token, places *out) {
-    const kn_mixed_store *s = &step->mixture->stores[store];
-    const kn_found *found = &step->found[store];
-    kn_neighborhood n = kn_found_at(found, 0);
-    double *shares = kn_alloc(n.count, sizeof *shares), p = exp(kn_guess_logprob(step->guess, token));
+    const kn_datastore *s = kn_mixture_datastore(step->mixture, store);
+    const kn_row_neighbors *found = &step->found[store];
+    const kn_neighborhood *n = &found->near;
+    double *shares = kn_alloc(n->count, sizeof *shares);
+    double p = exp(kn_distribution_logprob(step->distribution, token));
     knnlm_status status =
-        shares ? kn_grow(&out->items, &out->capacity, out->count + n.count, sizeof(place)) : KNNLM_ENOMEM;
-    if (status == KNNLM_OK) kn_neighborhood_shares(&n, s->temperature, shares);
-    for (size_t i = 0; status == KNNLM_OK && i < n.count; i++) {
+        shares ? kn_grow(&out->items, &out->capacity, out->count + n->count, sizeof(place)) : KNNLM_ENOMEM;
+    if (status == KNNLM_OK)
+        kn_neighborhood_shares(n, kn_mixture_describe(step->mixture)->stores[store].temperature, shares);
+    for (size_t i = 0; status == KNNLM_OK && i < n->count; i++) {
         kn_store_entry entry;
-        if (n.values[i] != token) continue;
-        status = kn_store_entry_at(s->store, found->ids[i], &entry);
+        if (n->values[i] != token) continue;
+        status = kn_datastore_entry(s, found->ids[i], &entry);
         if (status != KNNLM_OK) break;
-        out->items[out->count++] = (place){store, entry.id, entry.position, entry.document,
-                                           fmin(1, step->guess->mixed.lambdas[store] * shares[i] / p)};
+        out->items[out->count++] =
+            (place){store, entry.id, entry.position, entry.document,
+                    fmin(1, step->distribution->prediction.lambdas[store] * shares[i] / p)};
     }
     free(shares);
     return status;
@@ -68,10 +70,10 @@ static uint64_t distance(uint64_t a, uint64_t b) {
 }
 
 static bool is_of_document(const kn_mixture *m, const place *p, const kn_source *s) {
-    const kn_store *store = m->stores[p->store].store;
+    const kn_datastore *store = kn_mixture_datastore(m, p->store);
     kn_store_document d;
-    return strcmp(kn_store_describe(store)->path, s->store_path) == 0 &&
-           kn_store_document_at(store, p->document, &d) == KNNLM_OK && d.name_size == s->document_size &&
+    return strcmp(kn_datastore_describe(store)->store->path, s->store_path) == 0 &&
+           kn_datastore_document(store, p->document, &d) == KNNLM_OK && d.name_size == s->document_size &&
            memcmp(d.name, s->document, d.name_size) == 0;
 }
 
@@ -107,10 +109,10 @@ static void free_texts(kn_source *s) {
 }
 
 // `count` tokens from entry `id` on.
-static knnlm_status read_texts(const kn_sequence *q, const kn_mixed_store *store, uint64_t id, size_t count,
+static knnlm_status read_texts(const kn_sequence *q, const kn_datastore *store, uint64_t id, size_t count,
                                kn_source *s) {
     kn_origin o;
-    KN_TRY(kn_origin_read_span(store->store, store->tokenizer, id, count, q->options.around, &o));
+    KN_TRY(kn_datastore_origin(store, id, count, q->options.around, &o));
     free_texts(s);
     s->entry = id;
     s->position = o.entry.position;
@@ -125,21 +127,22 @@ static knnlm_status read_texts(const kn_sequence *q, const kn_mixed_store *store
 }
 
 // The passage goes on by the very next token: what was read stays.
-static knnlm_status add_text(const kn_sequence *q, const kn_mixed_store *store, uint64_t id, int32_t token,
+static knnlm_status add_text(const kn_sequence *q, const kn_datastore *store, uint64_t id, int32_t token,
                              kn_source *s) {
-    int32_t previous;
+    const kn_tokenizer *tokenizer = kn_datastore_tokenizer(store);
+    kn_store_entry previous;
     kn_origin o;
     char *piece, *longer;
     size_t size;
-    if (!store->tokenizer) return KNNLM_OK;
-    KN_TRY(kn_store_tokens(store->store, id - 1, 1, &previous));
-    KN_TRY(kn_origin_read(store->store, store->tokenizer, id, q->options.around, &o));
+    if (!tokenizer) return KNNLM_OK;
+    KN_TRY(kn_datastore_entry(store, id - 1, &previous));
+    KN_TRY(kn_datastore_origin(store, id, 1, q->options.around, &o));
     free(s->after);
     s->after = o.after;
     s->after_size = o.after_size;
     o.after = NULL;
     kn_origin_free(&o);
-    KN_TRY(kn_piece_after(store->tokenizer, previous, token, &piece, &size));
+    KN_TRY(kn_piece_after(tokenizer, previous.token, token, &piece, &size));
     longer = realloc(s->text, s->text_size + size + 1);
     if (longer) {
         memcpy(longer + s->text_size, piece, size + 1);
@@ -153,13 +156,13 @@ static knnlm_status add_text(const kn_sequence *q, const kn_mixed_store *store, 
 // ---------------------------------------------------------------- its tokens
 
 static knnlm_status begin(kn_sequence *q, const kn_mixture *m, const place *p) {
-    const kn_mixed_store *store = &m->stores[p->store];
+    const kn_datastore *store = kn_mixture_datastore(m, p->store);
     kn_store_document d;
     KN_TRY(kn_grow(&q->sources, &q->source_capacity, q->source_count + 1, sizeof *q->sources));
-    KN_TRY(kn_store_document_at(store->store, p->document, &d));
+    KN_TRY(kn_datastore_document(store, p->document, &d));
     kn_source *s = &q->sources[q->source_count++];
     *s = (kn_source){.store = p->store,
-                     .store_path = kn_strdup(kn_store_describe(store->store)->path),
+                     .store_path = kn_strdup(kn_datastore_describe(store)->store->path),
                      .document = kn_strndup(d.name, d.name_size),
                      .document_size = d.name_size,
                      .first = q->count - q->prompt - 1};
@@ -176,7 +179,7 @@ static uint64_t end_of(const kn_sequence *q, const kn_source *s) {
 }
 
 static knnlm_status go_on(kn_sequence *q, const kn_mixture *m, const place *p, kn_source *s) {
-    const kn_mixed_store *store = &m->stores[p->store];
+    const kn_datastore *store = kn_mixture_datastore(m, p->store);
     uint64_t end = end_of(q, s);
     if (p->position >= s->position && p->position <= end) return KNNLM_OK;
     if (p->position == end + 1) {
@@ -222,10 +225,10 @@ knnlm_status kn_sources_note(kn_sequence *q, const kn_step *step) {
     places all = {0};
     KN_TRY(kn_grow(&q->carried, &q->carried_capacity, count, sizeof *q->carried));
     q->carried[count - 1] = (kn_carried){0};
-    if (!step->mixture->count || !is_carried(step->guess, token)) return KNNLM_OK;
+    size_t stores = kn_mixture_describe(step->mixture)->count;
+    if (!stores || !is_carried(step->distribution, token)) return KNNLM_OK;
     knnlm_status status = KNNLM_OK;
-    for (size_t s = 0; s < step->mixture->count && status == KNNLM_OK; s++)
-        status = gather_store(step, s, token, &all);
+    for (size_t s = 0; s < stores && status == KNNLM_OK; s++) status = gather_store(step, s, token, &all);
     if (status == KNNLM_OK) status = attribute(q, step->mixture, &all);
     free(all.items);
     return status;

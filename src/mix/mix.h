@@ -67,4 +67,29 @@ typedef struct kn_fade {
 
 double kn_fade_weight(const kn_fade *fade, double x);
 
+// ---------------------------------------------------------------- lambda
+
+// How the weight of a store follows from what is known of a token.
+typedef struct kn_lambda_rule {
+    double lambda;     // of all tokens, where there are no bins
+    double max;        // what bins may give at most: what the cache leaves
+    kn_bins bins;      // no distances: none
+    bool fallback;     // lambda falls where neighbours are unusually far, or p_kNN unusually uncertain:
+    kn_fade far;       // by the nearest distance; ends NAN: never
+    kn_fade uncertain; // by the entropy of p_kNN; ends NAN: from half of the most that it can be to all of it
+} kn_lambda_rule;
+
+typedef struct kn_lambda_facts {
+    size_t neighbors;
+    double nearest;     // distance
+    double entropy;     // of the model's distribution
+    double knn_entropy; // of p_kNN; needed where the rule falls back
+    bool begins;        // the nearest neighbour begins a document. Before that there is nothing but the start
+                 // token: all texts begin at distance 0 from each other, which says nothing of how alike they
+                 // are
+} kn_lambda_facts;
+
+// 0 without neighbours.
+double kn_lambda(const kn_lambda_rule *rule, const kn_lambda_facts *facts);
+
 #endif

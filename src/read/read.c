@@ -10,10 +10,9 @@ enum { GATHER = 8192 };
 
 // A window waiting for its turn; places are in the reader's arrays.
 typedef struct pending {
-    size_t document; // in reader->held
-    size_t from;     // first input, in reader->stream
-    int32_t length, first;
-    int32_t skip; // targets that nobody wants, at its beginning
+    size_t document;    // in reader->documents
+    size_t done, count; // targets of the document before its own, and its own
+    size_t skip;        // targets that nobody wants, at its beginning
 } pending;
 
 // A document of which windows are waiting.
@@ -102,17 +101,13 @@ static bool model_wanted(const reader *r) {
 static knnlm_status run_model(reader *r) {
     size_t scored = 0;
     if (!model_wanted(r)) return KNNLM_OK;
-    for (size_t i = 0; i < r->window_count; i++)
-        scored += (size_t)(r->windows[i].length - r->windows[i].first);
+    for (size_t i = 0; i < r->window_count; i++) scored += r->windows[i].count;
     KN_TRY(make_room(r, scored));
     for (size_t i = 0; i < r->window_count; i++) {
         const pending *p = &r->windows[i];
-        const int32_t *inputs = r->stream + p->from;
-        r->batch[i] = (kn_window){.inputs = inputs,
-                                  .targets = r->o->logprobs ? inputs + 1 : NULL,
-                                  .length = p->length,
-                                  .first = p->first,
-                                  .past = r->documents[p->document].past};
+        const held *d = &r->documents[p->document];
+        r->batch[i] = kn_read_window(r->o, r->stream + d->stream, p->done, p->count, d->past);
+        if (!r->o->logprobs) r->batch[i].targets = NULL;
     }
     kn_lm_output out = {.logprobs = r->logprobs, .entropies = r->entropies, .keys = r->keys};
     return kn_lm_run(r->lm, r->batch, r->window_count, r->o->tap, &out);
@@ -123,20 +118,19 @@ static knnlm_status deliver(reader *r) {
     for (size_t i = 0; i < r->window_count; i++) {
         const pending *p = &r->windows[i];
         const held *d = &r->documents[p->document];
-        size_t n = (size_t)(p->length - p->first),
-               at = p->from + (size_t)p->first; // input before the first target
-        size_t skip = (size_t)p->skip, from = row + skip;
+        size_t at = d->stream + p->done; // input before the first target
+        size_t skip = p->skip, from = row + skip;
         kn_records records = {.document = d->number,
                               .name = d->name,
                               .tokens_in_document = d->tokens,
                               .position = at + skip - d->stream,
-                              .count = n - skip,
+                              .count = p->count - skip,
                               .tokens = r->stream + at + skip + 1,
                               .offsets = r->offsets + at + skip + 1,
                               .logprobs = r->logprobs ? r->logprobs + from : NULL,
                               .entropies = r->entropies ? r->entropies + from : NULL,
                               .keys = r->keys ? r->keys + from * width : NULL};
-        row += n;
+        row += p->count;
         if (records.count) KN_TRY(r->sink(r->context, &records)); // none: read for what comes after it
     }
     return KNNLM_OK;
@@ -202,8 +196,7 @@ static knnlm_status cut_windows(reader *r, uint64_t skip, const reached *at) {
         if (done + n <= skip && !streamed) continue;
         size_t unwanted = skip > done ? kn_least(n, (size_t)(skip - done)) : 0;
         KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
-        r->windows[r->window_count++] = (pending){document, d.stream + done - before, (int32_t)(before + n),
-                                                  (int32_t)before, (int32_t)unwanted};
+        r->windows[r->window_count++] = (pending){document, done, n, unwanted};
         r->window_tokens += before + n;
         if (r->window_tokens < gather_of(r)) continue;
         KN_TRY(flush(r));

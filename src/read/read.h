@@ -55,11 +55,17 @@ typedef struct kn_read_totals {
 // Called in order, for every token once. Anything but KNNLM_OK ends the reading with it.
 typedef knnlm_status kn_record_sink(void *context, const kn_records *records);
 
-// Targets of the window that begins with target `done` of a document of `tokens`; before them it has up to
-// `context` tokens. Options were resolved.
+// The one cutting of windows: targets of the window that begins with target `done` of a document of `tokens`,
+// and that window. `stream` is the document's start token and tokens. Options were resolved.
 static inline size_t kn_read_targets(const kn_read_options *o, size_t tokens, size_t done) {
     size_t most = (size_t)o->score + (done == 0 && o->long_start ? (size_t)o->context : 0);
     return tokens - done < most ? tokens - done : most;
+}
+static inline kn_window kn_read_window(const kn_read_options *o, const int32_t *stream, size_t done,
+                                       size_t targets, kn_past *past) {
+    size_t before = done < (size_t)o->context ? done : (size_t)o->context;
+    const int32_t *inputs = stream + done - before;
+    return (kn_window){inputs, inputs + 1, (int32_t)(before + targets), (int32_t)before, past};
 }
 
 // Fills in defaults and checks them against the model.

@@ -15,7 +15,7 @@
 enum { SCORED_TOGETHER = 2048, EXPLAINED_TOGETHER = 32 };
 
 struct kn_task_view {
-    kn_mixture mixture, next;       // next: for what comes after a text
+    kn_mixture *mixture, *next;     // next: for what comes after a text
     size_t numbers[KN_STORES_MOST]; // of its stores on the shelf
 };
 
@@ -138,11 +138,18 @@ static bool unwanted(kn_task *t) {
     return is;
 }
 
+static void view_free(struct kn_task_view *v) {
+    if (!v) return;
+    kn_mixture_close(v->mixture);
+    kn_mixture_close(v->next);
+    free(v);
+}
+
 // The task is not touched after this: its memory may be gone.
 static void finish(kn_server_engine *e, kn_task *t, knnlm_status status) {
     kn_job *job = t->job;
     kn_sequence_close(t->sequence);
-    free(t->view);
+    view_free(t->view);
     t->sequence = NULL;
     t->view = NULL;
     pthread_mutex_lock(&e->lock);
@@ -202,11 +209,11 @@ static bool still_wanted(void *context) {
 // States of stores may have changed since the last time.
 static knnlm_status view(kn_server_engine *e, kn_task *t) {
     size_t numbers[KN_STORES_MOST];
-    if (!t->view) t->view = kn_alloc(1, sizeof *t->view);
+    view_free(t->view);
+    t->view = kn_alloc(1, sizeof *t->view);
     if (!t->view) return KNNLM_ENOMEM;
-    kn_shelf_view(e->shelf, &t->selection, &t->view->mixture, t->view->numbers);
-    if (t->next_wanted) kn_shelf_view(e->shelf, &t->next_selection, &t->view->next, numbers);
-    return KNNLM_OK;
+    KN_TRY(kn_shelf_view(e->shelf, &t->selection, &t->view->mixture, t->view->numbers));
+    return t->next_wanted ? kn_shelf_view(e->shelf, &t->next_selection, &t->view->next, numbers) : KNNLM_OK;
 }
 
 static knnlm_status ask(kn_server_engine *e, kn_task *t, kn_asked *out) {
@@ -214,8 +221,8 @@ static knnlm_status ask(kn_server_engine *e, kn_task *t, kn_asked *out) {
     *out = t->asked;
     out->tokens = t->tokens;
     out->count = t->count;
-    out->mixture = &t->view->mixture;
-    out->next_mixture = t->next_wanted ? &t->view->next : NULL;
+    out->mixture = t->view->mixture;
+    out->next_mixture = t->view->next;
     atomic_fetch_add(&e->metrics->generated, t->next_wanted);
     atomic_fetch_add(&e->metrics->scored, t->count);
     return KNNLM_OK;
@@ -303,7 +310,7 @@ static json_t *neighbors_json(kn_server_engine *e, const kn_task *t, const kn_ex
 
 static knnlm_status answer(kn_server_engine *e, kn_task *t, const kn_next *next) {
     kn_explanation x;
-    KN_TRY(kn_explain_next(&t->view->mixture, next, t->target, t->words, t->neighbors, t->around, &x));
+    KN_TRY(kn_explain_next(t->view->mixture, next, t->target, t->words, t->neighbors, t->around, &x));
     t->answer = json_pack("{s:I, s:b, s:f, s:o, s:f, s:o, s:o}", "tokens", (json_int_t)x.tokens, "cut", x.cut,
                           "lambda", x.lambda, "nearest", kn_json_real(x.nearest), "entropy", x.entropy,
                           "words", words_json(e, &x), "neighbors", neighbors_json(e, t, &x));
@@ -314,22 +321,19 @@ static knnlm_status answer(kn_server_engine *e, kn_task *t, const kn_next *next)
 
 static void explain(kn_server_engine *e, kn_task **tasks, size_t count) {
     kn_context contexts[EXPLAINED_TOGETHER] = {{0}};
-    kn_next next[EXPLAINED_TOGETHER];
+    kn_nexts *next = NULL;
     knnlm_status status = KNNLM_OK;
     for (size_t i = 0; i < count && status == KNNLM_OK; i++) {
         status = view(e, tasks[i]);
         if (status == KNNLM_OK)
-            contexts[i] = (kn_context){tasks[i]->tokens, tasks[i]->count, &tasks[i]->view->mixture};
+            contexts[i] = (kn_context){tasks[i]->tokens, tasks[i]->count, tasks[i]->view->mixture};
     }
-    if (status == KNNLM_OK) status = kn_next_guess_all(e->lm, contexts, count, next);
+    if (status == KNNLM_OK) status = kn_nexts_open(e->lm, contexts, count, &next);
     for (size_t i = 0; i < count; i++) {
-        knnlm_status own = status;
-        if (status == KNNLM_OK) {
-            own = answer(e, tasks[i], &next[i]);
-            kn_next_free(&next[i]);
-        }
+        knnlm_status own = status == KNNLM_OK ? answer(e, tasks[i], kn_nexts_at(next, i)) : status;
         finish(e, tasks[i], own);
     }
+    kn_nexts_close(next);
 }
 
 static void explain_some(kn_server_engine *e) {
@@ -472,7 +476,7 @@ static knnlm_status step_all(kn_server_engine *e) {
     kn_sequence *sequences[e->sequence_count];
     for (size_t i = 0; i < e->sequence_count; i++) {
         KN_TRY(view(e, e->sequences[i]));
-        mixtures[i] = &e->sequences[i]->view->mixture;
+        mixtures[i] = e->sequences[i]->view->mixture;
         sequences[i] = e->sequences[i]->sequence;
     }
     atomic_fetch_add(&e->metrics->steps, 1);

@@ -11,7 +11,7 @@
 #ifndef KN_SERVE_H
 #define KN_SERVE_H
 
-#include "eval/mixture.h"
+#include "knn/mixture.h"
 
 enum { KN_ALLOWED_HOSTS = 16 };
 

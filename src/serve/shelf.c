@@ -20,19 +20,19 @@ static char *name_of(const char *path) {
 
 knnlm_status kn_book_reopen(const kn_shelf *s, const kn_book *b, kn_book_state *out) {
     kn_mixture_options alone = s->options;
+    alone.stores = &b->choice;
     alone.store_count = 1; // how several share is decided by each request
     *out = (kn_book_state){0};
     KN_TRY(kn_store_open(b->path, &out->store));
     const kn_store_info *info = kn_store_describe(out->store);
     if (info->entries == info->removed_entries) return KNNLM_OK; // nothing to be searched, but to be added to
-    knnlm_status status = kn_mixed_store_open(s->lm, &alone, &b->choice, &out->mixed);
-    out->searchable = status == KNNLM_OK;
+    knnlm_status status = kn_mixture_open(s->lm, &alone, &out->mixture);
     if (status != KNNLM_OK) kn_book_state_close(out);
     return status;
 }
 
 void kn_book_state_close(kn_book_state *state) {
-    if (state->searchable) kn_mixed_store_close(&state->mixed);
+    kn_mixture_close(state->mixture);
     kn_store_close(state->store);
     *state = (kn_book_state){0};
 }
@@ -138,7 +138,9 @@ knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o
     init_lock(&s->lock);
     pthread_mutex_init(&s->writing, NULL);
     pthread_mutex_init(&s->publishing, NULL);
-    knnlm_status status = open_all(s, &s->options);
+    kn_mixture_options none = {.metric = -1};
+    knnlm_status status = kn_mixture_open(lm, &none, &s->nothing);
+    if (status == KNNLM_OK) status = open_all(s, &s->options);
     if (status == KNNLM_OK)
         *out = s;
     else
@@ -155,6 +157,7 @@ void kn_shelf_close(kn_shelf *s) {
         free(s->books[i].path);
         free(s->books[i].failure);
     }
+    kn_mixture_close(s->nothing);
     pthread_rwlock_destroy(&s->lock);
     pthread_mutex_destroy(&s->writing);
     pthread_mutex_destroy(&s->publishing);
@@ -221,35 +224,20 @@ bool kn_shelf_select(const kn_shelf *s, const kn_knn_request *knn, bool fallback
     return !knn->stores || select_named(s, knn->stores, &out->stores, c);
 }
 
-static void weigh(kn_mixture *m, double lambda, const bool *said) {
-    double sum = 0;
-    for (size_t i = 0; i < m->count && m->count > 1; i++) {
-        if (!said[i]) m->stores[i].lambda /= (double)m->count; // as several stores of a command share
-        m->stores[i].bins = (kn_bins){0};
-    }
-    for (size_t i = 0; i < m->count; i++) sum += m->stores[i].lambda;
-    if (isnan(lambda) && sum > 1) lambda = 1; // some were said, the others are as tuned
-    if (isnan(lambda)) return;
-    for (size_t i = 0; i < m->count; i++) {
-        m->stores[i].lambda = sum > 0 ? lambda * m->stores[i].lambda / sum : lambda / (double)m->count;
-        m->stores[i].bins = (kn_bins){0};
-    }
-}
-
-void kn_shelf_view(const kn_shelf *s, const kn_selection *selection, kn_mixture *out, size_t *numbers) {
-    bool said[KN_STORES_MOST];
-    *out = (kn_mixture){.tap = s->tap, .width = (size_t)kn_lm_describe(s->lm)->key_width};
+knnlm_status kn_shelf_view(const kn_shelf *s, const kn_selection *selection, kn_mixture **out,
+                           size_t *numbers) {
+    const kn_mixture *mixtures[KN_STORES_MOST + 1] = {s->nothing};
+    size_t count = 0;
     for (size_t i = 0; i < s->count; i++) {
         const kn_book *b = &s->books[i];
-        if (!(selection->stores >> i & 1) || !b->state.searchable) continue;
-        kn_mixed_store *x = &out->stores[out->count];
-        *x = b->state.mixed;
-        if (!isnan(selection->temperature)) x->temperature = selection->temperature;
-        x->fallback = selection->fallback;
-        if (selection->k) x->k = (size_t)selection->k;
-        x->k = kn_least(x->k, (size_t)kn_store_describe(x->store)->entries);
-        said[out->count] = !isnan(b->choice.weight);
-        numbers[out->count++] = i;
+        if (!(selection->stores >> i & 1) || !b->state.mixture) continue;
+        numbers[count++] = i;
+        mixtures[count] = b->state.mixture;
     }
-    weigh(out, selection->lambda, said);
+    return kn_mixture_view(mixtures, count + 1,
+                           &(kn_view_options){.lambda = selection->lambda,
+                                              .temperature = selection->temperature,
+                                              .k = selection->k,
+                                              .fallback = selection->fallback},
+                           out);
 }

@@ -7,7 +7,7 @@
 #ifndef KN_SERVE_SHELF_H
 #define KN_SERVE_SHELF_H
 
-#include "eval/mixture.h"
+#include "knn/mixture.h"
 #include "serve/request.h"
 #include "serve/turn.h"
 
@@ -43,9 +43,10 @@ typedef struct kn_selection {
 // 400 for a name that is none.
 bool kn_shelf_select(const kn_shelf *shelf, const kn_knn_request *knn, bool fallback, kn_selection *out,
                      kn_complaint *c);
-// A mixture by the selection, with *numbers (KN_STORES_MOST) of its stores on the shelf. Nothing of it is the
-// caller's; valid as long as he has the turn.
-void kn_shelf_view(const kn_shelf *shelf, const kn_selection *selection, kn_mixture *out, size_t *numbers);
+// A mixture by the selection, the caller's, with *numbers (KN_STORES_MOST) of its stores on the shelf. Who
+// calls has the turn. KNNLM_ENOMEM.
+knnlm_status kn_shelf_view(const kn_shelf *shelf, const kn_selection *selection, kn_mixture **out,
+                           size_t *numbers);
 
 // ---------------------------------------------------------------- looking
 

@@ -1,14 +1,14 @@
 #include "serve/json.h"
 #include "serve/shelf_parts.h"
 
-#include "build/origin.h"
+#include "knn/origin.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static json_t *index_json(const kn_book_state *state) {
-    if (!state->searchable) return json_null();
-    const kn_index_info *info = kn_index_describe(state->mixed.index);
+    if (!state->mixture) return json_null();
+    const kn_index_info *info = kn_datastore_describe(kn_mixture_datastore(state->mixture, 0))->index;
     if (!info->lists) return json_null();
     return json_pack("{s:I, s:b}", "lists", (json_int_t)info->lists, "codes", info->code_bytes > 0);
 }
@@ -96,7 +96,8 @@ json_t *kn_shelf_documents(kn_shelf *s, const char *store, uint64_t offset, size
 // ---------------------------------------------------------------- a passage
 
 static json_t *read_passage(const kn_book *b, uint64_t entry, size_t around, kn_complaint *c) {
-    const kn_tokenizer *t = b->state.searchable ? b->state.mixed.tokenizer : NULL;
+    const kn_mixture *m = b->state.mixture;
+    const kn_tokenizer *t = m ? kn_datastore_tokenizer(kn_mixture_datastore(m, 0)) : NULL;
     kn_origin o;
     bool gone = kn_store_entry_removed(b->state.store, entry);
     knnlm_status status = gone ? KNNLM_EINVAL : kn_origin_read(b->state.store, t, entry, around, &o);

@@ -7,8 +7,7 @@
 // A store in one state.
 typedef struct kn_book_state {
     kn_store *store;
-    kn_mixed_store mixed;
-    bool searchable; // it has entries
+    kn_mixture *mixture; // of it alone; NULL: it has no entries
 } kn_book_state;
 
 typedef struct kn_book {
@@ -25,6 +24,7 @@ struct kn_shelf {
     kn_mixture_options options;
     bool writable;
     kn_tap tap;
+    kn_mixture *nothing; // without stores: every view begins with it
     kn_book books[KN_STORES_MOST];
     size_t count;
     pthread_rwlock_t lock;   // of the states, against those who read without having the turn

@@ -4,8 +4,8 @@
 //   2. tensors   projection.mean        f32 (in)
 //                projection.components  f32 (out, in): orthonormal rows
 //                projection.variances   f32 (out): largest first, in sum at most the total
-#ifndef KN_BUILD_PROJECTION_H
-#define KN_BUILD_PROJECTION_H
+#ifndef KN_INDEX_PROJECTION_H
+#define KN_INDEX_PROJECTION_H
 
 #include "math/pca.h"
 #include "store/store.h"

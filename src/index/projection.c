@@ -1,4 +1,4 @@
-#include "build/projection.h"
+#include "index/projection.h"
 
 #include "base/gguf.h"
 

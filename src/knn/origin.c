@@ -1,4 +1,5 @@
-#include "build/origin.h"
+// Reads where an entry came from.
+#include "knn/origin.h"
 
 #include <stdlib.h>
 
@@ -45,4 +46,15 @@ void kn_origin_free(kn_origin *o) {
     free(o->word);
     free(o->after);
     *o = (kn_origin){0};
+}
+
+knnlm_status kn_origin_open_tokenizer(const kn_store *store, kn_tokenizer **out) {
+    char *path;
+    KN_TRY(kn_store_attachment(store, "tokenizer.gguf", &path));
+    if (!path)
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no tokenizer: its tokens have no text",
+                       kn_store_describe(store)->path);
+    knnlm_status status = kn_tokenizer_open(path, out);
+    free(path);
+    return status;
 }

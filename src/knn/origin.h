@@ -1,6 +1,6 @@
 // Where an entry of a store came from: its document, and the text around it.
-#ifndef KN_BUILD_ORIGIN_H
-#define KN_BUILD_ORIGIN_H
+#ifndef KN_KNN_ORIGIN_H
+#define KN_KNN_ORIGIN_H
 
 #include "store/store.h"
 #include "text/tokenizer.h"
@@ -20,5 +20,8 @@ knnlm_status kn_origin_read(const kn_store *store, const kn_tokenizer *tokenizer
 knnlm_status kn_origin_read_span(const kn_store *store, const kn_tokenizer *tokenizer, uint64_t id,
                                  size_t count, size_t around, kn_origin *out);
 void kn_origin_free(kn_origin *origin);
+
+// The tokenizer that a store keeps of its texts. KNNLM_ENOTSUP: it keeps none.
+knnlm_status kn_origin_open_tokenizer(const kn_store *store, kn_tokenizer **out);
 
 #endif

@@ -1,0 +1,88 @@
+// A store opened for a model to search: the door to neighbours, whatever holds them.
+//
+// Behind it stands a local index. Nothing above it knows the index, or reads keys and values by pointer: a
+// datastore of many shards has the same face. States in, neighbours out; ids are those of the store.
+//
+// A datastore is one state of a store. It never changes: any number of threads may search it. Whoever holds
+// one releases it; the last to do so closes it.
+#ifndef KN_KNN_DATASTORE_H
+#define KN_KNN_DATASTORE_H
+
+#include "index/index.h"
+#include "knn/origin.h"
+#include "lm/lm.h"
+#include "mix/mix.h"
+
+typedef struct kn_datastore kn_datastore;
+
+typedef struct kn_datastore_options {
+    int distance;                      // kn_distance; negative: the store's own
+    void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody
+} kn_datastore_options;
+
+// KNNLM_EINVAL: made by another model, of tokens beyond its vocabulary, or empty; else as kn_store_open and
+// kn_index_open.
+knnlm_status kn_datastore_open(const kn_lm *lm, const char *path, const kn_datastore_options *options,
+                               kn_datastore **out);
+// One holder more, and one less (NULL is allowed). Any thread.
+kn_datastore *kn_datastore_hold(kn_datastore *datastore);
+void kn_datastore_release(kn_datastore *datastore);
+
+typedef struct kn_datastore_info {
+    const kn_store_info *store;
+    kn_distance distance;
+    const kn_index_info *index; // what is known of it
+} kn_datastore_info;
+
+const kn_datastore_info *kn_datastore_describe(const kn_datastore *datastore);
+
+// ---------------------------------------------------------------- searching
+
+typedef struct kn_retrieve_options {
+    size_t k;
+    uint32_t probes;    // lists looked at; 0: the index's own; at least as many as there are: every entry
+    bool codes;         // distances of the index's codes
+    double temperature; // of the entropy of p_kNN; NAN: that is not wanted
+    const kn_entry_range *exclude; // (queries, excludes): entries that do not count, or NULL
+    size_t excludes;
+} kn_retrieve_options;
+
+// Neighbours of some queries, nearest first.
+typedef struct kn_retrieved {
+    size_t k;
+    uint32_t *ids;     // (queries, k)
+    float *distances;  // (queries, k)
+    int32_t *values;   // (queries, k): tokens
+    uint32_t *counts;  // (queries)
+    bool *begins;      // (queries): the nearest begins a document
+    double *entropies; // (queries): of p_kNN, in nats, where wanted (NAN: no neighbours)
+} kn_retrieved;
+
+knnlm_status kn_retrieved_init(kn_retrieved *found, size_t queries, size_t k);
+void kn_retrieved_free(kn_retrieved *found);
+
+// Neighbours of the model's states (n, width): of few queries each by itself, of many list by list. What is
+// found does not depend on how many there are, nor on threads. `out` has room for n queries of options->k.
+// KNNLM_EINVAL: codes that there are none of; KNNLM_ENOTSUP: neither keys nor lists; KNNLM_EDATA: a state is
+// not finite, or the store is damaged; KNNLM_ENOMEM.
+knnlm_status kn_datastore_search(const kn_datastore *datastore, const float *states, size_t n,
+                                 const kn_retrieve_options *options, kn_retrieved *out);
+// Whether both would find the same.
+bool kn_datastore_same_search(const kn_datastore *a, const kn_retrieve_options *by_a, const kn_datastore *b,
+                              const kn_retrieve_options *by_b);
+
+// ---------------------------------------------------------------- what was found
+
+// The text around `count` tokens from entry `id` on; without a tokenizer the texts are empty. As
+// kn_origin_read_span.
+knnlm_status kn_datastore_origin(const kn_datastore *datastore, uint64_t id, size_t count, size_t around,
+                                 kn_origin *out);
+// NULL: its tokens have no text.
+const kn_tokenizer *kn_datastore_tokenizer(const kn_datastore *datastore);
+knnlm_status kn_datastore_entry(const kn_datastore *datastore, uint64_t id, kn_store_entry *out);
+knnlm_status kn_datastore_document(const kn_datastore *datastore, uint64_t number, kn_store_document *out);
+// The entries of the documents of this content: *count of them, the first `room` in `out`.
+knnlm_status kn_datastore_find_content(const kn_datastore *datastore, const uint64_t hash[2], size_t room,
+                                       kn_entry_range *out, size_t *count);
+
+#endif

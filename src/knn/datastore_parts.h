@@ -1,0 +1,34 @@
+// What a datastore is made of. Not a door: only this room includes it.
+#ifndef KN_KNN_DATASTORE_PARTS_H
+#define KN_KNN_DATASTORE_PARTS_H
+
+#include "knn/datastore.h"
+#include "math/pca.h"
+#include "store/contents.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct kn_datastore {
+    atomic_size_t holders;
+    kn_datastore_info info;
+    kn_store *store;
+    kn_index *index;
+    pthread_mutex_t lock;    // of what follows: opened when first asked for
+    kn_index *flat;          // without lists
+    kn_pca pca;              // in 0: keys are the model's states
+    size_t width;            // of the model's states
+    int32_t *values;         // of all its entries
+    uint64_t *beginnings;    // a bit per entry: it begins a document
+    kn_contents contents;    // its documents by content
+    kn_tokenizer *tokenizer; // of its texts; NULL: not known
+};
+
+// Each query by itself (search_few.c). `keys` (n, d) are projected already.
+knnlm_status kn_datastore_search_few(const kn_datastore *s, const kn_index *index, const float *keys,
+                                     size_t d, size_t n, const kn_retrieve_options *o, kn_retrieved *out);
+// Values and beginnings of what one query found, and its entropy; scratch (2 k), needed where that is wanted.
+void kn_datastore_look_up(const kn_datastore *s, const kn_retrieve_options *o, size_t query,
+                          kn_value_share *scratch, kn_retrieved *out);
+
+#endif

@@ -1,0 +1,111 @@
+// The whole distribution after a context, mixed.
+#include "knn/distribution.h"
+
+#include "knn/mixture_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+knnlm_status kn_distribution_init(kn_distribution *g, const kn_lm *lm) {
+    *g = (kn_distribution){.vocabulary = (size_t)kn_lm_describe(lm)->vocabulary};
+    g->knn = kn_alloc(g->vocabulary, sizeof *g->knn);
+    return g->knn ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+void kn_distribution_free(kn_distribution *g) {
+    free(g->knn);
+    free(g->values);
+    free(g->shares);
+    *g = (kn_distribution){0};
+}
+
+// ---------------------------------------------------------------- mixing
+
+static void forget(kn_distribution *g) {
+    for (size_t i = 0; i < g->value_count; i++) g->knn[g->values[i]] = 0;
+    g->value_count = 0;
+}
+
+static knnlm_status spread(kn_distribution *g, double temperature, const kn_neighborhood *n, double part) {
+    KN_TRY(kn_grow(&g->shares, &g->shares_capacity, n->count, sizeof *g->shares));
+    KN_TRY(kn_grow(&g->values, &g->values_capacity, g->value_count + n->count, sizeof *g->values));
+    kn_neighborhood_shares(n, temperature, g->shares);
+    for (size_t i = 0; i < n->count; i++) {
+        int32_t value = n->values[i];
+        double share = part * g->shares[i];
+        if (share <= 0) continue; // so far that it counts for nothing
+        if (g->knn[value] == 0) g->values[g->value_count++] = value;
+        g->knn[value] += share;
+    }
+    return KNNLM_OK;
+}
+
+knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const kn_row_neighbors *found,
+                                 const float *lm, double entropy) {
+    forget(g);
+    g->lm = lm;
+    g->entropy = entropy;
+    g->stores = m->info.count;
+    kn_predict_one(m, found, -1, 0, entropy, NAN, &g->prediction);
+    g->lambda = kn_prediction_lambda(m, &g->prediction);
+    g->nearest = kn_nearest(m, found);
+    for (size_t s = 0; s < m->info.count; s++)
+        KN_TRY(spread(g, m->info.stores[s].temperature, &found[s].near,
+                      kn_prediction_part(m, &g->prediction, s)));
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- asking
+
+double kn_distribution_logprob(const kn_distribution *g, int32_t token) {
+    double knn = log(g->knn[token]);
+    return kn_mix((double)g->lm[token], &knn, &g->lambda, 1);
+}
+
+double kn_distribution_probability(const kn_distribution *g, int32_t token) {
+    return g->lambda * g->knn[token] + (1 - g->lambda) * exp((double)g->lm[token]);
+}
+
+typedef struct ranked {
+    double p;
+    int32_t token;
+} ranked;
+
+// Keeps the best in order.
+static void offer(ranked *best, size_t most, size_t *count, ranked one) {
+    size_t at = *count;
+    while (at > 0 && (one.p > best[at - 1].p || (one.p == best[at - 1].p && one.token < best[at - 1].token)))
+        at--;
+    if (at == most) return;
+    memmove(best + at + 1, best + at, (kn_least(*count, most - 1) - at) * sizeof *best);
+    best[at] = one;
+    *count = kn_least(*count + 1, most);
+}
+
+// Of tokens that no neighbour has, the order is the model's: only the best of those are mixed.
+static size_t best_of_model(const kn_distribution *g, size_t most, ranked *best) {
+    size_t count = 0;
+    double least = -INFINITY;
+    for (size_t t = 0; t < g->vocabulary; t++) {
+        if (count == most && !((double)g->lm[t] > least)) continue;
+        if (g->knn[t] > 0) continue;
+        offer(best, most, &count, (ranked){(double)g->lm[t], (int32_t)t});
+        if (count == most) least = best[most - 1].p;
+    }
+    return count;
+}
+
+size_t kn_distribution_top(const kn_distribution *g, size_t most, int32_t *tokens) {
+    ranked own[KN_DISTRIBUTION_TOP], model[KN_DISTRIBUTION_TOP];
+    size_t count = 0;
+    most = kn_least(most, KN_DISTRIBUTION_TOP);
+    if (most == 0) return 0;
+    size_t n = best_of_model(g, most, model);
+    for (size_t i = 0; i < n; i++)
+        offer(own, most, &count, (ranked){kn_distribution_logprob(g, model[i].token), model[i].token});
+    for (size_t i = 0; i < g->value_count; i++)
+        offer(own, most, &count, (ranked){kn_distribution_logprob(g, g->values[i]), g->values[i]});
+    for (size_t i = 0; i < count; i++) tokens[i] = own[i].token;
+    return count;
+}

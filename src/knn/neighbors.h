@@ -1,0 +1,23 @@
+// Neighbours as they are shown: the nearest few of all stores, with their share and their origin.
+#ifndef KN_KNN_NEIGHBORS_H
+#define KN_KNN_NEIGHBORS_H
+
+#include "knn/predict.h"
+
+typedef struct kn_shown {
+    size_t store;
+    uint64_t id;
+    int32_t value;
+    double share; // of p_kNN
+    double distance;
+    kn_origin origin;
+} kn_shown;
+
+// Up to `most` neighbours of one row, those of the largest share first; *count of them in `out` (most).
+// `around` tokens of text on both sides. KNNLM_ENOMEM, or the store is damaged.
+knnlm_status kn_shown_find(const kn_mixture *m, const kn_row_neighbors *found,
+                           const kn_prediction *prediction, size_t most, size_t around, kn_shown *out,
+                           size_t *count);
+void kn_shown_free(kn_shown *shown, size_t count);
+
+#endif

@@ -1,0 +1,75 @@
+// The paper's equation: states to neighbours, and neighbours and p_LM to one probability.
+//
+//   p(y) = (1 - sum of lambdas) p_LM(y) + sum over stores and cache of lambda p_kNN(y)
+//
+// A predictor searches for many rows at once, each with a mixture of its own: searches that are alike are
+// one.
+#ifndef KN_KNN_PREDICT_H
+#define KN_KNN_PREDICT_H
+
+#include "knn/mixture.h"
+
+// ---------------------------------------------------------------- one token
+
+// The neighbours of one state in one store, nearest first.
+typedef struct kn_row_neighbors {
+    kn_neighborhood near;
+    const uint32_t *ids;
+    double entropy; // of p_kNN, where the store falls back
+    bool begins;    // the nearest begins a document
+} kn_row_neighbors;
+
+// One token, mixed.
+typedef struct kn_prediction {
+    double knn[KN_STORES_MOST];         // log p_kNN of each store
+    double lambdas[KN_STORES_MOST + 1]; // of each store, then of the cache
+    double p;                           // log p
+} kn_prediction;
+
+// `found`: its neighbours in each of the mixture's stores; `entropy` of the model's distribution; `cache` is
+// log p_cache (NAN: there is none, and its weight is the model's).
+void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
+                    double entropy, double cache, kn_prediction *out);
+// Of all stores together: log of the sum of lambda p_kNN over the sum of lambdas (of equal parts, where those
+// are 0). NAN without stores.
+double kn_prediction_knn(const kn_mixture *m, const kn_prediction *prediction);
+// Lambda of all stores together.
+double kn_prediction_lambda(const kn_mixture *m, const kn_prediction *prediction);
+// A store's part in that.
+double kn_prediction_part(const kn_mixture *m, const kn_prediction *prediction, size_t store);
+// The nearest neighbour's distance; NAN: there is none.
+double kn_nearest(const kn_mixture *m, const kn_row_neighbors *found);
+
+// ---------------------------------------------------------------- many
+
+// The memory of predictions, for one batch after another. One thread at a time.
+typedef struct kn_predictor kn_predictor;
+
+knnlm_status kn_predictor_open(kn_predictor **out);
+void kn_predictor_close(kn_predictor *predictor); // NULL is allowed
+
+typedef struct kn_predict_rows {
+    size_t count;
+    const kn_mixture *mixture;         // of all rows, or NULL:
+    const kn_mixture *const *mixtures; // (count): of each. All are of one model
+    const float *states;               // (count, width); not read without stores
+    // (count, excludes) per store of the one mixture, or NULL: entries that do not count.
+    const kn_entry_range *const *exclude;
+    size_t excludes;
+    // What predictions are made of, each (count): targets, log p_LM, entropies of the model (NULL: 0) and log
+    // p_cache (NULL: none).
+    const int32_t *targets;
+    const float *lm, *entropies;
+    const double *cache;
+} kn_predict_rows;
+
+// Searches, then mixes: out (count), or NULL: neighbours alone are wanted. What each row gets does not depend
+// on the others. As kn_datastore_search fails.
+knnlm_status kn_predict(kn_predictor *predictor, const kn_predict_rows *rows, kn_prediction *out);
+// Neighbours of a row, in each of its mixture's stores: out (KN_STORES_MOST). Valid until the next batch. Any
+// thread.
+void kn_predictor_neighbors(const kn_predictor *predictor, size_t row, kn_row_neighbors *out);
+// Seconds spent on a store of the rows' mixture, by its place there, in all batches.
+double kn_predictor_seconds(const kn_predictor *predictor, size_t store);
+
+#endif

@@ -1,0 +1,210 @@
+// Predictions for many rows: searches that are alike are made together, then every row is mixed.
+#include "base/progress.h"
+#include "base/threads.h"
+#include "knn/mixture_parts.h"
+#include "knn/predict.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One search of one store, for some of the rows.
+typedef struct search {
+    const kn_datastore *store;
+    kn_retrieve_options how;
+    size_t place; // of the store in the mixture of its first row
+    size_t *rows;
+    size_t count, row_capacity;
+    kn_retrieved found;
+    size_t cells, queries; // room in it
+} search;
+
+// Where the neighbours of a row in a store lie.
+typedef struct place {
+    size_t search, query;
+} place;
+
+struct kn_predictor {
+    kn_predict_rows rows;
+    search *searches;
+    size_t search_count, searches_made, search_capacity;
+    place *places; // (count, KN_STORES_MOST)
+    size_t place_capacity;
+    float *gathered;
+    size_t gathered_room;
+    double seconds[KN_STORES_MOST];
+};
+
+knnlm_status kn_predictor_open(kn_predictor **out) {
+    *out = kn_alloc(1, sizeof **out);
+    return *out ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+void kn_predictor_close(kn_predictor *p) {
+    if (!p) return;
+    for (size_t i = 0; i < p->searches_made; i++) {
+        kn_retrieved_free(&p->searches[i].found);
+        free(p->searches[i].rows);
+    }
+    free(p->searches);
+    free(p->places);
+    kn_free_aligned(p->gathered);
+    free(p);
+}
+
+static const kn_mixture *mixture_of(const kn_predict_rows *rows, size_t row) {
+    return rows->mixture ? rows->mixture : rows->mixtures[row];
+}
+
+// ---------------------------------------------------------------- which searches
+
+static knnlm_status add_search(kn_predictor *p, const kn_mixture_part *part, size_t place, size_t *out) {
+    *out = p->search_count;
+    if (*out == p->searches_made) {
+        KN_TRY(kn_grow(&p->searches, &p->search_capacity, *out + 1, sizeof *p->searches));
+        p->searches[*out] = (search){0};
+        p->searches_made++;
+    }
+    search *s = &p->searches[p->search_count++];
+    s->store = part->store;
+    s->how = part->retrieve;
+    s->place = place;
+    s->count = 0;
+    return KNNLM_OK;
+}
+
+// Rows of one mixture mostly stand together: the search of the row before is tried first.
+static knnlm_status find_search(kn_predictor *p, const kn_mixture_part *part, size_t place, size_t likely,
+                                size_t *out) {
+    const search *s = p->searches;
+    *out = likely;
+    if (likely < p->search_count &&
+        kn_datastore_same_search(s[likely].store, &s[likely].how, part->store, &part->retrieve))
+        return KNNLM_OK;
+    for (*out = 0; *out < p->search_count; ++*out)
+        if (kn_datastore_same_search(s[*out].store, &s[*out].how, part->store, &part->retrieve))
+            return KNNLM_OK;
+    return add_search(p, part, place, out);
+}
+
+static knnlm_status plan_row(kn_predictor *p, size_t row) {
+    const kn_mixture *m = mixture_of(&p->rows, row);
+    place *places = p->places + row * KN_STORES_MOST;
+    for (size_t i = 0; i < m->info.count; i++) {
+        size_t n;
+        KN_TRY(find_search(p, &m->parts[i], i, row ? places[i - KN_STORES_MOST].search : SIZE_MAX, &n));
+        search *s = &p->searches[n];
+        KN_TRY(kn_grow(&s->rows, &s->row_capacity, s->count + 1, sizeof *s->rows));
+        places[i] = (place){n, s->count};
+        s->rows[s->count++] = row;
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status plan(kn_predictor *p) {
+    size_t cells;
+    p->search_count = 0;
+    if (!kn_mul(p->rows.count, KN_STORES_MOST, &cells))
+        return kn_fail(KNNLM_ENOMEM, "too many rows at a time");
+    KN_TRY(kn_grow(&p->places, &p->place_capacity, cells, sizeof *p->places));
+    for (size_t row = 0; row < p->rows.count; row++) {
+        for (size_t i = 0; i < KN_STORES_MOST; i++) p->places[row * KN_STORES_MOST + i].search = SIZE_MAX;
+        KN_TRY(plan_row(p, row));
+    }
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- the searches
+
+static knnlm_status room_for_found(search *s) {
+    size_t k = s->how.k, cells;
+    if (!kn_mul(s->count, k, &cells)) return kn_fail(KNNLM_ENOMEM, "too many neighbours at a time");
+    s->found.k = k;
+    if (s->found.ids && cells <= s->cells && s->count <= s->queries) return KNNLM_OK;
+    kn_retrieved_free(&s->found);
+    s->cells = s->queries = 0;
+    KN_TRY(kn_retrieved_init(&s->found, s->count, k));
+    s->cells = cells;
+    s->queries = s->count;
+    return KNNLM_OK;
+}
+
+// The states of its rows one after another: where it is for all rows, they are that already.
+static knnlm_status gather(kn_predictor *p, const search *s, const float **states) {
+    size_t width = mixture_of(&p->rows, 0)->info.width, cells;
+    *states = p->rows.states;
+    if (s->count == p->rows.count) return KNNLM_OK;
+    if (!kn_mul(s->count, width, &cells)) return kn_fail(KNNLM_ENOMEM, "too many rows at a time");
+    if (cells > p->gathered_room) {
+        kn_free_aligned(p->gathered);
+        p->gathered = kn_alloc_aligned(cells, sizeof *p->gathered);
+        p->gathered_room = p->gathered ? cells : 0;
+        if (!p->gathered) return KNNLM_ENOMEM;
+    }
+    for (size_t i = 0; i < s->count; i++)
+        memcpy(p->gathered + i * width, p->rows.states + s->rows[i] * width, width * sizeof *p->gathered);
+    *states = p->gathered;
+    return KNNLM_OK;
+}
+
+static knnlm_status run_search(kn_predictor *p, search *s) {
+    kn_retrieve_options how = s->how;
+    const float *states;
+    double begun = kn_seconds();
+    if (p->rows.exclude) { // of one mixture, whose stores are searched for all rows
+        how.exclude = p->rows.exclude[s->place];
+        how.excludes = p->rows.excludes;
+    }
+    KN_TRY(room_for_found(s));
+    KN_TRY(gather(p, s, &states));
+    knnlm_status status = kn_datastore_search(s->store, states, s->count, &how, &s->found);
+    p->seconds[s->place] += kn_seconds() - begun;
+    return status;
+}
+
+void kn_predictor_neighbors(const kn_predictor *p, size_t row, kn_row_neighbors *out) {
+    size_t count = mixture_of(&p->rows, row)->info.count;
+    for (size_t i = 0; i < count; i++) {
+        place at = p->places[row * KN_STORES_MOST + i];
+        const kn_retrieved *f = &p->searches[at.search].found;
+        size_t first = at.query * f->k;
+        out[i] = (kn_row_neighbors){{f->distances + first, f->values + first, NULL, f->counts[at.query], 0},
+                                    f->ids + first,
+                                    f->entropies[at.query],
+                                    f->begins[at.query]};
+    }
+}
+
+double kn_predictor_seconds(const kn_predictor *p, size_t store) {
+    return p->seconds[store];
+}
+
+// ---------------------------------------------------------------- mixing
+
+enum { CHUNK = 64 }; // rows of a task
+
+typedef struct mixing {
+    const kn_predictor *p;
+    kn_prediction *out;
+} mixing;
+
+static void mix_chunk(void *context, size_t task, int worker) {
+    const mixing *x = context;
+    const kn_predict_rows *r = &x->p->rows;
+    size_t end = kn_least((task + 1) * CHUNK, r->count);
+    (void)worker;
+    for (size_t i = task * CHUNK; i < end; i++) {
+        kn_row_neighbors found[KN_STORES_MOST];
+        kn_predictor_neighbors(x->p, i, found);
+        kn_predict_one(mixture_of(r, i), found, r->targets[i], (double)r->lm[i],
+                       r->entropies ? (double)r->entropies[i] : 0, r->cache ? r->cache[i] : NAN, &x->out[i]);
+    }
+}
+
+knnlm_status kn_predict(kn_predictor *p, const kn_predict_rows *rows, kn_prediction *out) {
+    p->rows = *rows;
+    KN_TRY(plan(p));
+    for (size_t i = 0; i < p->search_count; i++) KN_TRY(run_search(p, &p->searches[i]));
+    if (out) kn_parallel((rows->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){p, out});
+    return KNNLM_OK;
+}

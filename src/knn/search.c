@@ -1,0 +1,129 @@
+// Searches a datastore: picks the index and the way, then looks up what the entries found stand for.
+#include "base/threads.h"
+#include "knn/datastore_parts.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// Queries up to which each is looked for by itself: those of a step of generation, or of contexts to explain.
+// Texts come by the hundred.
+enum { FEW = 64 };
+
+knnlm_status kn_retrieved_init(kn_retrieved *f, size_t queries, size_t k) {
+    size_t cells;
+    *f = (kn_retrieved){.k = k};
+    if (!kn_mul(queries, k, &cells)) return kn_fail(KNNLM_ENOMEM, "too many neighbours at a time");
+    f->ids = kn_alloc_aligned(cells, sizeof *f->ids);
+    f->distances = kn_alloc_aligned(cells, sizeof *f->distances);
+    f->values = kn_alloc_aligned(cells, sizeof *f->values);
+    f->counts = kn_alloc(queries, sizeof *f->counts);
+    f->begins = kn_alloc(queries, sizeof *f->begins);
+    f->entropies = kn_alloc(queries, sizeof *f->entropies);
+    if (f->ids && f->distances && f->values && f->counts && f->begins && f->entropies) return KNNLM_OK;
+    kn_retrieved_free(f);
+    return KNNLM_ENOMEM;
+}
+
+void kn_retrieved_free(kn_retrieved *f) {
+    kn_free_aligned(f->ids);
+    kn_free_aligned(f->distances);
+    kn_free_aligned(f->values);
+    free(f->counts);
+    free(f->begins);
+    free(f->entropies);
+    *f = (kn_retrieved){0};
+}
+
+// ---------------------------------------------------------------- what was found
+
+void kn_datastore_look_up(const kn_datastore *s, const kn_retrieve_options *o, size_t query,
+                          kn_value_share *scratch, kn_retrieved *out) {
+    size_t row = query * out->k, count = out->counts[query];
+    uint32_t nearest = count ? out->ids[row] : 0;
+    for (size_t i = 0; i < count; i++) out->values[row + i] = s->values[out->ids[row + i]];
+    out->begins[query] = count && (s->beginnings[nearest / 64] >> nearest % 64 & 1);
+    if (isnan(o->temperature)) return;
+    kn_neighborhood n = {out->distances + row, out->values + row, NULL, count, 0};
+    out->entropies[query] = kn_neighborhood_entropy(&n, o->temperature, scratch);
+}
+
+typedef struct looking_up {
+    const kn_datastore *s;
+    const kn_retrieve_options *o;
+    kn_retrieved *out;
+    kn_value_share *scratch; // (threads, 2 k); NULL: entropies are not wanted
+} looking_up;
+
+static void look_up(void *context, size_t query, int worker) {
+    const looking_up *l = context;
+    kn_value_share *scratch = l->scratch ? l->scratch + (size_t)worker * 2 * l->out->k : NULL;
+    kn_datastore_look_up(l->s, l->o, query, scratch, l->out);
+}
+
+static knnlm_status look_up_all(const kn_datastore *s, size_t n, const kn_retrieve_options *o,
+                                kn_retrieved *out) {
+    looking_up l = {.s = s, .o = o, .out = out};
+    if (!isnan(o->temperature) &&
+        !(l.scratch = kn_alloc((size_t)kn_threads() * 2 * out->k, sizeof *l.scratch)))
+        return KNNLM_ENOMEM;
+    kn_parallel(n, look_up, &l);
+    free(l.scratch);
+    return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- the way
+
+// All lists at full precision are all entries: those are searched faster without lists.
+static knnlm_status choose_index(const kn_datastore *constant, const kn_retrieve_options *o,
+                                 const kn_index **out) {
+    kn_datastore *s =
+        (kn_datastore *)(uintptr_t)constant; // const to its searchers, but for what it opens late
+    const kn_index_info *info = s->info.index;
+    knnlm_status status = KNNLM_OK;
+    *out = s->index;
+    if (!info->lists || o->probes < info->lists || o->codes || !info->has_keys) return KNNLM_OK;
+    pthread_mutex_lock(&s->lock);
+    if (!s->flat) status = kn_index_open_as(s->store, s->info.distance, false, &s->flat);
+    *out = s->flat;
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static knnlm_status search_many(const kn_datastore *s, const kn_index *index, const float *keys, size_t n,
+                                const kn_retrieve_options *o, kn_retrieved *out) {
+    kn_search_options options = {
+        .k = o->k, .probes = o->probes, .codes = o->codes, .exclude = o->exclude, .excludes = o->excludes};
+    kn_neighbors neighbors = {out->ids, out->distances, out->counts};
+    KN_TRY(kn_index_search(index, keys, n, &options, &neighbors));
+    return look_up_all(s, n, o, out);
+}
+
+// Without lists every key is looked at, and searches for many know bounds that rule most of them out.
+static knnlm_status search_keys(const kn_datastore *s, const float *keys, size_t d, size_t n,
+                                const kn_retrieve_options *o, kn_retrieved *out) {
+    const kn_index_info *info = s->info.index;
+    const kn_index *index;
+    KN_TRY(choose_index(s, o, &index));
+    bool lists = (o->probes ? o->probes : info->probes) < info->lists;
+    if (n && n <= FEW && lists) return kn_datastore_search_few(s, index, keys, d, n, o, out);
+    return search_many(s, index, keys, n, o, out);
+}
+
+knnlm_status kn_datastore_search(const kn_datastore *s, const float *states, size_t n,
+                                 const kn_retrieve_options *o, kn_retrieved *out) {
+    if (!s->pca.in) return search_keys(s, states, s->width, n, o, out);
+    float *projected = kn_alloc_aligned(n * s->pca.out, sizeof *projected);
+    if (!projected) return KNNLM_ENOMEM;
+    kn_pca_apply(&s->pca, states, n, projected);
+    knnlm_status status = search_keys(s, projected, s->pca.out, n, o, out);
+    kn_free_aligned(projected);
+    return status;
+}
+
+bool kn_datastore_same_search(const kn_datastore *a, const kn_retrieve_options *by_a, const kn_datastore *b,
+                              const kn_retrieve_options *by_b) {
+    bool same_entropy =
+        by_a->temperature == by_b->temperature || (isnan(by_a->temperature) && isnan(by_b->temperature));
+    return a == b && by_a->k == by_b->k && by_a->probes == by_b->probes && by_a->codes == by_b->codes &&
+           same_entropy;
+}
