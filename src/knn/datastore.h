@@ -45,6 +45,10 @@ typedef struct kn_retrieve_options {
     double temperature; // of the entropy of p_kNN; NAN: that is not wanted
     const kn_entry_range *exclude; // (queries, excludes): entries that do not count, or NULL
     size_t excludes;
+    // Each query by itself: soonest for a few, as of a step of generation. List by list otherwise. Distances
+    // of the two are sums in another order: they differ in rounding, so numbers to be compared are searched
+    // one way.
+    bool singly;
 } kn_retrieve_options;
 
 // Neighbours of some queries, nearest first.
@@ -61,10 +65,10 @@ typedef struct kn_retrieved {
 knnlm_status kn_retrieved_init(kn_retrieved *found, size_t queries, size_t k);
 void kn_retrieved_free(kn_retrieved *found);
 
-// Neighbours of the model's states (n, width): of few queries each by itself, of many list by list. What is
-// found does not depend on how many there are, nor on threads. `out` has room for n queries of options->k.
-// KNNLM_EINVAL: codes that there are none of; KNNLM_ENOTSUP: neither keys nor lists; KNNLM_EDATA: a state is
-// not finite, or the store is damaged; KNNLM_ENOMEM.
+// Neighbours of the model's states (n, width). What is found does not depend on how many there are, nor on
+// threads. `out` has room for n queries of options->k. KNNLM_EINVAL: codes that there are none of;
+// KNNLM_ENOTSUP: neither keys nor lists; KNNLM_EDATA: a state is not finite, or the store is damaged;
+// KNNLM_ENOMEM.
 knnlm_status kn_datastore_search(const kn_datastore *datastore, const float *states, size_t n,
                                  const kn_retrieve_options *options, kn_retrieved *out);
 // Whether both would find the same.

@@ -24,9 +24,9 @@ struct kn_datastore {
     kn_tokenizer *tokenizer; // of its texts; NULL: not known
 };
 
-// Each query by itself (search_few.c). `keys` (n, d) are projected already.
-knnlm_status kn_datastore_search_few(const kn_datastore *s, const kn_index *index, const float *keys,
-                                     size_t d, size_t n, const kn_retrieve_options *o, kn_retrieved *out);
+// Each query by itself (search_singly.c). `keys` (n, d) are projected already.
+knnlm_status kn_datastore_search_singly(const kn_datastore *s, const kn_index *index, const float *keys,
+                                        size_t d, size_t n, const kn_retrieve_options *o, kn_retrieved *out);
 // Values and beginnings of what one query found, and its entropy; scratch (2 k), needed where that is wanted.
 void kn_datastore_look_up(const kn_datastore *s, const kn_retrieve_options *o, size_t query,
                           kn_value_share *scratch, kn_retrieved *out);

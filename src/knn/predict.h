@@ -56,6 +56,7 @@ typedef struct kn_predict_rows {
     // (count, excludes) per store of the one mixture, or NULL: entries that do not count.
     const kn_entry_range *const *exclude;
     size_t excludes;
+    bool singly; // as of kn_retrieve_options
     // What predictions are made of, each (count): targets, log p_LM, entropies of the model (NULL: 0) and log
     // p_cache (NULL: none).
     const int32_t *targets;

@@ -151,6 +151,7 @@ static knnlm_status run_search(kn_predictor *p, search *s) {
     kn_retrieve_options how = s->how;
     const float *states;
     double begun = kn_seconds();
+    how.singly = p->rows.singly;
     if (p->rows.exclude) { // of one mixture, whose stores are searched for all rows
         how.exclude = p->rows.exclude[s->place];
         how.excludes = p->rows.excludes;

@@ -5,10 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Queries up to which each is looked for by itself: those of a step of generation, or of contexts to explain.
-// Texts come by the hundred.
-enum { FEW = 64 };
-
 knnlm_status kn_retrieved_init(kn_retrieved *f, size_t queries, size_t k) {
     size_t cells;
     *f = (kn_retrieved){.k = k};
@@ -105,7 +101,7 @@ static knnlm_status search_keys(const kn_datastore *s, const float *keys, size_t
     const kn_index *index;
     KN_TRY(choose_index(s, o, &index));
     bool lists = (o->probes ? o->probes : info->probes) < info->lists;
-    if (n && n <= FEW && lists) return kn_datastore_search_few(s, index, keys, d, n, o, out);
+    if (n && o->singly && lists) return kn_datastore_search_singly(s, index, keys, d, n, o, out);
     return search_many(s, index, keys, n, o, out);
 }
 

@@ -55,8 +55,8 @@ static knnlm_status find_all(const finding *f, size_t n) {
     return KNNLM_OK;
 }
 
-knnlm_status kn_datastore_search_few(const kn_datastore *s, const kn_index *index, const float *keys,
-                                     size_t d, size_t n, const kn_retrieve_options *o, kn_retrieved *out) {
+knnlm_status kn_datastore_search_singly(const kn_datastore *s, const kn_index *index, const float *keys,
+                                        size_t d, size_t n, const kn_retrieve_options *o, kn_retrieved *out) {
     size_t threads = (size_t)kn_threads();
     finding f = {.s = s, .index = index, .keys = keys, .d = d, .o = o, .out = out};
     f.searchers = kn_alloc(threads, sizeof *f.searchers);
