@@ -122,12 +122,22 @@ static kn_split split_of(const kn_store_info *store) {
     return strcmp(store->settings.split, kn_split_names[KN_SPLIT_WIKI]) == 0 ? KN_SPLIT_WIKI : KN_SPLIT_FILE;
 }
 
+// A vouched-for model may have fewer layers than the one that made the store.
+static knnlm_status find_tap(const kn_lm *lm, const kn_store_info *store, kn_tap *out) {
+    char text[KN_TAP_TEXT];
+    if (!*store->settings.tap) return KNNLM_OK; // imported: as models are tapped by default
+    if (kn_tap_parse(store->settings.tap, out) == KNNLM_OK && kn_tap_print(lm, *out, text) == KNNLM_OK)
+        return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "%s: its keys are of tap %s, which %s lacks", store->path,
+                   store->settings.tap, kn_lm_describe(lm)->path);
+}
+
 // One pass of the model has one tap.
-static knnlm_status share_tap(kn_mixture_info *m, size_t number) {
+static knnlm_status share_tap(const kn_lm *lm, kn_mixture_info *m, size_t number) {
     const kn_store_info *first = m->stores[0].store, *other = m->stores[number].store;
     if (number == 0) {
         m->split = split_of(first);
-        return *first->settings.tap ? kn_tap_parse(first->settings.tap, &m->tap) : KNNLM_OK;
+        return find_tap(lm, first, &m->tap);
     }
     if (strcmp(first->settings.tap, other->settings.tap) == 0) return KNNLM_OK;
     return kn_fail(KNNLM_EINVAL,
@@ -158,7 +168,7 @@ static knnlm_status open_all(kn_mixture *m, const kn_lm *lm, const kn_mixture_op
     for (size_t i = 0; i < o->store_count; i++) {
         m->info.count = i + 1;
         KN_TRY(open_store(m, i, lm, o));
-        KN_TRY(share_tap(&m->info, i));
+        KN_TRY(share_tap(lm, &m->info, i));
     }
     choose_cache(&m->info, o);
     kn_mixture_settle(m);
