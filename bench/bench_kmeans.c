@@ -54,7 +54,7 @@ typedef struct mixture {
 static void make_rows(void *context, size_t task, int worker) {
     const mixture *m = context;
     size_t first = task * ROWS, last = kn_least(first + ROWS, m->n);
-    const kn_kernels *k = kn_math_kernels(KN_PRECISION_F32);
+    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_F32);
     (void)worker;
     for (size_t r = first; r < last; r++) {
         kn_random random = {kn_mix64(m->seed + r)};

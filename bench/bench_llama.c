@@ -278,7 +278,7 @@ static bench bench_open(const char *model, const char *path, const char *store) 
     enum { ROWS = 1024, SEQUENCES_MOST = 16 };
     bench b = {.path = path, .store = store};
     const kn_llama_library *api;
-    bench_check(kn_lm_open(model, &(kn_lm_options){.engine = KN_ENGINE_LLAMA}, &b.lm));
+    bench_check(kn_lm_open(model, &(kn_lm_options){.engine = KNNLM_ENGINE_LLAMA}, &b.lm));
     bench_check(kn_llama_library_open(NULL, &api));
     b.model = api->llama_model_load_from_file(model, api->llama_model_default_params());
     if (!b.model) bench_check(kn_fail(KNNLM_ENOTSUP, "%s: %s", model, kn_llama_complaint()));

@@ -43,7 +43,7 @@ static int make(const char *shape, const char *path) {
 
 static kn_lm *open_model(const char *path) {
     kn_lm *lm;
-    bench_check(kn_lm_open(path, &(kn_lm_options){.precision = KN_PRECISION_AUTO}, &lm));
+    bench_check(kn_lm_open(path, &(kn_lm_options){.precision = KNNLM_PRECISION_AUTO}, &lm));
     return lm;
 }
 

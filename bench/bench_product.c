@@ -75,7 +75,7 @@ static void theirs(const product *p) {
 }
 
 static void product_open(product *p, const shape *s) {
-    *p = (product){.s = s, .k = kn_math_kernels(KN_PRECISION_F32)};
+    *p = (product){.s = s, .k = kn_math_kernels(KNNLM_PRECISION_F32)};
     p->left = numbers(s->rows * s->depth);
     p->right = numbers(s->columns * s->depth);
     p->out = numbers(s->rows * s->columns);
@@ -140,7 +140,7 @@ PEAK(peak_avx2, "ymm")
 PEAK(peak_avx512, "zmm")
 
 static int peak(int repeats) {
-    bool wide = strcmp(kn_math_kernels(KN_PRECISION_F32)->name, "avx512") == 0;
+    bool wide = strcmp(kn_math_kernels(KNNLM_PRECISION_F32)->name, "avx512") == 0;
     double flops = 2.0 * SUMS * TURNS * (wide ? 16 : 8) * kn_threads();
     for (int i = 0; i < repeats; i++) {
         double start = kn_seconds();

@@ -77,9 +77,9 @@ static void save_queries(const mixture *m, const char *path, size_t n) {
 }
 
 static int make(const char *path, size_t n, size_t d, size_t queries, const char *file, const char *type) {
-    kn_store_settings s = {.key_type = strcmp(type, "int8") == 0  ? KN_KEYS_INT8
-                                       : strcmp(type, "f32") == 0 ? KN_KEYS_F32
-                                                                  : KN_KEYS_F16,
+    kn_store_settings s = {.key_type = strcmp(type, "int8") == 0  ? KNNLM_KEYS_INT8
+                                       : strcmp(type, "f32") == 0 ? KNNLM_KEYS_F32
+                                                                  : KNNLM_KEYS_F16,
                            .dimension = (int32_t)d,
                            .model_dimension = (int32_t)d,
                            .segment = KN_STORE_SEGMENT_DEFAULT};

@@ -122,7 +122,7 @@ static void add_document(kn_store_writer *w, uint64_t number, uint64_t tokens, k
 
 static int make(const char *path, uint64_t entries, int32_t dimension) {
     kn_store_settings s = {.vocabulary = 50000,
-                           .key_type = dimension ? KN_KEYS_INT8 : KN_KEYS_NONE,
+                           .key_type = dimension ? KNNLM_KEYS_INT8 : KNNLM_KEYS_NONE,
                            .dimension = dimension ? dimension : 1,
                            .model_dimension = dimension ? dimension : 1,
                            .segment = KN_STORE_SEGMENT_DEFAULT};

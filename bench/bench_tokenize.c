@@ -22,7 +22,7 @@ static knnlm_status read_all(kn_documents *d, kn_buffer *out) {
 
 static knnlm_status read_text(const char *path, kn_buffer *out) {
     kn_documents *d;
-    KN_TRY(kn_documents_open(&path, 1, KN_SPLIT_FILE, &d));
+    KN_TRY(kn_documents_open(&path, 1, KNNLM_SPLIT_FILE, &d));
     knnlm_status status = read_all(d, out);
     kn_documents_close(d);
     return status;
@@ -70,7 +70,7 @@ static knnlm_status bench_train(const char *path, int32_t size) {
     knnlm_status status = read_text(path, &text);
     double start = kn_seconds();
     if (status == KNNLM_OK)
-        status = kn_tokenizer_train(KN_TOKENIZER_BPE, size, text.data, text.size, NULL, &t);
+        status = kn_tokenizer_train(KNNLM_TOKENIZER_BPE, size, text.data, text.size, NULL, &t);
     double seconds = kn_seconds() - start;
     if (status == KNNLM_OK)
         printf("{\"bench\": \"tokenizer_train\", \"bytes\": %zu, \"size\": %d, \"seconds\": %.3f}\n",

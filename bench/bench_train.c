@@ -32,8 +32,8 @@ typedef struct trainer {
 } trainer;
 
 static void trainer_open(trainer *t) {
-    const kn_kernels *k = kn_math_kernels(KN_PRECISION_AUTO);
-    kn_optimizer_options adamw = {.kind = KN_OPTIMIZER_ADAMW,
+    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_AUTO);
+    kn_optimizer_options adamw = {.kind = KNNLM_OPTIMIZER_ADAMW,
                                   .beta1 = 0.9f,
                                   .beta2 = 0.999f,
                                   .epsilon = 1e-8f,

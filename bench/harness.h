@@ -47,7 +47,7 @@ static inline kn_tokenizer *bench_tokenizer(int32_t size) {
     // <unk> and <eos> are always there.
     for (int32_t i = 0; i < size - 2; i++) used += (size_t)snprintf(text + used, WORD, "w%d ", i);
     kn_tokenizer *tokenizer;
-    bench_check(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, text, used, NULL, &tokenizer));
+    bench_check(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, used, NULL, &tokenizer));
     free(text);
     return tokenizer;
 }

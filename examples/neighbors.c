@@ -32,8 +32,10 @@ static knnlm_status write_ring(knnlm_writer *writer, int ring) {
 }
 
 static knnlm_status write_store(const char *path) {
-    knnlm_store_settings settings = {.dimension = 2, .keys = KNNLM_KEYS_F32};
+    knnlm_store_settings settings = knnlm_store_settings_default();
     knnlm_writer *writer;
+    settings.dimension = 2;
+    settings.keys = KNNLM_KEYS_F32;
     knnlm_status status = knnlm_writer_create(path, &settings, &writer);
     if (status != KNNLM_OK) return status;
     for (int ring = 1; ring <= RINGS && status == KNNLM_OK; ring++) status = write_ring(writer, ring);

@@ -14,7 +14,7 @@ static kn_manifest base; // of the store without an index
 
 static void write_store(void) {
     kn_store_settings s = {
-        .key_type = KN_KEYS_F32, .dimension = DIMENSION, .model_dimension = DIMENSION, .segment = 16};
+        .key_type = KNNLM_KEYS_F32, .dimension = DIMENSION, .model_dimension = DIMENSION, .segment = 16};
     kn_store_document d = {.name = "d", .name_size = 1, .tokens = ENTRIES};
     int32_t tokens[ENTRIES] = {0};
     float keys[ENTRIES * DIMENSION];

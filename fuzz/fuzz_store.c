@@ -48,7 +48,7 @@ static void ask_entries(const kn_store *s) {
     if (kn_store_tokens(s, info->entries - n, n, tokens) != KNNLM_OK) die("no tokens");
     if (kn_store_offsets(s, info->entries - n, n, offsets) != KNNLM_OK) die("no offsets");
     size_t rows = kn_least(n, KEYS_MAX / d);
-    if (info->settings.key_type != KN_KEYS_NONE &&
+    if (info->settings.key_type != KNNLM_KEYS_NONE &&
         kn_store_keys(s, info->entries - rows, rows, keys) != KNNLM_OK)
         die("no keys");
     for (uint64_t id = 0; id < n; id++) {

@@ -59,10 +59,10 @@ static inline void reference_product(double *y, const double *w, const double *x
 }
 
 // LayerNorm, or RMSNorm, which takes no mean off.
-static inline void reference_norm(kn_norm_kind kind, double *y, const double *x, const double *weight,
+static inline void reference_norm(knnlm_norm kind, double *y, const double *x, const double *weight,
                                   const double *bias, int n, double epsilon) {
     double mean = 0, variance = 0;
-    for (int i = 0; i < n && kind == KN_NORM_LAYER; i++) mean += x[i] / n;
+    for (int i = 0; i < n && kind == KNNLM_NORM_LAYER; i++) mean += x[i] / n;
     for (int i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
     for (int i = 0; i < n; i++) {
         y[i] = (x[i] - mean) / sqrt(variance + epsilon);
@@ -80,10 +80,10 @@ static inline void reference_log_softmax(double *x, int n) {
 }
 
 // Of a gated one, that of the gate.
-static inline double reference_activation(kn_activation kind, double x) {
-    if (kind == KN_ACTIVATION_RELU) return x > 0 ? x : 0;
-    if (kind == KN_ACTIVATION_RELU2) return x > 0 ? x * x : 0;
-    if (kind == KN_ACTIVATION_SWIGLU) return x / (1 + exp(-x));
+static inline double reference_activation(knnlm_activation kind, double x) {
+    if (kind == KNNLM_ACTIVATION_RELU) return x > 0 ? x : 0;
+    if (kind == KNNLM_ACTIVATION_RELU2) return x > 0 ? x * x : 0;
+    if (kind == KNNLM_ACTIVATION_SWIGLU) return x / (1 + exp(-x));
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
@@ -112,7 +112,7 @@ static inline double reference_sinusoid(const kn_config *c, int position, int i)
 static inline void reference_embed(const reference *r, int token, int position, double *x) {
     const kn_config *c = r->config;
     int d = c->width;
-    bool learned = c->positions == KN_POSITIONS_LEARNED, rotary = c->positions == KN_POSITIONS_ROTARY;
+    bool learned = c->positions == KNNLM_POSITIONS_LEARNED, rotary = c->positions == KNNLM_POSITIONS_ROTARY;
     const double *positions =
         learned ? reference_param(r, "position_embd.weight") + (size_t)position * (size_t)d : NULL;
     if (c->bands == 1) {
@@ -165,7 +165,7 @@ static inline void reference_keep(const reference *r, double *taps, int layer, k
 static inline void reference_layer_norm(const reference *r, int layer, const char *name, const double *x,
                                         double *y) {
     reference_norm(r->config->norm, y, x, reference_param(r, "blk.%d.%s.weight", layer, name),
-                   r->config->no_bias || r->config->norm == KN_NORM_RMS
+                   r->config->no_bias || r->config->norm == KNNLM_NORM_RMS
                        ? NULL
                        : reference_param(r, "blk.%d.%s.bias", layer, name),
                    r->config->width, r->config->epsilon);
@@ -183,7 +183,7 @@ static inline void reference_place(const reference *r, int layer, const char *no
     const kn_config *c = r->config;
     int h = c->width / c->heads, half = h / 2;
     if (c->qk_norm)
-        reference_norm(KN_NORM_RMS, x, x, reference_param(r, "blk.%d.%s.weight", layer, norm), NULL, h,
+        reference_norm(KNNLM_NORM_RMS, x, x, reference_param(r, "blk.%d.%s.weight", layer, norm), NULL, h,
                        c->epsilon);
     for (int i = 0; i < half; i++) {
         int a = c->qk_norm ? i : 2 * i, b = c->qk_norm ? i + half : 2 * i + 1; // Qwen3's pairs, Llama's
@@ -196,7 +196,7 @@ static inline void reference_place(const reference *r, int layer, const char *no
 // qkv (3 width) of one position.
 static inline void reference_qkv(const reference *r, int layer, const double *x, int position, double *qkv) {
     int d = r->config->width, h = d / r->config->heads;
-    if (r->config->positions != KN_POSITIONS_ROTARY) {
+    if (r->config->positions != KNNLM_POSITIONS_ROTARY) {
         reference_linear(r, layer, "attn_qkv", x, qkv, 3 * d, d);
         return;
     }
@@ -237,7 +237,7 @@ static inline void reference_ffn_part(const reference *r, int layer, double *x, 
     size_t step = (size_t)d;
     double *state = reference_alloc(step), *inner = reference_alloc((size_t)f),
            *gate = reference_alloc((size_t)f), *change = reference_alloc(step);
-    bool gated = r->config->activation == KN_ACTIVATION_SWIGLU;
+    bool gated = r->config->activation == KNNLM_ACTIVATION_SWIGLU;
     for (int t = 0; t < length; t++) {
         double *row = x + (size_t)t * step;
         reference_keep(r, taps, layer, KN_TAP_FFN_INPUT_RAW, length, t, row);
@@ -265,7 +265,8 @@ static inline void reference_output_norm(const reference *r, int layer, const do
         reference_layer_norm(r, layer + 1, "attn_norm", x, y);
     else if (c->final_norm)
         reference_norm(c->norm, y, x, reference_param(r, "output_norm.weight"),
-                       c->no_bias || c->norm == KN_NORM_RMS ? NULL : reference_param(r, "output_norm.bias"),
+                       c->no_bias || c->norm == KNNLM_NORM_RMS ? NULL
+                                                               : reference_param(r, "output_norm.bias"),
                        c->width, c->epsilon);
     else
         reference_norm(c->norm, y, x, NULL, NULL, c->width, c->epsilon);

@@ -82,7 +82,7 @@ static inline kn_store_document kit_document(const kit_item *item, kit_names *na
                                .has_offsets = seed % 4 != 3};
 }
 
-static inline kn_store_settings kit_settings(kn_key_type type, int32_t dimension, uint32_t segment) {
+static inline kn_store_settings kit_settings(knnlm_keys type, int32_t dimension, uint32_t segment) {
     return (kn_store_settings){.model = "models/tiny.gguf",
                                .model_fingerprint = "0123456789abcdef0123456789abcdef",
                                .tokenizer = "word",
@@ -91,7 +91,7 @@ static inline kn_store_settings kit_settings(kn_key_type type, int32_t dimension
                                .key_type = type,
                                .dimension = dimension,
                                .model_dimension = dimension,
-                               .distance = KN_DISTANCE_L2,
+                               .distance = KNNLM_DISTANCE_L2,
                                .tap = "ffn",
                                .split = "file",
                                .window = 128,
@@ -114,7 +114,7 @@ static inline knnlm_status kit_append(kn_store_writer *w, const kit_item *item, 
             offsets[i] = kit_offset(item->seed, from + i);
         }
         kit_keys(keys, item->seed, from, n, d);
-        bool none = kn_store_writer_settings(w)->key_type == KN_KEYS_NONE, known = item->seed % 4 != 3;
+        bool none = kn_store_writer_settings(w)->key_type == KNNLM_KEYS_NONE, known = item->seed % 4 != 3;
         status = kn_store_writer_append(w, tokens, known ? offsets : NULL, none ? NULL : keys, n);
         from += n;
     }
@@ -163,14 +163,14 @@ static inline float kit_round_f16(float x) {
 }
 
 static inline const char *kit_compare_key(const float *got, uint32_t seed, uint64_t position, size_t d,
-                                          kn_key_type type) {
+                                          knnlm_keys type) {
     float exact[KIT_DIMENSION_MAX];
     double scale = 0;
     kit_keys(exact, seed, position, 1, d);
     for (size_t i = 0; i < d; i++) scale = fmax(scale, fabs((double)exact[i]) / 127);
     for (size_t i = 0; i < d; i++) {
-        double allowed = type == KN_KEYS_INT8 ? scale / 2 * (1 + 1e-5) : 0;
-        float expected = type == KN_KEYS_F16 ? kit_round_f16(exact[i]) : exact[i];
+        double allowed = type == KNNLM_KEYS_INT8 ? scale / 2 * (1 + 1e-5) : 0;
+        float expected = type == KNNLM_KEYS_F16 ? kit_round_f16(exact[i]) : exact[i];
         if (!(fabs((double)got[i] - (double)expected) <= allowed))
             return kit_differs("key %u:%llu[%zu] is %.9g, not %.9g", seed, (unsigned long long)position, i,
                                (double)got[i], (double)expected);
@@ -217,7 +217,7 @@ static inline const char *kit_compare_entries(const kn_store *s, uint64_t first,
                                               uint32_t document) {
     const kn_store_settings *set = &kn_store_describe(s)->settings;
     size_t n = (size_t)item->count, d = (size_t)set->dimension;
-    bool keyed = set->key_type != KN_KEYS_NONE;
+    bool keyed = set->key_type != KNNLM_KEYS_NONE;
     int32_t *tokens = kit_alloc(n, sizeof *tokens);
     uint64_t *offsets = kit_alloc(n, sizeof *offsets);
     float *keys = kit_alloc(n * d, sizeof *keys);

@@ -95,7 +95,8 @@ static void drop_folder(const desk *t) {
 
 static desk *desk_open(knnlm_keys keys, knnlm_distance distance) {
     desk *t = need(1, sizeof *t);
-    knnlm_store_settings s = {.dimension = D, .keys = keys, .distance = distance, .segment = 700};
+    knnlm_store_settings s = {
+        .size = sizeof s, .dimension = D, .keys = keys, .distance = distance, .segment = 700};
     knnlm_writer *w;
     t->distance = distance;
     open_folder(t);
@@ -492,9 +493,9 @@ typedef struct patience {
     int calls, most;
 } patience;
 
-static bool wait_for(void *context, uint64_t done, uint64_t in_all) {
+static bool wait_for(void *context, const char *phase, uint64_t done, uint64_t total, const char *unit) {
     patience *p = context;
-    assert_true(!in_all || done <= in_all);
+    assert_true(*phase && *unit && (!total || done <= total));
     return ++p->calls < p->most;
 }
 
@@ -505,8 +506,7 @@ static void test_stopped(void **state) {
     answers a = answers_make(5);
     patience p = {.most = INT32_MAX};
     (void)state;
-    index.progress = wait_for;
-    index.context = &p;
+    index.progress = (knnlm_progress){wait_for, &p};
     OK(knnlm_index(NULL, t->path, &index, NULL));
     int calls = p.calls;
     assert_true(calls > 3);
@@ -516,8 +516,7 @@ static void test_stopped(void **state) {
         FAILS(KNNLM_ESTOPPED, "stopped", knnlm_index(NULL, t->path, &index, NULL));
         assert_true(knnlm_store_is_current(t->store));
     }
-    o.progress = wait_for;
-    o.context = &p;
+    o.progress = (knnlm_progress){wait_for, &p};
     p = (patience){.most = 1};
     FAILS(KNNLM_ESTOPPED, "stopped",
           knnlm_store_search(t->store, t->queries, QUERIES, &o, a.ids, a.distances, a.counts));
@@ -728,7 +727,7 @@ static void test_bad_searches(void **state) {
 
 static void test_no_entries(void **state) {
     desk t = {0};
-    knnlm_store_settings s = {.dimension = D};
+    knnlm_store_settings s = {.size = sizeof s, .dimension = D};
     knnlm_writer *w;
     answers a = answers_make(3);
     knnlm_search_options o = options_of(3, false);

@@ -38,7 +38,9 @@ static int desk_open(void **state) {
     assert_non_null(f);
     fputs(remembered, f);
     fclose(f);
-    OK(knnlm_model_open(MODEL, &(knnlm_model_options){.precision = KNNLM_PRECISION_F32}, &d->model));
+    OK(knnlm_model_open(
+        MODEL, &(knnlm_model_options){.size = sizeof(knnlm_model_options), .precision = KNNLM_PRECISION_F32},
+        &d->model));
     const char *texts[] = {d->text};
     knnlm_build_options o = knnlm_build_options_default();
     o.keys = KNNLM_KEYS_F32;

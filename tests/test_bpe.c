@@ -32,7 +32,7 @@ static kn_tokenizer *trained; // on the sample
 
 static int train_sample(void **state) {
     (void)state;
-    return kn_tokenizer_train(KN_TOKENIZER_BPE, 330, sample, strlen(sample), NULL, &trained);
+    return kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 330, sample, strlen(sample), NULL, &trained);
 }
 
 static int free_sample(void **state) {
@@ -273,7 +273,7 @@ static void test_long_runs_are_not_quadratic(void **state) {
     static const char fills[] = {'a', ' ', '7', '!', '\n', (char)0xFF};
     kn_tokenizer *t;
     memset(text, 'a', size);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 270, text, 1 << 12, NULL, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 270, text, 1 << 12, NULL, &t), KNNLM_OK);
     assert_int_equal(kn_tokenizer_size(t), 256 + 11 + 1); // aa, aaaa, ... 2048 a's
     double start = kn_seconds();
     for (size_t i = 0; i < sizeof fills; i++) {

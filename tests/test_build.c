@@ -58,7 +58,7 @@ static int desk_open(void **state) {
     snprintf(d->store, sizeof d->store, "%s/s.store", d->folder);
     setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
     assert_ok(kn_threads_set(2));
-    assert_ok(kn_lm_open(d->model, &(kn_lm_options){.precision = KN_PRECISION_F32}, &d->lm));
+    assert_ok(kn_lm_open(d->model, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
     for (size_t i = 0; i < DOCUMENTS; i++) {
         snprintf(d->paths[i], sizeof d->paths[i], "%s/%zu.txt", d->folder, i);
         d->names[i] = d->paths[i];
@@ -137,7 +137,7 @@ static void every_token_is_an_entry(void **state) {
     const int32_t contexts[] = {-1, 0, 7, CONTEXT - 1};
     for (size_t c = 0; c < 4; c++) {
         kn_build_options o = kn_build_options_default();
-        o.keys = KN_KEYS_F32;
+        o.keys = KNNLM_KEYS_F32;
         o.segment = 777;
         o.min_context = contexts[c];
         // The longest only where windows are cheap.
@@ -281,7 +281,7 @@ static void a_name_has_the_content_last_given(void **state) {
     kn_build_options o = kn_build_options_default();
     uint64_t removed;
     knnlm_writer *w;
-    o.keys = KN_KEYS_F32;
+    o.keys = KNNLM_KEYS_F32;
     o.segment = 700;
     build(d, &o);
     give_text(d, 3, 2, false); // the text of 3 under both names
@@ -309,7 +309,7 @@ static void a_name_has_the_content_last_given(void **state) {
 static void names_change_places(void **state) {
     desk *d = *state;
     kn_build_options o = kn_build_options_default();
-    const kn_key_type types[] = {KN_KEYS_F32, KN_KEYS_INT8, KN_KEYS_NONE};
+    const knnlm_keys types[] = {KNNLM_KEYS_F32, KNNLM_KEYS_INT8, KNNLM_KEYS_NONE};
     for (size_t i = 0; i < 3; i++) {
         snprintf(d->store, sizeof d->store, "%s/swap%zu.store", d->folder, i);
         o.keys = types[i];
@@ -320,14 +320,14 @@ static void names_change_places(void **state) {
         assert_int_equal(r.documents_replaced, 2);
         assert_int_equal(r.documents, DOCUMENTS);
         kn_store *s = open_store(d);
-        for (size_t x = 2; types[i] == KN_KEYS_F32 && x < 4; x++) check_named(d, s, x, 5 - x);
-        for (size_t x = 2; types[i] != KN_KEYS_F32 && x < 4; x++) {
+        for (size_t x = 2; types[i] == KNNLM_KEYS_F32 && x < 4; x++) check_named(d, s, x, 5 - x);
+        for (size_t x = 2; types[i] != KNNLM_KEYS_F32 && x < 4; x++) {
             kn_store_document was, is;
             float a[WIDTH], b[WIDTH];
             assert_ok(kn_store_document_at(s, 5 - x, &was)); // removed, but not yet compacted
             assert_ok(kn_store_document_at(s, number_of(s, d->names[x]), &is));
             assert_int_equal(is.count, d->tokens[5 - x].count);
-            for (uint64_t e = 0; types[i] == KN_KEYS_INT8 && e < is.count; e++) {
+            for (uint64_t e = 0; types[i] == KNNLM_KEYS_INT8 && e < is.count; e++) {
                 assert_ok(kn_store_keys(s, was.first + e, 1, a));
                 assert_ok(kn_store_keys(s, is.first + e, 1, b));
                 assert_memory_equal(a, b, sizeof a); // copied, not rounded again
@@ -341,7 +341,7 @@ static void names_change_places(void **state) {
 static void changed_documents_are_replaced(void **state) {
     desk *d = *state;
     kn_build_options o = kn_build_options_default();
-    o.keys = KN_KEYS_F32;
+    o.keys = KNNLM_KEYS_F32;
     o.segment = 400;
     build(d, &o);
     write_document(d, 2, 99);
@@ -371,7 +371,7 @@ static void one_document_is_added_whole_or_not_at_all(void **state) {
     size_t size;
     char *text;
     o.segment = 500;
-    o.keys = KN_KEYS_F32;
+    o.keys = KNNLM_KEYS_F32;
     assert_ok(kn_build(d->lm, d->store, d->names, DOCUMENTS - 1, &o, NULL, &r));
     uint64_t before = commits(d);
     assert_ok(kn_file_read(d->paths[3], &text, &size));
@@ -415,7 +415,7 @@ static void an_unfinished_document_that_changed_is_read_anew(void **state) {
     kn_build_result r;
     int left = 2;
     kn_progress progress = {stop_after, &left};
-    o.keys = KN_KEYS_F32;
+    o.keys = KNNLM_KEYS_F32;
     o.segment = 300;
     assert_int_equal(kn_build(d->lm, d->store, &d->names[3], 1, &o, &progress, &r), KNNLM_ESTOPPED);
     kn_store *s = open_store(d);
@@ -435,12 +435,12 @@ static void an_unfinished_document_that_changed_is_read_anew(void **state) {
 
 static void keys_are_rounded_as_said(void **state) {
     desk *d = *state;
-    const kn_key_type types[] = {KN_KEYS_F16, KN_KEYS_INT8};
+    const knnlm_keys types[] = {KNNLM_KEYS_F16, KNNLM_KEYS_INT8};
     size_t n = d->tokens[2].count;
     float *exact = test_alloc(n * WIDTH, sizeof *exact), *kept = test_alloc(n * WIDTH, sizeof *kept);
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
-    o.keys = KN_KEYS_F32;
+    o.keys = KNNLM_KEYS_F32;
     assert_ok(kn_build(d->lm, d->store, &d->names[2], 1, &o, NULL, &r));
     kn_store *s = open_store(d);
     assert_ok(kn_store_keys(s, 0, n, exact));
@@ -454,7 +454,7 @@ static void keys_are_rounded_as_said(void **state) {
         for (size_t j = 0; j < n * WIDTH; j++) {
             float largest = 0;
             for (size_t k = 0; k < WIDTH; k++) largest = fmaxf(largest, fabsf(exact[j / WIDTH * WIDTH + k]));
-            if (types[i] == KN_KEYS_F16)
+            if (types[i] == KNNLM_KEYS_F16)
                 assert_true(kept[j] == kn_f16_to_f32(kn_f32_to_f16(exact[j])));
             else
                 assert_true(fabsf(kept[j] - exact[j]) <= 0.5001f * largest / 127);
@@ -469,7 +469,7 @@ static void no_keys_no_model(void **state) {
     desk *d = *state;
     kn_build_options o = kn_build_options_default();
     float key[WIDTH];
-    o.keys = KN_KEYS_NONE;
+    o.keys = KNNLM_KEYS_NONE;
     build(d, &o);
     kn_store *s = open_store(d);
     assert_int_equal(kn_store_describe(s)->entries, 1 + 300 + 9000 + 0);
@@ -485,12 +485,12 @@ static void the_model_reads_keys_again(void **state) {
     kn_store *with, *without;
     kn_model_source *source;
     float *want = test_alloc(9301 * WIDTH, sizeof *want), *got = test_alloc(9301 * WIDTH, sizeof *got);
-    o.keys = KN_KEYS_F32;
+    o.keys = KNNLM_KEYS_F32;
     build(d, &o);
     with = open_store(d);
     assert_ok(kn_store_keys(with, 0, 9301, want));
     snprintf(d->store, sizeof d->store, "%s/none.store", d->folder);
-    o.keys = KN_KEYS_NONE;
+    o.keys = KNNLM_KEYS_NONE;
     build(d, &o);
     without = open_store(d);
     assert_ok(kn_model_source_open(d->lm, without, &source));
@@ -520,13 +520,13 @@ static void codes_without_keys(void **state) {
     bool done;
     uint32_t ids[QUERIES * K], single[K], counts[QUERIES];
     float distances[QUERIES * K], nearer[K], *queries = test_alloc(QUERIES * WIDTH, sizeof *queries);
-    o.keys = KN_KEYS_F32;
+    o.keys = KNNLM_KEYS_F32;
     build(d, &o);
     kn_store *s = open_store(d);
     for (size_t i = 0; i < QUERIES; i++) assert_ok(kn_store_keys(s, i * 311, 1, queries + i * WIDTH));
     kn_store_close(s);
     snprintf(d->store, sizeof d->store, "%s/codes.store", d->folder);
-    o.keys = KN_KEYS_NONE;
+    o.keys = KNNLM_KEYS_NONE;
     build(d, &o);
     assert_ok(kn_build_index(d->store, &recipe, true, d->lm, NULL, &done, &r));
     assert_true(done);
@@ -563,7 +563,7 @@ static void projected_keys_are_projections(void **state) {
     kn_build_result r;
     kn_pca pca;
     char *path;
-    o.keys = KN_KEYS_F32;
+    o.keys = KNNLM_KEYS_F32;
     assert_ok(kn_build(d->lm, d->store, &d->names[3], 1, &o, NULL, &r));
     kn_store *s = open_store(d);
     assert_ok(kn_store_keys(s, 0, n, exact));
@@ -600,7 +600,7 @@ static void other_settings_are_refused(void **state) {
     kn_build_options o = kn_build_options_default(), other = o;
     build(d, &o);
     uint64_t before = digest(d->store);
-    other.keys = KN_KEYS_INT8;
+    other.keys = KNNLM_KEYS_INT8;
     expect_refusal(d, &other, KNNLM_EINVAL, "--keys f16, not int8");
     other = o;
     other.min_context = 3;
@@ -609,7 +609,7 @@ static void other_settings_are_refused(void **state) {
     other.tap.point = KN_TAP_OUTPUT;
     expect_refusal(d, &other, KNNLM_EINVAL, "--tap ffn@1, not output@1");
     other = o;
-    other.split = KN_SPLIT_WIKI;
+    other.split = KNNLM_SPLIT_WIKI;
     expect_refusal(d, &other, KNNLM_EINVAL, "--documents file, not wiki");
     other = o;
     other.project = 5;
@@ -644,9 +644,9 @@ static void another_model_is_refused(void **state) {
 
 // ---------------------------------------------------------------- the public functions
 
-static bool count_progress(void *context, uint64_t tokens, uint64_t in_all) {
-    (void)tokens;
-    (void)in_all;
+static bool count_progress(void *context, const char *phase, uint64_t done, uint64_t total,
+                           const char *unit) {
+    assert_true(*phase && *unit && (!total || done <= total));
     ++*(int *)context;
     return true;
 }
@@ -693,8 +693,7 @@ static void public_reading(void **state) {
     knnlm_build_options o = knnlm_build_options_default();
     o.keys = KNNLM_KEYS_F32;
     o.tap = "output@0";
-    o.progress = count_progress;
-    o.context = &reports;
+    o.progress = (knnlm_progress){count_progress, &reports};
     assert_ok(knnlm_model_open(d->model, NULL, &model));
     assert_ok(knnlm_build(model, d->store, d->names, DOCUMENTS, &o, &r));
     assert_true(reports > 0);
@@ -720,7 +719,8 @@ static void public_reading(void **state) {
 
 static void public_writing(void **state) {
     desk *d = *state;
-    knnlm_store_settings settings = {.dimension = 2, .keys = KNNLM_KEYS_F32, .vocabulary = 10, .segment = 2};
+    knnlm_store_settings settings = {
+        .size = sizeof settings, .dimension = 2, .keys = KNNLM_KEYS_F32, .vocabulary = 10, .segment = 2};
     knnlm_document doc = {.name = "notes/a", .name_size = 7, .path = "a", .path_size = 1, .tokens = 3};
     const int32_t tokens[3] = {1, 2, 9}, bad = 10;
     const float keys[6] = {0, 1, 2, 3, 4, 5};

@@ -56,7 +56,7 @@ static int remove_folder(void **state) {
     return system(command);
 }
 
-static kn_documents *open_one(const char *path, kn_split split) {
+static kn_documents *open_one(const char *path, knnlm_split split) {
     kn_documents *d;
     assert_int_equal(kn_documents_open(&path, 1, split, &d), KNNLM_OK);
     return d;
@@ -89,7 +89,7 @@ static void expect_failure(const char *path, knnlm_status status, const char *me
     kn_documents *d = NULL;
     kn_document document;
     bool found = true;
-    knnlm_status got = kn_documents_open(&path, 1, KN_SPLIT_FILE, &d);
+    knnlm_status got = kn_documents_open(&path, 1, KNNLM_SPLIT_FILE, &d);
     while (got == KNNLM_OK && found) got = kn_documents_next(d, &document, &found);
     assert_int_equal(got, status);
     assert_non_null(strstr(knnlm_message(), message));
@@ -100,7 +100,7 @@ static void expect_failure(const char *path, knnlm_status status, const char *me
 static void test_plain_file(void **state) {
     (void)state;
     const char *path = put_text("plain", "Grüße\nand more\n");
-    kn_documents *d = open_one(path, KN_SPLIT_FILE);
+    kn_documents *d = open_one(path, KNNLM_SPLIT_FILE);
     assert_int_equal(kn_documents_total(d), 17);
     expect(d, path, 0, "Grüße\nand more\n");
     expect_end(d);
@@ -108,8 +108,8 @@ static void test_plain_file(void **state) {
 
 static void test_empty_file_is_no_document(void **state) {
     (void)state;
-    expect_end(open_one(put_text("empty", ""), KN_SPLIT_FILE));
-    expect_end(open_one(at("empty"), KN_SPLIT_WIKI));
+    expect_end(open_one(put_text("empty", ""), KNNLM_SPLIT_FILE));
+    expect_end(open_one(at("empty"), KNNLM_SPLIT_WIKI));
 }
 
 static void test_directory_in_name_order(void **state) {
@@ -120,7 +120,7 @@ static void test_directory_in_name_order(void **state) {
     put_text("tree/a", "first");
     put_text("tree/b/x", "second");
     put_text("tree/.hidden", "never \xFF");
-    kn_documents *d = open_one(at("tree"), KN_SPLIT_FILE);
+    kn_documents *d = open_one(at("tree"), KNNLM_SPLIT_FILE);
     assert_int_equal(kn_documents_total(d), 16);
     expect(d, at("tree/a"), 0, "first");
     expect(d, at("tree/b/x"), 0, "second");
@@ -132,7 +132,7 @@ static void test_many_paths(void **state) {
     (void)state;
     const char *paths[] = {put_text("two", "2"), put_text("one", "1")};
     kn_documents *d;
-    assert_int_equal(kn_documents_open(paths, 2, KN_SPLIT_FILE, &d), KNNLM_OK);
+    assert_int_equal(kn_documents_open(paths, 2, KNNLM_SPLIT_FILE, &d), KNNLM_OK);
     expect(d, paths[0], 0, "2");
     expect(d, paths[1], 0, "1");
     expect_end(d);
@@ -143,7 +143,7 @@ static void test_stdin(void **state) {
     const char *path = put_text("input", "from stdin");
     int saved = dup(STDIN_FILENO);
     assert_non_null(freopen(path, "r", stdin));
-    kn_documents *d = open_one("-", KN_SPLIT_FILE);
+    kn_documents *d = open_one("-", KNNLM_SPLIT_FILE);
     assert_int_equal(kn_documents_total(d), 0);
     expect(d, "<stdin>", 0, "from stdin");
     kn_documents_close(d);
@@ -160,7 +160,7 @@ static void test_wiki_titles(void **state) {
     char name[300], text[300];
     snprintf(text, sizeof text, "%s%s%s", one, more, two);
     const char *path = put_text("wiki", text);
-    kn_documents *d = open_one(path, KN_SPLIT_WIKI);
+    kn_documents *d = open_one(path, KNNLM_SPLIT_WIKI);
     snprintf(name, sizeof name, "%s#One", path);
     expect(d, name, 0, one);
     snprintf(name, sizeof name, "%s#One, again", path);
@@ -174,7 +174,7 @@ static void test_wiki_text_without_title(void **state) {
     (void)state;
     const char *path = put_text("untitled", "preface\n\n= A =\n");
     char name[300];
-    kn_documents *d = open_one(path, KN_SPLIT_WIKI);
+    kn_documents *d = open_one(path, KNNLM_SPLIT_WIKI);
     expect(d, path, 0, "preface\n\n");
     snprintf(name, sizeof name, "%s#A", path);
     expect(d, name, 9, "= A =\n");
@@ -203,7 +203,7 @@ static char *big_text(size_t *size) {
 }
 
 static void check_sections(const char *path, const char *text, size_t size) {
-    kn_documents *d = open_one(path, KN_SPLIT_WIKI);
+    kn_documents *d = open_one(path, KNNLM_SPLIT_WIKI);
     kn_document document;
     size_t seen = 0, count = 0;
     for (bool found;;) {
@@ -227,7 +227,7 @@ static void test_documents_are_the_whole_file(void **state) {
     size_t size;
     char *text = big_text(&size);
     const char *path = put("big", text, size);
-    kn_documents *d = open_one(path, KN_SPLIT_FILE);
+    kn_documents *d = open_one(path, KNNLM_SPLIT_FILE);
     kn_document document;
     bool found;
     assert_int_equal(kn_documents_next(d, &document, &found), KNNLM_OK);
@@ -252,7 +252,7 @@ static void test_zstd_frames_one_after_another(void **state) {
     size_t n = zstd_pack(packed, sizeof packed, "first frame, ", 13);
     n += zstd_pack(packed + n, sizeof packed - n, "", 0);
     n += zstd_pack(packed + n, sizeof packed - n, "second frame", 12);
-    kn_documents *d = open_one(put("frames", packed, n), KN_SPLIT_FILE);
+    kn_documents *d = open_one(put("frames", packed, n), KNNLM_SPLIT_FILE);
     assert_int_equal(kn_documents_total(d), n);
     expect(d, at("frames"), 0, "first frame, second frame");
     expect_end(d);
@@ -290,7 +290,7 @@ static void test_gzip_members_one_after_another(void **state) {
     (void)state;
     gzip_pack(at("members"), "wb", "first member, ");
     gzip_pack(at("members"), "ab", "second member");
-    kn_documents *d = open_one(at("members"), KN_SPLIT_FILE);
+    kn_documents *d = open_one(at("members"), KNNLM_SPLIT_FILE);
     expect(d, at("members"), 0, "first member, second member");
     expect_end(d);
 }
@@ -378,20 +378,20 @@ static void test_directory_that_contains_itself(void **state) {
     assert_int_equal(symlink(".", at("loop/again")), 0);
     const char *path = at("loop");
     kn_documents *d;
-    assert_int_equal(kn_documents_open(&path, 1, KN_SPLIT_FILE, &d), KNNLM_EIO);
+    assert_int_equal(kn_documents_open(&path, 1, KNNLM_SPLIT_FILE, &d), KNNLM_EIO);
 }
 
 static void test_no_paths(void **state) {
     (void)state;
     kn_documents *d;
-    assert_int_equal(kn_documents_open(NULL, 0, KN_SPLIT_FILE, &d), KNNLM_EINVAL);
+    assert_int_equal(kn_documents_open(NULL, 0, KNNLM_SPLIT_FILE, &d), KNNLM_EINVAL);
 }
 
 static void check_articles(const char *path, size_t least) {
     char *text;
     size_t size, seen = 0, count = 0;
     assert_int_equal(kn_file_read(path, &text, &size), KNNLM_OK);
-    kn_documents *d = open_one(path, KN_SPLIT_WIKI);
+    kn_documents *d = open_one(path, KNNLM_SPLIT_WIKI);
     kn_document document;
     for (bool found;;) {
         assert_int_equal(kn_documents_next(d, &document, &found), KNNLM_OK);
@@ -426,7 +426,7 @@ static knnlm_status read_watched(const char *path, patience *p) {
     kn_progress progress = {lose_patience, p};
     kn_document document;
     bool found = true;
-    kn_documents *d = open_one(path, KN_SPLIT_FILE);
+    kn_documents *d = open_one(path, KNNLM_SPLIT_FILE);
     kn_documents_watch(d, &progress);
     knnlm_status status = KNNLM_OK;
     while (status == KNNLM_OK && found) status = kn_documents_next(d, &document, &found);

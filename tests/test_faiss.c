@@ -110,15 +110,15 @@ static void compare(const found *f, size_t q, const int32_t *ids, const double *
 static const struct {
     const char *name;
     size_t lists, parts, bits;
-    kn_distance distance;
+    knnlm_distance distance;
     bool residuals, direct_map;
 } goldens[] = {
-    {"l2", 16, 4, 8, KN_DISTANCE_L2, true, false},
-    {"l2-plain", 16, 3, 4, KN_DISTANCE_L2, false, true},
-    {"l2-sparse", 40, 4, 4, KN_DISTANCE_L2, true, false},
-    {"ip", 16, 4, 8, KN_DISTANCE_IP, true, true},
-    {"ip-plain", 16, 6, 4, KN_DISTANCE_IP, false, false},
-    {"ip-sparse", 40, 1, 4, KN_DISTANCE_IP, true, false},
+    {"l2", 16, 4, 8, KNNLM_DISTANCE_L2, true, false},
+    {"l2-plain", 16, 3, 4, KNNLM_DISTANCE_L2, false, true},
+    {"l2-sparse", 40, 4, 4, KNNLM_DISTANCE_L2, true, false},
+    {"ip", 16, 4, 8, KNNLM_DISTANCE_IP, true, true},
+    {"ip-plain", 16, 6, 4, KNNLM_DISTANCE_IP, false, false},
+    {"ip-sparse", 40, 1, 4, KNNLM_DISTANCE_IP, true, false},
 };
 enum { GOLDENS = sizeof goldens / sizeof *goldens };
 
@@ -152,7 +152,7 @@ static void compare_golden(size_t g, const char *store) {
         kn_npy_floats(&distances, i * k, k, raw);
         for (; count < k && wide[count] >= 0; count++) {
             expected[count] = (int32_t)wide[count];
-            away[count] = goldens[g].distance == KN_DISTANCE_IP ? -raw[count] : raw[count];
+            away[count] = goldens[g].distance == KNNLM_DISTANCE_IP ? -raw[count] : raw[count];
         }
         compare(&f, i, expected, away, count);
         compare(&singly, i, expected, away, count);
@@ -213,7 +213,7 @@ static void test_goldens_are_written_as_faiss_does(void **state) {
 
 enum { D = 8, QUERIES = 9, NEAREST = 30 };
 
-static void build(const char *path, kn_distance distance, kn_key_type keys, const kit_item *items,
+static void build(const char *path, knnlm_distance distance, knnlm_keys keys, const kit_item *items,
                   size_t count) {
     kn_store_settings s = kit_settings(keys, D, 100);
     s.distance = distance;
@@ -264,7 +264,7 @@ static size_t measure_codes(const kn_index *x, const float *query, pair *out) {
                 double sum = 0;
                 kn_index_decode(x, &x->listed[i], l, x->zero, p, 1, row);
                 for (size_t j = 0; j < D; j++)
-                    sum += x->distance == KN_DISTANCE_L2
+                    sum += x->distance == KNNLM_DISTANCE_L2
                                ? ((double)query[j] - row[j]) * ((double)query[j] - row[j])
                                : -(double)query[j] * row[j];
                 out[n++] = (pair){sum, (int32_t)x->listed[i].ids[p]};
@@ -298,12 +298,12 @@ static void compare_with_codes(const char *source, const char *imported) {
     kn_store_close(store);
 }
 
-static void round_trip(kn_distance distance, uint32_t bits, uint32_t lists) {
+static void round_trip(knnlm_distance distance, uint32_t bits, uint32_t lists) {
     const kit_item items[] = {{1, 250, 250, 0}, {2, 1, 1, 0}, {3, 400, 400, 0}, {4, 90, 90, 0}};
     kn_recipe recipe = {.lists = lists, .code_parts = bits == 4 ? 1 : 4, .code_bits = bits, .probes = 2};
     kn_index_result r;
     kn_faiss_totals out, in;
-    build(at("a.store"), distance, KN_KEYS_F16, items, 3);
+    build(at("a.store"), distance, KNNLM_KEYS_F16, items, 3);
     OK(kn_index_build(at("a.store"), &recipe, NULL, &r));
     add(at("a.store"), items + 3, 1);
     OK(kn_index_extend(at("a.store"), &recipe, NULL, &r));
@@ -325,8 +325,8 @@ static void test_round_trip_keeps_neighbours(void **state) {
     (void)state;
     for (uint32_t bits = 4; bits <= 8; bits += 4)
         for (uint32_t lists = 2; lists <= 7; lists += 5) {
-            round_trip(KN_DISTANCE_L2, bits, lists);
-            round_trip(KN_DISTANCE_IP, bits, lists);
+            round_trip(KNNLM_DISTANCE_L2, bits, lists);
+            round_trip(KNNLM_DISTANCE_IP, bits, lists);
         }
 }
 
@@ -349,7 +349,7 @@ static void test_removed_entries_are_left_out(void **state) {
     kn_faiss_totals t;
     kn_faiss_file f;
     int64_t ids[600];
-    build(at("a.store"), KN_DISTANCE_L2, KN_KEYS_F16, items, 3);
+    build(at("a.store"), KNNLM_DISTANCE_L2, KNNLM_KEYS_F16, items, 3);
     OK(kn_index_build(at("a.store"), &recipe, NULL, &r));
     drop(at("a.store"), 1, 2);
     export_as(at("a.store"), at("a.index"), &t);
@@ -380,7 +380,7 @@ static void test_stores_that_cannot_be_exported(void **state) {
     kn_index_result r;
     kn_faiss_totals t;
     kn_store *store;
-    build(at("a.store"), KN_DISTANCE_L2, KN_KEYS_F16, items, 1);
+    build(at("a.store"), KNNLM_DISTANCE_L2, KNNLM_KEYS_F16, items, 1);
     OK(kn_store_open(at("a.store"), &store));
     FAILS(KNNLM_EINVAL, "--codes pq64", kn_faiss_export(store, at("no.index"), false, NULL, &t));
     kn_store_close(store);
@@ -394,7 +394,7 @@ static void test_stores_that_cannot_be_exported(void **state) {
     FAILS(KNNLM_EINVAL, "40 entries were added", kn_faiss_export(store, at("no.index"), false, NULL, &t));
     kn_store_close(store);
     kit_delete(at("a.store"));
-    build(at("a.store"), KN_DISTANCE_COSINE, KN_KEYS_F16, items, 2);
+    build(at("a.store"), KNNLM_DISTANCE_COSINE, KNNLM_KEYS_F16, items, 2);
     OK(kn_index_build(at("a.store"), &codes, NULL, &r));
     OK(kn_store_open(at("a.store"), &store));
     FAILS(KNNLM_ENOTSUP, "cosine", kn_faiss_export(store, at("no.index"), false, NULL, &t));
@@ -414,7 +414,7 @@ static void test_values_and_documents_come_along(void **state) {
     kn_export_totals exported;
     kn_store *store;
     int32_t tokens[3];
-    build(at("a.store"), KN_DISTANCE_L2, KN_KEYS_F16, items, 3);
+    build(at("a.store"), KNNLM_DISTANCE_L2, KNNLM_KEYS_F16, items, 3);
     OK(kn_index_build(at("a.store"), &recipe, NULL, &r));
     export_as(at("a.store"), at("a.index"), &t);
     OK(kn_store_open(at("a.store"), &store));
@@ -426,7 +426,7 @@ static void test_values_and_documents_come_along(void **state) {
     OK(kn_store_tokens(store, 249, 3, tokens));
     assert_int_equal(tokens[0], kit_token(1, 249));
     assert_int_equal(tokens[1], kit_token(2, 0));
-    assert_int_equal(kn_store_describe(store)->settings.key_type, KN_KEYS_NONE);
+    assert_int_equal(kn_store_describe(store)->settings.key_type, KNNLM_KEYS_NONE);
     kn_store_close(store);
     kit_delete(at("a.store")), kit_delete(at("b.store")), kit_delete(at("arrays"));
 }
@@ -455,9 +455,9 @@ static void test_values_are_checked(void **state) {
     o.settings.dimension = 13;
     FAILS(KNNLM_EDATA, "dimension 12, not 13", kn_faiss_import(index, &o, at("b.store"), NULL, &t));
     o.settings.dimension = 12;
-    o.value_type = KN_IMPORT_INT32;
+    o.value_type = KNNLM_ARRAY_INT32;
     FAILS(KNNLM_EDATA, "not the values of 300", kn_faiss_import(index, &o, at("b.store"), NULL, &t));
-    o.value_type = KN_IMPORT_ANY;
+    o.value_type = KNNLM_ARRAY_ANY;
     kit_write_file(folder, "values", values, 301 * sizeof *values);
     FAILS(KNNLM_EDATA, "not the values of 300", kn_faiss_import(index, &o, at("b.store"), NULL, &t));
     assert_int_equal(access(at("b.store"), F_OK), -1);

@@ -40,7 +40,7 @@ typedef struct desk {
 
 static kn_lm *open_model(const char *path) {
     kn_lm *lm;
-    OK(kn_lm_open(path, &(kn_lm_options){.precision = KN_PRECISION_F32}, &lm));
+    OK(kn_lm_open(path, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &lm));
     return lm;
 }
 
@@ -70,7 +70,9 @@ static void build(const desk *d, const char *model, const char *store, const cha
         texts[i] = paths[i];
     }
     snprintf(to, sizeof to, "%s/%s", d->folder, store);
-    OK(knnlm_model_open(model, &(knnlm_model_options){.precision = KNNLM_PRECISION_F32}, &m));
+    OK(knnlm_model_open(
+        model, &(knnlm_model_options){.size = sizeof(knnlm_model_options), .precision = KNNLM_PRECISION_F32},
+        &m));
     OK(knnlm_build(m, to, texts, count, &o, NULL));
     if (listed) OK(knnlm_index(m, to, &lists, NULL));
     knnlm_model_close(m);
@@ -156,7 +158,7 @@ static kn_sequence *begin(kn_lm *lm, const kn_generate_options *o, const char *p
 static void finish(kn_lm *lm, const kn_mixture *m, kn_sequence *s) {
     kn_generator *g;
     OK(kn_generator_open(lm, 1, &g));
-    while (kn_sequence_finish(s) == KN_FINISH_NOT) OK(kn_generator_step(g, &s, &m, 1));
+    while (kn_sequence_finish(s) == KNNLM_FINISH_NOT) OK(kn_generator_step(g, &s, &m, 1));
     kn_generator_close(g);
 }
 
@@ -183,7 +185,7 @@ static void check_tiling(const kn_sequence *s) {
         assert_int_equal(tokens[i].offset, at);
         at += tokens[i].size;
     }
-    if (kn_sequence_finish(s) != KN_FINISH_NOT) assert_int_equal(at, size);
+    if (kn_sequence_finish(s) != KNNLM_FINISH_NOT) assert_int_equal(at, size);
     assert_true(at <= size);
     assert_int_equal(kn_utf8_valid(text, size), size);
 }
@@ -298,7 +300,7 @@ static void step_together(kn_lm *lm, kn_sequence **sequences, kn_mixture *const 
         const kn_mixture *by[MANY];
         size_t n = 0;
         for (size_t i = 0; i < begun; i++) {
-            if (kn_sequence_finish(sequences[i]) != KN_FINISH_NOT) continue;
+            if (kn_sequence_finish(sequences[i]) != KNNLM_FINISH_NOT) continue;
             running[n] = sequences[i];
             by[n++] = mixtures[i];
         }
@@ -415,7 +417,7 @@ static void check_stop(kn_lm *lm, const kn_mixture *m, kn_generate_options o, co
     kn_sequence *s = begin(lm, &o, "a");
     kn_generator *g;
     OK(kn_generator_open(lm, 1, &g));
-    while (kn_sequence_finish(s) == KN_FINISH_NOT) {
+    while (kn_sequence_finish(s) == KNNLM_FINISH_NOT) {
         OK(kn_generator_step(g, &s, &m, 1));
         const char *part = kn_sequence_text(s, &now);
         assert_true(now >= seen && now <= kn_least(end, size) && memcmp(part, text, now) == 0);
@@ -425,7 +427,7 @@ static void check_stop(kn_lm *lm, const kn_mixture *m, kn_generate_options o, co
         seen_tokens = now;
         check_tiling(s);
     }
-    assert_int_equal(kn_sequence_finish(s), end == SIZE_MAX ? KN_FINISH_LENGTH : KN_FINISH_STOP);
+    assert_int_equal(kn_sequence_finish(s), end == SIZE_MAX ? KNNLM_FINISH_LENGTH : KNNLM_FINISH_STOP);
     assert_int_equal(seen, kn_least(end, size));
     for (size_t i = 0; i < count; i++)
         assert_int_equal(i < seen_tokens, tokens[i].offset < kn_least(end, size));
@@ -556,7 +558,7 @@ static void sources_end_before_stops(void **state) {
     kn_sequence *s = generate(d->small, m, &o, "The nearest");
     const kn_source *sources = kn_sequence_sources(s, &count);
     kn_sequence_tokens(s, &tokens);
-    assert_int_equal(kn_sequence_finish(s), KN_FINISH_STOP);
+    assert_int_equal(kn_sequence_finish(s), KNNLM_FINISH_STOP);
     assert_text(s, " neighbours of a context are the contexts that");
     assert_true(kn_sequence_generated(s) > tokens);
     assert_int_equal(count, 1);
@@ -696,7 +698,7 @@ static void words_are_joined_and_lines_end(void **state) {
     kn_mixture *m = open_store(d, lm, "words.store", 1, 1e-6);
     kn_sequence *s = generate(lm, m, &o, "w3 w5");
     assert_text(s, " w7 w9");
-    assert_int_equal(kn_sequence_finish(s), KN_FINISH_STOP);
+    assert_int_equal(kn_sequence_finish(s), KNNLM_FINISH_STOP);
     check_tiling(s);
     kn_sequence_close(s);
     s = generate(lm, m, &o, "");
@@ -705,7 +707,7 @@ static void words_are_joined_and_lines_end(void **state) {
     o.ignore_end = true;
     s = generate(lm, m, &o, "w3 w5");
     assert_text(s, " w7 w9\nw11 w5 w13 w2");
-    assert_int_equal(kn_sequence_finish(s), KN_FINISH_LENGTH);
+    assert_int_equal(kn_sequence_finish(s), KNNLM_FINISH_LENGTH);
     check_tiling(s);
     kn_sequence_close(s);
     kn_mixture_close(m);
@@ -731,7 +733,7 @@ static void what_cannot_be_begun(void **state) {
     FAILS(KNNLM_EINVAL, "UTF-8", kn_sequence_open(d->small, &o, NULL, 0, &s));
     o = greedy(0);
     OK(kn_sequence_open(d->small, &o, NULL, 0, &s));
-    assert_int_equal(kn_sequence_finish(s), KN_FINISH_LENGTH);
+    assert_int_equal(kn_sequence_finish(s), KNNLM_FINISH_LENGTH);
     assert_text(s, "");
     kn_sequence_close(s);
 }

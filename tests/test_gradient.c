@@ -49,7 +49,7 @@ static size_t param_size(const kn_param *p) {
 }
 
 static const kn_kernels *f32_kernels(void) {
-    return kn_math_kernels(KN_PRECISION_F32);
+    return kn_math_kernels(KNNLM_PRECISION_F32);
 }
 
 // Adds all golden windows; neighbours of one length go together.
@@ -257,8 +257,8 @@ static void gradients_of_odd_models_are_slopes(void **state) {
          .ffn = 1,
          .context = 8,
          .final_norm = true,
-         .positions = KN_POSITIONS_LEARNED,
-         .activation = KN_ACTIVATION_RELU,
+         .positions = KNNLM_POSITIONS_LEARNED,
+         .activation = KNNLM_ACTIVATION_RELU,
          .epsilon = 1e-3f,
          .embedding_scale = 0.5f,
          .bands = 2,
@@ -271,8 +271,8 @@ static void gradients_of_odd_models_are_slopes(void **state) {
          .ffn = 33,
          .context = 40,
          .final_norm = true,
-         .positions = KN_POSITIONS_SINUSOIDAL,
-         .activation = KN_ACTIVATION_GELU,
+         .positions = KNNLM_POSITIONS_SINUSOIDAL,
+         .activation = KNNLM_ACTIVATION_GELU,
          .epsilon = 1e-5f,
          .embedding_scale = 3,
          .bands = 4,
@@ -285,8 +285,8 @@ static void gradients_of_odd_models_are_slopes(void **state) {
          .ffn = 64,
          .context = 40,
          .final_norm = false,
-         .positions = KN_POSITIONS_LEARNED,
-         .activation = KN_ACTIVATION_GELU,
+         .positions = KNNLM_POSITIONS_LEARNED,
+         .activation = KNNLM_ACTIVATION_GELU,
          .epsilon = 1e-5f,
          .embedding_scale = 1,
          .bands = 3,
@@ -299,8 +299,8 @@ static void gradients_of_odd_models_are_slopes(void **state) {
          .ffn = 3,
          .context = 3,
          .final_norm = false,
-         .positions = KN_POSITIONS_SINUSOIDAL,
-         .activation = KN_ACTIVATION_RELU,
+         .positions = KNNLM_POSITIONS_SINUSOIDAL,
+         .activation = KNNLM_ACTIVATION_RELU,
          .epsilon = 1e-2f,
          .embedding_scale = 2,
          .bands = 1,
@@ -313,21 +313,21 @@ static void gradients_of_odd_models_are_slopes(void **state) {
 
 #define MODERN                                                                                               \
     .vocabulary = 50, .width = 32, .layers = 2, .heads = 2, .ffn = 40, .context = 64, .rope_base = 100,      \
-    .final_norm = true, .positions = KN_POSITIONS_ROTARY, .epsilon = 1e-3f, .embedding_scale = 2,            \
+    .final_norm = true, .positions = KNNLM_POSITIONS_ROTARY, .epsilon = 1e-3f, .embedding_scale = 2,         \
     .bands = 1, .band_end = {50}, .band_factor = 4
 
 // What has come since the paper: each by itself, and as Llama and Qwen3 have them together.
 static void gradients_of_modern_models_are_slopes(void **state) {
     (void)state;
     const kn_config modern[] = {
-        {MODERN, .activation = KN_ACTIVATION_GELU},
-        {MODERN, .activation = KN_ACTIVATION_RELU2, .no_bias = true, .window = 7},
-        {MODERN, .activation = KN_ACTIVATION_SWIGLU, .qk_norm = true},
-        {MODERN, .activation = KN_ACTIVATION_GELU, .norm = KN_NORM_RMS, .no_bias = true, .window = 33},
-        {MODERN, .activation = KN_ACTIVATION_SWIGLU, .norm = KN_NORM_RMS, .no_bias = true},
-        {MODERN, .activation = KN_ACTIVATION_SWIGLU, .norm = KN_NORM_RMS, .no_bias = true, .qk_norm = true,
-         .window = 20},
-        {MODERN, .activation = KN_ACTIVATION_RELU2, .norm = KN_NORM_RMS, .qk_norm = true, .window = 1},
+        {MODERN, .activation = KNNLM_ACTIVATION_GELU},
+        {MODERN, .activation = KNNLM_ACTIVATION_RELU2, .no_bias = true, .window = 7},
+        {MODERN, .activation = KNNLM_ACTIVATION_SWIGLU, .qk_norm = true},
+        {MODERN, .activation = KNNLM_ACTIVATION_GELU, .norm = KNNLM_NORM_RMS, .no_bias = true, .window = 33},
+        {MODERN, .activation = KNNLM_ACTIVATION_SWIGLU, .norm = KNNLM_NORM_RMS, .no_bias = true},
+        {MODERN, .activation = KNNLM_ACTIVATION_SWIGLU, .norm = KNNLM_NORM_RMS, .no_bias = true,
+         .qk_norm = true, .window = 20},
+        {MODERN, .activation = KNNLM_ACTIVATION_RELU2, .norm = KNNLM_NORM_RMS, .qk_norm = true, .window = 1},
     };
     const int lengths[] = {33, 40, 11, 64, 35, 64, 34};
     for (size_t i = 0; i < sizeof modern / sizeof *modern; i++)

@@ -388,11 +388,11 @@ static void add_document(kn_store_writer *w, size_t i) {
         for (size_t j = 0; j < D; j++) keys[p * D + j] = key_of(i, p, j);
     }
     OK(kn_store_writer_document(w, &d));
-    bool none = kn_store_writer_settings(w)->key_type == KN_KEYS_NONE;
+    bool none = kn_store_writer_settings(w)->key_type == KNNLM_KEYS_NONE;
     OK(kn_store_writer_append(w, tokens, offsets, none ? NULL : keys, lengths[i]));
 }
 
-static const char *make_store(const char *name, kn_key_type type) {
+static const char *make_store(const char *name, knnlm_keys type) {
     const char *path = at(name);
     kn_store_settings settings = {
         .vocabulary = VOCABULARY, .key_type = type, .dimension = D, .model_dimension = D, .segment = SEGMENT};
@@ -439,21 +439,21 @@ static kn_npy open_array(const char *directory, const char *name, kn_npy_type ty
 }
 
 // As the numbers of the store are: exact for f32, the nearest f16, within half a step of int8.
-static void check_key(const float *got, size_t document, size_t position, kn_key_type type) {
+static void check_key(const float *got, size_t document, size_t position, knnlm_keys type) {
     double largest = 0;
     for (size_t j = 0; j < D; j++) largest = fmax(largest, fabs((double)key_of(document, position, j)));
-    double allowed = type == KN_KEYS_F32 ? 0 : type == KN_KEYS_F16 ? largest * 0x1p-11 : largest / 253;
+    double allowed = type == KNNLM_KEYS_F32 ? 0 : type == KNNLM_KEYS_F16 ? largest * 0x1p-11 : largest / 253;
     for (size_t j = 0; j < D; j++)
         assert_true(fabs((double)got[j] - (double)key_of(document, position, j)) <= allowed);
 }
 
-static void check_arrays(const char *directory, kn_key_type type, kn_npy_type expected) {
+static void check_arrays(const char *directory, knnlm_keys type, kn_npy_type expected) {
     size_t n = live_entries(), row = 0;
     int64_t number = 0, origin[3], token;
     kn_npy values = open_array(directory, "values.npy", KN_NPY_I32, n, 0);
     kn_npy origins = open_array(directory, "origins.npy", KN_NPY_I64, n, 3);
     kn_npy keys = {0};
-    if (type != KN_KEYS_NONE) keys = open_array(directory, "keys.npy", expected, n, D);
+    if (type != KNNLM_KEYS_NONE) keys = open_array(directory, "keys.npy", expected, n, D);
     for (size_t i = 0; i < DOCUMENTS; i++) {
         if (is_removed(i)) continue;
         for (size_t p = 0; p < lengths[i]; p++, row++) {
@@ -464,7 +464,7 @@ static void check_arrays(const char *directory, kn_key_type type, kn_npy_type ex
             assert_int_equal(origin[0], number);
             assert_int_equal(origin[1], p);
             assert_int_equal(origin[2], has_offsets(i) ? (int64_t)offset_of(i, p) : -1);
-            if (type == KN_KEYS_NONE) continue;
+            if (type == KNNLM_KEYS_NONE) continue;
             kn_npy_floats(&keys, row * D, D, key);
             check_key(key, i, p, type);
         }
@@ -500,12 +500,12 @@ static void test_export(void **state) {
     static const kn_npy_type expected[] = {KN_NPY_F16, KN_NPY_F32, KN_NPY_F32, KN_NPY_F32};
     for (int type = 0; type < KN_KEY_TYPES; type++) {
         kn_export_totals t;
-        const char *store = make_store("export.store", (kn_key_type)type);
+        const char *store = make_store("export.store", (knnlm_keys)type);
         discard(at("exported"));
         OK(export(store, at("exported"), NULL, &t));
-        check_arrays(at("exported"), (kn_key_type)type, expected[type]);
+        check_arrays(at("exported"), (knnlm_keys)type, expected[type]);
         check_text(at("exported/documents.tsv"), documents_tsv);
-        bool keyed = type != KN_KEYS_NONE;
+        bool keyed = type != KNNLM_KEYS_NONE;
         assert_int_equal(t.entries, live_entries());
         assert_int_equal(t.documents, 6);
         assert_int_equal(t.dimension, keyed ? D : 0);
@@ -521,15 +521,15 @@ static void test_export(void **state) {
 
 static void test_export_converts(void **state) {
     (void)state;
-    kn_export_options o = {.convert = true, .key_type = KN_KEYS_F16};
+    kn_export_options o = {.convert = true, .key_type = KNNLM_KEYS_F16};
     kn_export_totals t;
     discard(at("exported"));
-    OK(export(make_store("export.store", KN_KEYS_F32), at("exported"), &o, &t));
-    check_arrays(at("exported"), KN_KEYS_F16, KN_NPY_F16);
-    o.key_type = KN_KEYS_F32; // replaces what is there
-    OK(export(make_store("export.store", KN_KEYS_F16), at("exported"), &o, &t));
-    check_arrays(at("exported"), KN_KEYS_F16, KN_NPY_F32);
-    o.key_type = KN_KEYS_INT8;
+    OK(export(make_store("export.store", KNNLM_KEYS_F32), at("exported"), &o, &t));
+    check_arrays(at("exported"), KNNLM_KEYS_F16, KN_NPY_F16);
+    o.key_type = KNNLM_KEYS_F32; // replaces what is there
+    OK(export(make_store("export.store", KNNLM_KEYS_F16), at("exported"), &o, &t));
+    check_arrays(at("exported"), KNNLM_KEYS_F16, KN_NPY_F32);
+    o.key_type = KNNLM_KEYS_INT8;
     FAILS(KNNLM_EINVAL, "f16 or f32", export(at("export.store"), at("exported"), &o, &t));
 }
 
@@ -544,13 +544,13 @@ static void test_export_refusals(void **state) {
     (void)state;
     kn_export_totals t;
     kn_store *s;
-    const char *store = make_store("export.store", KN_KEYS_F16),
-               *none = make_store("none.store", KN_KEYS_NONE);
+    const char *store = make_store("export.store", KNNLM_KEYS_F16),
+               *none = make_store("none.store", KNNLM_KEYS_NONE);
     discard(at("exported"));
     OK(export(store, at("exported"), NULL, &t));
     FAILS(KNNLM_EINVAL, "is a store", export(store, store, NULL, &t));
     FAILS(KNNLM_EIO, "keys.npy: would not belong", export(none, at("exported"), NULL, &t));
-    check_arrays(at("exported"), KN_KEYS_F16, KN_NPY_F16);
+    check_arrays(at("exported"), KNNLM_KEYS_F16, KN_NPY_F16);
     FAILS(KNNLM_EIO, "nowhere", export(store, at("nowhere/deep"), NULL, &t));
     FAILS(KNNLM_EIO, "Not a directory", export(store, put("a file", "x", 1), NULL, &t));
     uint64_t limit = 10;
@@ -561,7 +561,7 @@ static void test_export_refusals(void **state) {
     FAILS(KNNLM_ESTOPPED, "as it was", kn_store_export(s, at("exported"), NULL, &progress, &t));
     kn_store_close(s);
     assert_int_equal(files_in(at("exported")), 4);
-    check_arrays(at("exported"), KN_KEYS_F16, KN_NPY_F16);
+    check_arrays(at("exported"), KNNLM_KEYS_F16, KN_NPY_F16);
 }
 
 // A byte that is wrong anywhere in a part ends the export.
@@ -573,7 +573,7 @@ static void test_export_of_damaged_store(void **state) {
         size_t size;
         kn_export_totals t;
         discard(at("damaged"));
-        snprintf(path, sizeof path, "%s/%s", make_store("damaged.store", KN_KEYS_F16), parts[i]);
+        snprintf(path, sizeof path, "%s/%s", make_store("damaged.store", KNNLM_KEYS_F16), parts[i]);
         OK(kn_file_read(path, &data, &size));
         data[70] ^= 1;
         FILE *file = fopen(path, "wb");
@@ -588,7 +588,7 @@ static void test_export_of_damaged_store(void **state) {
 
 // ---------------------------------------------------------------- back again
 
-static void check_restored(const char *path, kn_key_type type) {
+static void check_restored(const char *path, knnlm_keys type) {
     kn_store *s;
     kn_store_verdict v;
     uint64_t number = 0, first = 0;
@@ -632,21 +632,21 @@ static void check_restored(const char *path, kn_key_type type) {
 
 static void test_round_trip(void **state) {
     (void)state;
-    static const kn_key_type back[] = {KN_KEYS_F16, KN_KEYS_F32, KN_KEYS_F32};
-    for (int type = 0; type < KN_KEYS_NONE; type++)
+    static const knnlm_keys back[] = {KNNLM_KEYS_F16, KNNLM_KEYS_F32, KNNLM_KEYS_F32};
+    for (int type = 0; type < KNNLM_KEYS_NONE; type++)
         for (uint32_t segment = 1; segment <= 64; segment *= 4) {
             kn_export_totals t;
             kn_import_totals got;
             kn_import_options o = {.keys = at("exported"), .settings = {.segment = segment}};
             discard(at("exported"));
             discard(at("back.store"));
-            OK(export(make_store("export.store", (kn_key_type)type), at("exported"), NULL, &t));
+            OK(export(make_store("export.store", (knnlm_keys)type), at("exported"), NULL, &t));
             OK(kn_store_import(&o, at("back.store"), NULL, &got));
             assert_int_equal(got.entries, live_entries());
             assert_int_equal(got.documents, 6);
             assert_int_equal(got.dimension, D);
             assert_true(got.restored);
-            check_restored(at("back.store"), (kn_key_type)type);
+            check_restored(at("back.store"), (knnlm_keys)type);
             kn_store *s;
             OK(kn_store_open(at("back.store"), &s));
             assert_int_equal(kn_store_describe(s)->settings.key_type, back[type]);
@@ -657,19 +657,20 @@ static void test_round_trip(void **state) {
 
 static void test_round_trip_converts(void **state) {
     (void)state;
-    for (int type = 0; type < KN_KEYS_NONE; type++) {
+    for (int type = 0; type < KNNLM_KEYS_NONE; type++) {
         kn_export_totals t;
         kn_import_totals got;
         kn_import_options o = {.keys = at("exported"), .convert = true};
-        o.settings.key_type = (kn_key_type)type;
+        o.settings.key_type = (knnlm_keys)type;
         discard(at("exported"));
         discard(at("back.store"));
-        OK(export(make_store("export.store", KN_KEYS_F32), at("exported"), NULL, &t));
+        OK(export(make_store("export.store", KNNLM_KEYS_F32), at("exported"), NULL, &t));
         OK(kn_store_import(&o, at("back.store"), NULL, &got));
-        check_restored(at("back.store"), (kn_key_type)type);
+        check_restored(at("back.store"), (knnlm_keys)type);
     }
     kn_import_totals got;
-    kn_import_options o = {.keys = at("exported"), .convert = true, .settings = {.key_type = KN_KEYS_NONE}};
+    kn_import_options o = {
+        .keys = at("exported"), .convert = true, .settings = {.key_type = KNNLM_KEYS_NONE}};
     FAILS(KNNLM_EINVAL, "keys", kn_store_import(&o, at("none"), NULL, &got));
 }
 
@@ -701,8 +702,8 @@ static void test_empty_store(void **state) {
 
 enum { N = 40 };
 
-static size_t element_size(kn_import_type type) {
-    return type == KN_IMPORT_INT64 ? 8 : type == KN_IMPORT_F32 || type == KN_IMPORT_INT32 ? 4 : 2;
+static size_t element_size(knnlm_array_type type) {
+    return type == KNNLM_ARRAY_INT64 ? 8 : type == KNNLM_ARRAY_F32 || type == KNNLM_ARRAY_INT32 ? 4 : 2;
 }
 
 // Small whole numbers, that f16 holds exactly.
@@ -719,18 +720,18 @@ static uint16_t whole_f16(int x) {
                       ((magnitude << (10 - exponent)) - 1024));
 }
 
-static void put_keys(const char *name, kn_import_type type) {
+static void put_keys(const char *name, knnlm_array_type type) {
     static float keys[N * D];
     static uint16_t halves[N * D];
     for (size_t i = 0; i < N * D; i++) {
         keys[i] = raw_key(i / D, i % D);
         halves[i] = whole_f16((int)keys[i]);
     }
-    bool f32 = type == KN_IMPORT_F32;
+    bool f32 = type == KNNLM_ARRAY_F32;
     put(name, f32 ? (const void *)keys : halves, N * D * element_size(type));
 }
 
-static void put_values(const char *name, kn_import_type type, const int64_t *values) {
+static void put_values(const char *name, knnlm_array_type type, const int64_t *values) {
     uint8_t bytes[N * 8];
     size_t size = element_size(type);
     for (size_t i = 0; i < N; i++) memcpy(bytes + i * size, &values[i], size); // little-endian
@@ -741,7 +742,7 @@ static void small_values(int64_t out[N]) {
     for (size_t i = 0; i < N; i++) out[i] = (int64_t)(i * 61 % VOCABULARY);
 }
 
-static void put_pair(kn_import_type key, kn_import_type value) {
+static void put_pair(knnlm_array_type key, knnlm_array_type value) {
     int64_t values[N];
     small_values(values);
     put_keys("dstore_keys.npy", key);
@@ -778,15 +779,15 @@ static void test_raw_of_every_type(void **state) {
     (void)state;
     int64_t values[N];
     small_values(values);
-    for (int key = KN_IMPORT_F16; key <= KN_IMPORT_F32; key++)
-        for (int value = KN_IMPORT_INT64; value <= KN_IMPORT_UINT16; value++) {
-            put_pair((kn_import_type)key, (kn_import_type)value);
+    for (int key = KNNLM_ARRAY_F16; key <= KNNLM_ARRAY_F32; key++)
+        for (int value = KNNLM_ARRAY_INT64; value <= KNNLM_ARRAY_UINT16; value++) {
+            put_pair((knnlm_array_type)key, (knnlm_array_type)value);
             // What decides: the types, or the shape.
             for (int how = 0; how < 3; how++) {
                 kn_import_options o = raw_options();
                 kn_import_totals got;
-                if (how != 1) o.key_type = (kn_import_type)key;
-                if (how != 1 || value == KN_IMPORT_UINT16) o.value_type = (kn_import_type)value;
+                if (how != 1) o.key_type = (knnlm_array_type)key;
+                if (how != 1 || value == KNNLM_ARRAY_UINT16) o.value_type = (knnlm_array_type)value;
                 if (how != 0) o.entries = N;
                 if (how != 0) o.settings.dimension = D;
                 o.settings.segment = 16;
@@ -842,7 +843,7 @@ static void test_raw_ambiguous(void **state) {
     (void)state;
     kn_import_options o = raw_options();
     kn_import_totals got;
-    put_pair(KN_IMPORT_F32, KN_IMPORT_INT64);
+    put_pair(KNNLM_ARRAY_F32, KNNLM_ARRAY_INT64);
     FAILS(KNNLM_EINVAL, "40 of dimension 6 (f32, int64)", kn_store_import(&o, at("no"), NULL, &got));
     FAILS(KNNLM_EINVAL, "80 of dimension 6 (f16, int32)", kn_store_import(&o, at("no"), NULL, &got));
     FAILS(KNNLM_EINVAL,
@@ -854,7 +855,7 @@ static void test_raw_ambiguous(void **state) {
           "dimension 6 (f16, int32)",
           kn_store_import(&o, at("no"), NULL, &got));
     assert_false(there(at("no")));
-    o.value_type = KN_IMPORT_INT64;
+    o.value_type = KNNLM_ARRAY_INT64;
     OK(kn_store_import(&o, at("yes"), NULL, &got));
     discard(at("yes"));
 }
@@ -863,7 +864,7 @@ static void test_raw_inconsistent(void **state) {
     (void)state;
     kn_import_options o = raw_options();
     kn_import_totals got;
-    put_pair(KN_IMPORT_F16, KN_IMPORT_INT64);
+    put_pair(KNNLM_ARRAY_F16, KNNLM_ARRAY_INT64);
     o.settings.dimension = D + 1;
     FAILS(KNNLM_EDATA, "has 480 bytes", kn_store_import(&o, at("no"), NULL, &got));
     FAILS(KNNLM_EDATA, "has 320 bytes", kn_store_import(&o, at("no"), NULL, &got));
@@ -874,8 +875,8 @@ static void test_raw_inconsistent(void **state) {
     o.entries = N - 1;
     FAILS(KNNLM_EDATA, "as 39 entries", kn_store_import(&o, at("no"), NULL, &got));
     o.entries = 0;
-    o.key_type = KN_IMPORT_F32;
-    o.value_type = KN_IMPORT_INT16; // 160 entries of 3 bytes
+    o.key_type = KNNLM_ARRAY_F32;
+    o.value_type = KNNLM_ARRAY_INT16; // 160 entries of 3 bytes
     FAILS(KNNLM_EDATA, "f32 keys and int16 values do not fit", kn_store_import(&o, at("no"), NULL, &got));
     o = raw_options();
     put("dstore_vals.npy", "", 0);
@@ -892,8 +893,8 @@ static void test_transformers_names(void **state) {
     small_values(values);
     discard(at("kt"));
     assert_int_equal(mkdir(at("kt"), 0777), 0);
-    put_keys("kt/dstore_my_gpt2_40_6_keys.npy", KN_IMPORT_F16);
-    put_values("kt/dstore_my_gpt2_40_6_vals.npy", KN_IMPORT_INT32, values);
+    put_keys("kt/dstore_my_gpt2_40_6_keys.npy", KNNLM_ARRAY_F16);
+    put_values("kt/dstore_my_gpt2_40_6_vals.npy", KNNLM_ARRAY_INT32, values);
     const char *const given[] = {at("kt"), at("kt/"), at("kt/dstore_my_gpt2_40_6_keys.npy")};
     for (size_t i = 0; i < 3; i++) {
         kn_import_options o = {.keys = given[i]};
@@ -910,8 +911,8 @@ static void test_transformers_names(void **state) {
     discard(at("raw.store"));
     OK(kn_store_import(&o, at("raw.store"), NULL, &got));
     // Half of such a name says nothing.
-    put_keys("kt/dstore_6_keys.npy", KN_IMPORT_F16);
-    put_values("kt/dstore_6_vals.npy", KN_IMPORT_INT32, values);
+    put_keys("kt/dstore_6_keys.npy", KNNLM_ARRAY_F16);
+    put_values("kt/dstore_6_vals.npy", KNNLM_ARRAY_INT32, values);
     o = (kn_import_options){.keys = at("kt/dstore_6_keys.npy")};
     FAILS(KNNLM_EINVAL, "--entries", kn_store_import(&o, at("no"), NULL, &got));
 }
@@ -945,13 +946,13 @@ static void test_finding_pairs(void **state) {
 
 // ---------------------------------------------------------------- values
 
-static knnlm_status import_value(kn_import_type type, int64_t value, int32_t vocabulary, int32_t *token) {
+static knnlm_status import_value(knnlm_array_type type, int64_t value, int32_t vocabulary, int32_t *token) {
     int64_t values[N];
     kn_import_totals got;
     kn_import_options o = raw_options();
     small_values(values);
     values[33] = value;
-    put_keys("dstore_keys.npy", KN_IMPORT_F16);
+    put_keys("dstore_keys.npy", KNNLM_ARRAY_F16);
     put_values("dstore_vals.npy", type, values);
     o.value_type = type;
     o.settings.dimension = D;
@@ -971,19 +972,19 @@ static void test_values_out_of_range(void **state) {
     (void)state;
     int32_t token;
     FAILS(KNNLM_EDATA, "value 33 is -15536: int16 has overflowed",
-          import_value(KN_IMPORT_INT16, 50000, 0, &token));
-    FAILS(KNNLM_EDATA, "--value-type uint16", import_value(KN_IMPORT_INT16, 50000, 50257, &token));
-    OK(import_value(KN_IMPORT_UINT16, 50000, 50257, &token));
+          import_value(KNNLM_ARRAY_INT16, 50000, 0, &token));
+    FAILS(KNNLM_EDATA, "--value-type uint16", import_value(KNNLM_ARRAY_INT16, 50000, 50257, &token));
+    OK(import_value(KNNLM_ARRAY_UINT16, 50000, 50257, &token));
     assert_int_equal(token, 50000);
-    FAILS(KNNLM_EDATA, "the vocabulary has 50000", import_value(KN_IMPORT_UINT16, 50000, 50000, &token));
-    FAILS(KNNLM_EDATA, "cannot hold", import_value(KN_IMPORT_INT16, 1, 267744, &token));
-    FAILS(KNNLM_EDATA, "cannot hold", import_value(KN_IMPORT_UINT16, 1, 65537, &token));
-    OK(import_value(KN_IMPORT_UINT16, 65535, 65536, &token));
-    FAILS(KNNLM_EDATA, "value 33 is -1: not a token", import_value(KN_IMPORT_INT32, -1, 0, &token));
-    FAILS(KNNLM_EDATA, "value 33 is -1: not a token", import_value(KN_IMPORT_INT64, -1, 0, &token));
-    FAILS(KNNLM_EDATA, "value 33 is 2147483648", import_value(KN_IMPORT_INT64, 2147483648, 0, &token));
-    FAILS(KNNLM_EDATA, "the vocabulary has 500", import_value(KN_IMPORT_INT64, 500, 500, &token));
-    OK(import_value(KN_IMPORT_INT64, INT32_MAX, 0, &token));
+    FAILS(KNNLM_EDATA, "the vocabulary has 50000", import_value(KNNLM_ARRAY_UINT16, 50000, 50000, &token));
+    FAILS(KNNLM_EDATA, "cannot hold", import_value(KNNLM_ARRAY_INT16, 1, 267744, &token));
+    FAILS(KNNLM_EDATA, "cannot hold", import_value(KNNLM_ARRAY_UINT16, 1, 65537, &token));
+    OK(import_value(KNNLM_ARRAY_UINT16, 65535, 65536, &token));
+    FAILS(KNNLM_EDATA, "value 33 is -1: not a token", import_value(KNNLM_ARRAY_INT32, -1, 0, &token));
+    FAILS(KNNLM_EDATA, "value 33 is -1: not a token", import_value(KNNLM_ARRAY_INT64, -1, 0, &token));
+    FAILS(KNNLM_EDATA, "value 33 is 2147483648", import_value(KNNLM_ARRAY_INT64, 2147483648, 0, &token));
+    FAILS(KNNLM_EDATA, "the vocabulary has 500", import_value(KNNLM_ARRAY_INT64, 500, 500, &token));
+    OK(import_value(KNNLM_ARRAY_INT64, INT32_MAX, 0, &token));
     assert_int_equal(token, INT32_MAX);
 }
 
@@ -1008,12 +1009,12 @@ static void test_headers_that_do_not_serve(void **state) {
     write_npy("npy/keys.npy", KN_NPY_F32, 2, (size_t[]){4, 3}, keys);
     write_npy("npy/values.npy", KN_NPY_I16, 2, (size_t[]){4, 1}, values);
     FAILS(KNNLM_EDATA, "int16 has overflowed", kn_store_import(&o, at("no"), NULL, &got));
-    o.value_type = KN_IMPORT_INT64;
+    o.value_type = KNNLM_ARRAY_INT64;
     FAILS(KNNLM_EINVAL, "header says int16, not int64", kn_store_import(&o, at("no"), NULL, &got));
-    o.value_type = KN_IMPORT_UINT16;
-    o.key_type = KN_IMPORT_F16;
+    o.value_type = KNNLM_ARRAY_UINT16;
+    o.key_type = KNNLM_ARRAY_F16;
     FAILS(KNNLM_EINVAL, "header says float32, not float16", kn_store_import(&o, at("no"), NULL, &got));
-    o.key_type = KN_IMPORT_ANY;
+    o.key_type = KNNLM_ARRAY_ANY;
     o.settings.dimension = 4;
     FAILS(KNNLM_EDATA, "has 4 x 3 of float32", kn_store_import(&o, at("no"), NULL, &got));
     o.settings.dimension = 3;
@@ -1022,7 +1023,7 @@ static void test_headers_that_do_not_serve(void **state) {
     discard(at("yes"));
     write_npy("npy/values.npy", KN_NPY_U8, 1, (size_t[]){3}, values);
     FAILS(KNNLM_EINVAL, "header says uint8, not uint16", kn_store_import(&o, at("no"), NULL, &got));
-    o.value_type = KN_IMPORT_ANY;
+    o.value_type = KNNLM_ARRAY_ANY;
     FAILS(KNNLM_EDATA, "has 3 of uint8", kn_store_import(&o, at("no"), NULL, &got));
     write_npy("npy/values.npy", KN_NPY_U8, 2, (size_t[]){2, 2}, values);
     FAILS(KNNLM_EDATA, "shape is not that of values", kn_store_import(&o, at("no"), NULL, &got));
@@ -1042,7 +1043,7 @@ static void test_bad_keys_leave_nothing(void **state) {
     float keys[N * D] = {0};
     kn_import_totals got;
     kn_import_options o = raw_options();
-    put_pair(KN_IMPORT_F32, KN_IMPORT_INT64);
+    put_pair(KNNLM_ARRAY_F32, KNNLM_ARRAY_INT64);
     keys[37 * D + 2] = NAN; // after many segments
     put("dstore_keys.npy", keys, sizeof keys);
     o.settings.dimension = D;
@@ -1057,7 +1058,7 @@ static void test_bad_keys_leave_nothing(void **state) {
     keys[37 * D + 2] = 1e6f;
     put("dstore_keys.npy", keys, sizeof keys);
     o.convert = true;
-    o.settings.key_type = KN_KEYS_F16;
+    o.settings.key_type = KNNLM_KEYS_F16;
     FAILS(KNNLM_EDATA, "do not fit f16: use --keys f32", kn_store_import(&o, at("no"), NULL, &got));
     assert_false(there(at("no")));
     o.convert = false;
@@ -1072,7 +1073,7 @@ static void test_stopping_leaves_nothing(void **state) {
     kn_export_totals t;
     kn_import_options o = {.keys = at("exported"), .settings = {.segment = 2}};
     discard(at("exported"));
-    OK(export(make_store("export.store", KN_KEYS_F16), at("exported"), NULL, &t));
+    OK(export(make_store("export.store", KNNLM_KEYS_F16), at("exported"), NULL, &t));
     FAILS(KNNLM_ESTOPPED, "nothing was kept", kn_store_import(&o, at("no"), &progress, &got));
     assert_false(there(at("no")));
 }
@@ -1081,7 +1082,7 @@ static void test_what_is_there_stays(void **state) {
     (void)state;
     kn_import_totals got;
     kn_import_options o = raw_options();
-    put_pair(KN_IMPORT_F16, KN_IMPORT_INT64);
+    put_pair(KNNLM_ARRAY_F16, KNNLM_ARRAY_INT64);
     o.settings.dimension = D;
     discard(at("raw.store"));
     OK(kn_store_import(&o, at("raw.store"), NULL, &got));
@@ -1113,7 +1114,7 @@ static void test_origins_and_documents_go_together(void **state) {
     kn_export_totals t;
     kn_store *s;
     discard(at("exported"));
-    OK(export(make_store("export.store", KN_KEYS_F16), at("exported"), NULL, &t));
+    OK(export(make_store("export.store", KNNLM_KEYS_F16), at("exported"), NULL, &t));
     assert_int_equal(rename(at("exported/origins.npy"), at("origins.npy")), 0);
     FAILS(KNNLM_EINVAL, "origins.npy is not", import_exported());
     assert_int_equal(rename(at("exported/documents.tsv"), at("documents.tsv")), 0);
@@ -1218,7 +1219,7 @@ static void test_damaged_exports(void **state) {
     static const uint8_t flips[] = {0x01, 0x80, 0x03}; // 0x03: a tab becomes a line end
     kn_export_totals t;
     discard(at("exported"));
-    OK(export(make_store("export.store", KN_KEYS_F16), at("exported"), NULL, &t));
+    OK(export(make_store("export.store", KNNLM_KEYS_F16), at("exported"), NULL, &t));
     for (size_t f = 0; f < 3; f++) {
         char *data;
         size_t size;

@@ -63,10 +63,10 @@ static void make_store(const char *path, uint64_t seed, const char *tap, bool li
                                   .model_fingerprint = "",
                                   .tokenizer = "",
                                   .tokenizer_fingerprint = "",
-                                  .key_type = KN_KEYS_F32,
+                                  .key_type = KNNLM_KEYS_F32,
                                   .dimension = WIDTH,
                                   .model_dimension = WIDTH,
-                                  .distance = KN_DISTANCE_L2,
+                                  .distance = KNNLM_DISTANCE_L2,
                                   .tap = tap,
                                   .split = "file",
                                   .segment = 1000};

@@ -52,14 +52,14 @@ static void assert_near(const char *what, const float *a, const float *b, size_t
 
 // ---------------------------------------------------------------- models, windows, results
 
-static kn_lm *open_with(const char *path, kn_engine_choice engine) {
+static kn_lm *open_with(const char *path, knnlm_engine engine) {
     kn_lm *lm = NULL;
-    OK(kn_lm_open(path, &(kn_lm_options){.precision = KN_PRECISION_F32, .engine = engine}, &lm));
+    OK(kn_lm_open(path, &(kn_lm_options){.precision = KNNLM_PRECISION_F32, .engine = engine}, &lm));
     assert_non_null(lm);
     return lm;
 }
 
-static void assert_refused(const char *path, kn_engine_choice engine, knnlm_status status, const char *text) {
+static void assert_refused(const char *path, knnlm_engine engine, knnlm_status status, const char *text) {
     kn_lm *lm = NULL;
     FAILS(status, text, kn_lm_open(path, &(kn_lm_options){.engine = engine}, &lm));
     assert_null(lm);
@@ -172,7 +172,7 @@ typedef struct desk {
 static int desk_open(void **state) {
     desk *d = allocate(1, sizeof *d);
     d->golden = golden_open();
-    d->lm = open_with(LLAMA, KN_ENGINE_LLAMA);
+    d->lm = open_with(LLAMA, KNNLM_ENGINE_LLAMA);
     *state = d;
     return 0;
 }
@@ -243,7 +243,7 @@ static uint64_t count_parameters(const char *path) {
 static void description_is_right(void **state) {
     desk *d = *state;
     struct stat file;
-    kn_lm *automatic = open_with(LLAMA, KN_ENGINE_AUTO);
+    kn_lm *automatic = open_with(LLAMA, KNNLM_ENGINE_AUTO);
     const kn_lm_info *info = kn_lm_describe(d->lm), *other = kn_lm_describe(automatic);
     assert_int_equal(stat(LLAMA, &file), 0);
     assert_string_equal(info->path, LLAMA);
@@ -307,7 +307,7 @@ static void company_changes_no_bit(void **state) {
     for (size_t i = 1; i < d->golden.windows.count; i++)
         if (d->golden.windows.all[i].length > longest->length) longest = &d->golden.windows.all[i];
     kn_lm *lm = NULL;
-    OK(kn_lm_open(LLAMA, &(kn_lm_options){.engine = KN_ENGINE_LLAMA}, &lm));
+    OK(kn_lm_open(LLAMA, &(kn_lm_options){.engine = KNNLM_ENGINE_LLAMA}, &lm));
     for (int32_t n = 1; n < longest->length; n++) {
         kn_window pair[2] = {*longest, *longest};
         pair[0].length = n;
@@ -417,7 +417,7 @@ static void models_are_apart(void **state) {
     desk *d = *state;
     const int32_t tokens[] = {266, 84, 257, 32, 99}, length = 4;
     windows few = windows_make(tokens, tokens + 1, &length, 1);
-    kn_lm *other = open_with(PARALLEL, KN_ENGINE_LLAMA);
+    kn_lm *other = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     kn_tap tap = {KN_TAP_OUTPUT, 0};
     results a = run_windows(d->lm, &d->golden.windows, tap), b = run_windows(other, &few, tap);
     for (int i = 0; i < 2; i++) {
@@ -694,7 +694,7 @@ static void check_long_text(const kn_tokenizer *t, bool byte_level) {
 
 static void texts_come_back(void **state) {
     desk *d = *state;
-    kn_lm *other = open_with(PARALLEL, KN_ENGINE_LLAMA);
+    kn_lm *other = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     check_texts(kn_lm_tokenizer(d->lm), false);
     check_texts(kn_lm_tokenizer(other), true);
     check_long_text(kn_lm_tokenizer(d->lm), false);
@@ -733,7 +733,7 @@ static void check_invalid(const kn_tokenizer *t) {
 
 static void invalid_text_is_refused(void **state) {
     desk *d = *state;
-    kn_lm *other = open_with(PARALLEL, KN_ENGINE_LLAMA);
+    kn_lm *other = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     check_invalid(kn_lm_tokenizer(d->lm));
     check_invalid(kn_lm_tokenizer(other));
     kn_lm_close(other);
@@ -741,7 +741,7 @@ static void invalid_text_is_refused(void **state) {
 
 static void vocabulary_is_the_files(void **state) {
     desk *d = *state;
-    kn_lm *again = open_with(LLAMA, KN_ENGINE_AUTO), *other = open_with(PARALLEL, KN_ENGINE_LLAMA);
+    kn_lm *again = open_with(LLAMA, KNNLM_ENGINE_AUTO), *other = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     const kn_tokenizer *t = kn_lm_tokenizer(d->lm);
     int32_t size = kn_tokenizer_size(t), bad[] = {size, -1};
     char *text, mine[KN_FINGERPRINT], same[KN_FINGERPRINT], others[KN_FINGERPRINT];
@@ -785,7 +785,7 @@ static void missing_taps_are_told(void **state) {
     (void)state;
     const int32_t length = 10;
     windows w = windows_make(few_tokens, few_tokens + 1, &length, 1);
-    kn_lm *lm = open_with(PARALLEL, KN_ENGINE_AUTO);
+    kn_lm *lm = open_with(PARALLEL, KNNLM_ENGINE_AUTO);
     assert_string_equal(kn_lm_describe(lm)->architecture, "falcon");
     for (int32_t layer = -2; layer < 2; layer++) {
         assert_no_tap(lm, &w, (kn_tap){KN_TAP_FFN_INPUT, layer});
@@ -800,7 +800,7 @@ static void other_taps_are_there(void **state) {
     (void)state;
     const int32_t length = 10;
     windows w = windows_make(few_tokens, few_tokens + 1, &length, 1);
-    kn_lm *lm = open_with(PARALLEL, KN_ENGINE_LLAMA);
+    kn_lm *lm = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     const kn_tap outs[] = {{KN_TAP_OUTPUT, 0}, {KN_TAP_OUTPUT_NORM, 0}},
                  ins[] = {{KN_TAP_ATTENTION_RAW, 1}, {KN_TAP_ATTENTION, 1}},
                  rest[] = {{KN_TAP_ATTENTION_RAW, 0},
@@ -830,7 +830,7 @@ static void sessions_survive_a_missing_tap(void **state) {
     const int32_t length = 10;
     const kn_tap there = {KN_TAP_OUTPUT, -1};
     windows w = windows_make(few_tokens, few_tokens + 1, &length, 1);
-    kn_lm *lm = open_with(PARALLEL, KN_ENGINE_LLAMA);
+    kn_lm *lm = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     results all = run_windows(lm, &w, there);
     kn_session *session;
     OK(kn_session_open(lm, &session));
@@ -851,20 +851,19 @@ static void sessions_survive_a_missing_tap(void **state) {
 
 static void encoders_are_refused(void **state) {
     (void)state;
-    assert_refused(ENCODER, KN_ENGINE_LLAMA, KNNLM_ENOTSUP, "encoder.model.gguf");
-    assert_refused(ENCODER, KN_ENGINE_AUTO, KNNLM_ENOTSUP, "encoder.model.gguf");
+    assert_refused(ENCODER, KNNLM_ENGINE_LLAMA, KNNLM_ENOTSUP, "encoder.model.gguf");
+    assert_refused(ENCODER, KNNLM_ENGINE_AUTO, KNNLM_ENOTSUP, "encoder.model.gguf");
 }
 
 static void each_engine_has_its_files(void **state) {
     (void)state;
-    assert_refused(LLAMA, KN_ENGINE_NATIVE, KNNLM_ENOTSUP, "llama.model.gguf");
-    assert_refused(PARALLEL, KN_ENGINE_NATIVE, KNNLM_ENOTSUP, "parallel.model.gguf");
-    assert_refused(GOLDEN "adaptive.model.gguf", KN_ENGINE_LLAMA, KNNLM_ENOTSUP, "adaptive.model.gguf");
-    for (int engine = KN_ENGINE_AUTO; engine <= KN_ENGINE_LLAMA; engine++) {
-        assert_refused("no-such-file.gguf", (kn_engine_choice)engine, KNNLM_EIO, "no-such-file.gguf");
-        assert_refused(GOLDEN "llama.golden.gguf", (kn_engine_choice)engine, KNNLM_EDATA,
-                       "llama.golden.gguf");
-        assert_refused(GOLDEN "make_llama.py", (kn_engine_choice)engine, KNNLM_EDATA, "make_llama.py");
+    assert_refused(LLAMA, KNNLM_ENGINE_NATIVE, KNNLM_ENOTSUP, "llama.model.gguf");
+    assert_refused(PARALLEL, KNNLM_ENGINE_NATIVE, KNNLM_ENOTSUP, "parallel.model.gguf");
+    assert_refused(GOLDEN "adaptive.model.gguf", KNNLM_ENGINE_LLAMA, KNNLM_ENOTSUP, "adaptive.model.gguf");
+    for (int engine = KNNLM_ENGINE_AUTO; engine <= KNNLM_ENGINE_LLAMA; engine++) {
+        assert_refused("no-such-file.gguf", (knnlm_engine)engine, KNNLM_EIO, "no-such-file.gguf");
+        assert_refused(GOLDEN "llama.golden.gguf", (knnlm_engine)engine, KNNLM_EDATA, "llama.golden.gguf");
+        assert_refused(GOLDEN "make_llama.py", (knnlm_engine)engine, KNNLM_EDATA, "make_llama.py");
     }
 }
 
@@ -899,11 +898,11 @@ static void truncated_files_are_refused(void **state) {
     assert_true(fd >= 0 && close(fd) == 0);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         write_file(path, data, lengths[i]);
-        assert_refused(path, KN_ENGINE_LLAMA, KNNLM_EDATA, path);
-        assert_refused(path, KN_ENGINE_AUTO, KNNLM_EDATA, path);
+        assert_refused(path, KNNLM_ENGINE_LLAMA, KNNLM_EDATA, path);
+        assert_refused(path, KNNLM_ENGINE_AUTO, KNNLM_EDATA, path);
     }
     write_file(path, data, size);
-    kn_lm_close(open_with(path, KN_ENGINE_LLAMA));
+    kn_lm_close(open_with(path, KNNLM_ENGINE_LLAMA));
     assert_int_equal(unlink(path), 0);
     free(data);
 }
@@ -941,7 +940,7 @@ static long long printed_by(const char *path, const desk *d) {
     int out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
     dup2(fileno(file), STDOUT_FILENO);
     dup2(fileno(file), STDERR_FILENO);
-    knnlm_status status = kn_lm_open(path, &(kn_lm_options){.engine = KN_ENGINE_LLAMA}, &lm);
+    knnlm_status status = kn_lm_open(path, &(kn_lm_options){.engine = KNNLM_ENGINE_LLAMA}, &lm);
     if (status == KNNLM_OK) {
         results r = run_windows(lm, &d->golden.windows, KN_TAP_DEFAULT);
         results_free(&r);
@@ -1008,10 +1007,10 @@ static void assert_same_tokens(const kn_tokenizer *a, const kn_tokenizer *b) {
 
 static void engines_agree(void **state) {
     (void)state;
-    kn_lm *ours = open_with(SHARED, KN_ENGINE_NATIVE), *theirs = open_with(SHARED, KN_ENGINE_LLAMA);
+    kn_lm *ours = open_with(SHARED, KNNLM_ENGINE_NATIVE), *theirs = open_with(SHARED, KNNLM_ENGINE_LLAMA);
     compare_engines(ours, theirs);
     assert_same_tokens(kn_lm_tokenizer(ours), kn_lm_tokenizer(theirs));
-    kn_lm *automatic = open_with(SHARED, KN_ENGINE_AUTO); // what is native stays native
+    kn_lm *automatic = open_with(SHARED, KNNLM_ENGINE_AUTO); // what is native stays native
     assert_string_equal(kn_lm_describe(automatic)->engine, kn_lm_describe(ours)->engine);
     kn_lm_close(automatic);
     kn_lm_close(ours);
@@ -1023,12 +1022,12 @@ static void engines_agree_on_words(void **state) {
     (void)state;
     const char *path = GOLDEN "gpt2.model.gguf";
     kn_lm *theirs = NULL;
-    const kn_lm_options options = {.precision = KN_PRECISION_F32, .engine = KN_ENGINE_LLAMA};
+    const kn_lm_options options = {.precision = KNNLM_PRECISION_F32, .engine = KNNLM_ENGINE_LLAMA};
     if (kn_lm_open(path, &options, &theirs) != KNNLM_OK) {
-        assert_refused(path, KN_ENGINE_LLAMA, KNNLM_ENOTSUP, "gpt2.model.gguf");
+        assert_refused(path, KNNLM_ENGINE_LLAMA, KNNLM_ENOTSUP, "gpt2.model.gguf");
         return;
     }
-    kn_lm *ours = open_with(path, KN_ENGINE_NATIVE);
+    kn_lm *ours = open_with(path, KNNLM_ENGINE_NATIVE);
     compare_engines(ours, theirs);
     kn_lm_close(ours);
     kn_lm_close(theirs);

@@ -64,7 +64,8 @@ static kn_lm *open_model(const char *name, const char *kind) {
     char path[256];
     kn_lm *lm = NULL;
     snprintf(path, sizeof path, "%s/%s%s.gguf", folder, name, kind);
-    OK(kn_lm_open(path, &(kn_lm_options){.precision = KN_PRECISION_F32, .engine = KN_ENGINE_LLAMA}, &lm));
+    OK(kn_lm_open(path, &(kn_lm_options){.precision = KNNLM_PRECISION_F32, .engine = KNNLM_ENGINE_LLAMA},
+                  &lm));
     return lm;
 }
 

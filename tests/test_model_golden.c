@@ -15,7 +15,7 @@ static const char *const names[GOLDEN_COUNT] = GOLDEN_NAMES;
 // What f32 and bf16 may differ from f64 by, relative to the largest value of the row or array.
 static const double F32_TOLERANCE = 2e-5, BF16_TOLERANCE = 3e-2;
 
-static kn_lm *open_model(const char *path, kn_precision precision) {
+static kn_lm *open_model(const char *path, knnlm_precision precision) {
     kn_lm *lm = NULL;
     assert_ok(kn_lm_open(path, &(kn_lm_options){.precision = precision}, &lm));
     assert_non_null(lm);
@@ -167,13 +167,13 @@ static void compare_model(const golden *g, kn_lm *lm, double tolerance) {
     }
 }
 
-static void compare_models(kn_precision precision, const char *kernels) {
+static void compare_models(knnlm_precision precision, const char *kernels) {
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
         golden g;
         golden_open(&g, names[i]);
         kn_lm *lm = open_model(g.path, precision);
         if (kernels) assert_string_equal(kn_lm_describe(lm)->kernels, kernels);
-        compare_model(&g, lm, precision == KN_PRECISION_F32 ? F32_TOLERANCE : BF16_TOLERANCE);
+        compare_model(&g, lm, precision == KNNLM_PRECISION_F32 ? F32_TOLERANCE : BF16_TOLERANCE);
         kn_lm_close(lm);
         golden_close(&g);
     }
@@ -181,7 +181,7 @@ static void compare_models(kn_precision precision, const char *kernels) {
 
 static void answers_are_torchs(void **state) {
     (void)state;
-    compare_models(KN_PRECISION_F32, NULL);
+    compare_models(KNNLM_PRECISION_F32, NULL);
 }
 
 static void description_is_right(void **state) {
@@ -189,7 +189,7 @@ static void description_is_right(void **state) {
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
         golden g;
         golden_open(&g, names[i]);
-        kn_lm *lm = open_model(g.path, KN_PRECISION_F32);
+        kn_lm *lm = open_model(g.path, KNNLM_PRECISION_F32);
         const kn_lm_info *info = kn_lm_describe(lm);
         assert_string_equal(info->architecture, strcmp(g.name, "gpt2") == 0 ? "gpt2" : "knnlm");
         assert_int_equal(info->vocabulary, g.config.vocabulary);
@@ -240,11 +240,11 @@ static void this_kernel_set_answers(void **state) {
     size_t count;
     const kn_kernels *const *sets = kn_math_available(&count);
     assert_string_equal(sets[0]->name, getenv(CHILD_VARIABLE));
-    compare_models(sets[0]->element == 2 ? KN_PRECISION_BF16 : KN_PRECISION_F32, sets[0]->name);
+    compare_models(sets[0]->element == 2 ? KNNLM_PRECISION_BF16 : KNNLM_PRECISION_F32, sets[0]->name);
 }
 
 static void with_every_golden(void (*check)(const golden *g, kn_lm *lm)) {
-    const kn_precision precisions[] = {KN_PRECISION_F32, KN_PRECISION_BF16};
+    const knnlm_precision precisions[] = {KNNLM_PRECISION_F32, KNNLM_PRECISION_BF16};
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
         for (size_t p = 0; p < 2; p++) {
             golden g;
@@ -436,8 +436,8 @@ static void check_session(const golden *g, kn_lm *lm) {
                            {KN_TAP_ATTENTION_RAW, 0}};
     kn_window *windows = golden_windows(g);
     kn_session *session;
-    double tolerance = kn_math_kernels(KN_PRECISION_BF16)->element == 2 ? BF16_TOLERANCE : F32_TOLERANCE;
-    if (strcmp(kn_lm_describe(lm)->kernels, kn_math_kernels(KN_PRECISION_F32)->name) == 0)
+    double tolerance = kn_math_kernels(KNNLM_PRECISION_BF16)->element == 2 ? BF16_TOLERANCE : F32_TOLERANCE;
+    if (strcmp(kn_lm_describe(lm)->kernels, kn_math_kernels(KNNLM_PRECISION_F32)->name) == 0)
         tolerance = F32_TOLERANCE;
     assert_ok(kn_session_open(lm, &session));
     for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
@@ -510,7 +510,7 @@ static void session_refuses_to_overflow(void **state) {
     (void)state;
     golden g;
     golden_open(&g, "gpt2");
-    kn_lm *lm = open_model(g.path, KN_PRECISION_F32);
+    kn_lm *lm = open_model(g.path, KNNLM_PRECISION_F32);
     kn_session *session;
     size_t context = (size_t)g.config.context, v = (size_t)g.config.vocabulary;
     float *distribution = test_alloc(v, sizeof *distribution), *again = test_alloc(v, sizeof *again);
@@ -541,7 +541,7 @@ static void sessions_are_apart(void **state) {
     (void)state;
     golden g;
     golden_open(&g, "adaptive");
-    kn_lm *lm = open_model(g.path, KN_PRECISION_F32);
+    kn_lm *lm = open_model(g.path, KNNLM_PRECISION_F32);
     kn_window *windows = golden_windows(&g);
     results all = run_all(lm, &g, KN_TAP_DEFAULT);
     kn_session *a, *b;
@@ -578,7 +578,7 @@ static void bad_windows_are_refused(void **state) {
     (void)state;
     golden g;
     golden_open(&g, "adaptive");
-    kn_lm *lm = open_model(g.path, KN_PRECISION_F32);
+    kn_lm *lm = open_model(g.path, KNNLM_PRECISION_F32);
     int32_t size = g.config.vocabulary, context = g.config.context;
     int32_t *tokens = test_alloc((size_t)context + 1, sizeof *tokens);
     float *logprobs = test_alloc((size_t)context + 1, sizeof *logprobs);
@@ -682,7 +682,7 @@ static void compare_saved(const golden *source, kn_gguf_type type) {
         assert_memory_equal(g.params, source->params, g.layout.total * sizeof *g.params);
     else
         assert_memory_not_equal(g.params, source->params, g.layout.total * sizeof *g.params);
-    kn_lm *lm = open_model(path, KN_PRECISION_F32);
+    kn_lm *lm = open_model(path, KNNLM_PRECISION_F32);
     compare_window(&g, lm, source->inputs, 40, 0, F32_TOLERANCE);
     kn_lm_close(lm);
     kn_gguf_close(g.model);
@@ -739,11 +739,11 @@ static void untied_models_are_refused(void **state) {
     golden_open(&g, "gpt2");
     snprintf(path, sizeof path, "test_model_golden-%d.gguf", (int)getpid());
     save_untied(&g, 1, path); // a copy is no other model
-    lm = open_model(path, KN_PRECISION_F32);
+    lm = open_model(path, KNNLM_PRECISION_F32);
     compare_window(&g, lm, g.inputs, 20, 0, F32_TOLERANCE);
     kn_lm_close(lm);
     save_untied(&g, 1.5f, path);
-    assert_int_equal(kn_lm_open(path, &(kn_lm_options){.engine = KN_ENGINE_NATIVE}, &lm), KNNLM_ENOTSUP);
+    assert_int_equal(kn_lm_open(path, &(kn_lm_options){.engine = KNNLM_ENGINE_NATIVE}, &lm), KNNLM_ENOTSUP);
     assert_non_null(strstr(knnlm_message(), "output.weight"));
     golden_close(&g);
     assert_int_equal(unlink(path), 0);
@@ -757,7 +757,7 @@ static kn_tokenizer *word_tokenizer(int32_t size) {
     size_t used = 0;
     kn_tokenizer *tokenizer = NULL;
     for (int32_t i = 0; i < size; i++) used += (size_t)snprintf(text + used, sizeof text - used, "w%d ", i);
-    assert_ok(kn_tokenizer_train(KN_TOKENIZER_WORD, size, text, used, NULL, &tokenizer));
+    assert_ok(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, size, text, used, NULL, &tokenizer));
     assert_int_equal(kn_tokenizer_size(tokenizer), size);
     return tokenizer;
 }
@@ -772,8 +772,8 @@ static kn_config random_config(kn_random *random) {
                    .heads = pick(random, 1, 3),
                    .ffn = pick(random, 1, 100),
                    .context = pick(random, 40, 130),
-                   .positions = (kn_positions)pick(random, 0, 1),
-                   .activation = (kn_activation)pick(random, 0, 1),
+                   .positions = (knnlm_positions)pick(random, 0, 1),
+                   .activation = (knnlm_activation)pick(random, 0, 1),
                    .final_norm = pick(random, 0, 1),
                    .epsilon = 1e-5f,
                    .embedding_scale = (float)pick(random, 1, 6),
@@ -807,7 +807,7 @@ static void check_shape(const kn_config *config, int length, int first, kn_rando
     random_params(&g, random);
     kn_tokenizer *tokenizer = word_tokenizer(config->vocabulary);
     assert_ok(kn_model_save(path, config, tokenizer, 0, g.params, KN_GGUF_F32));
-    kn_lm *lm = open_model(path, KN_PRECISION_F32);
+    kn_lm *lm = open_model(path, KNNLM_PRECISION_F32);
     compare_window(&g, lm, tokens, length, first, F32_TOLERANCE);
     kn_lm_close(lm);
     kn_tokenizer_free(tokenizer);
@@ -838,8 +838,8 @@ static void long_windows_work(void **state) {
                         .heads = 2,
                         .ffn = 16,
                         .context = 3072,
-                        .positions = KN_POSITIONS_SINUSOIDAL,
-                        .activation = KN_ACTIVATION_RELU,
+                        .positions = KNNLM_POSITIONS_SINUSOIDAL,
+                        .activation = KNNLM_ACTIVATION_RELU,
                         .epsilon = 1e-5f,
                         .embedding_scale = 4,
                         .bands = 1,

@@ -41,12 +41,13 @@ static void finish(setup *s) {
     free(s->grads);
 }
 
-static const kn_optimizer_options options = {KN_OPTIMIZER_MUON, 0.9f, 0.99f, 1e-8f, 0.0f, 0.95f, 0.0f, 0.0f};
+static const kn_optimizer_options options = {
+    KNNLM_OPTIMIZER_MUON, 0.9f, 0.99f, 1e-8f, 0.0f, 0.95f, 0.0f, 0.0f};
 
 static void update(setup *s, double rate) {
     kn_optimizer o;
     double norm;
-    assert_int_equal(kn_optimizer_init(&o, &options, &s->layout, kn_math_kernels(KN_PRECISION_F32)),
+    assert_int_equal(kn_optimizer_init(&o, &options, &s->layout, kn_math_kernels(KNNLM_PRECISION_F32)),
                      KNNLM_OK);
     assert_int_equal(kn_optimizer_update(&o, s->params, s->grads, rate, &norm), KNNLM_OK);
     assert_true(norm > 0);

@@ -50,7 +50,7 @@ static int desk_open(void **state) {
     strcpy(d->folder, "/tmp/knnlm-test-read-XXXXXX");
     assert_non_null(mkdtemp(d->folder));
     assert_ok(kn_threads_set(2));
-    assert_ok(kn_lm_open(d->model, &(kn_lm_options){.precision = KN_PRECISION_F32}, &d->lm));
+    assert_ok(kn_lm_open(d->model, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
     for (size_t i = 0; i < 3; i++) write_document(d, i);
     *state = d;
     return 0;
@@ -229,8 +229,8 @@ static void progress_stops_the_reading(void **state) {
 // The sum over the documents that the public header scores one by one is that of eval over their files.
 static void public_scores(void **state) {
     desk *d = *state;
-    knnlm_model_options options = {.precision = KNNLM_PRECISION_F32};
-    knnlm_score_options how = {.score = 24, .context = 30};
+    knnlm_model_options options = {.size = sizeof options, .precision = KNNLM_PRECISION_F32};
+    knnlm_score_options how = {.size = sizeof how, .score = 24, .context = 30};
     kn_eval_options o = {.read = {.score = 24, .context = 30, .tap = KN_TAP_DEFAULT}};
     kn_eval_result result;
     knnlm_model *model;
@@ -256,7 +256,10 @@ static void public_edges(void **state) {
     int32_t *tokens = NULL, bad = 97, one = 5;
     size_t count = 7;
     float logprob, alone, key[64];
-    assert_ok(knnlm_model_open(d->model, &(knnlm_model_options){.precision = KNNLM_PRECISION_F32}, &model));
+    assert_ok(knnlm_model_open(
+        d->model,
+        &(knnlm_model_options){.size = sizeof(knnlm_model_options), .precision = KNNLM_PRECISION_F32},
+        &model));
     assert_ok(knnlm_model_encode(model, "", 0, &tokens, &count));
     assert_int_equal(count, 0);
     assert_ok(knnlm_model_score(model, tokens, 0, NULL, NULL)); // no text is no mistake

@@ -36,7 +36,7 @@ enum { DOCUMENTS = 7, DOCUMENT = 211, ENTRIES = DOCUMENTS * DOCUMENT, QUERIES = 
 typedef struct desk {
     char folder[64], path[96];
     size_t d;
-    kn_distance distance;
+    knnlm_distance distance;
     float *keys;    // (MOST, d)
     float *queries; // (QUERIES, d)
     size_t added;   // entries so far
@@ -78,7 +78,7 @@ static void add_documents(desk *t, kn_store_writer *w, size_t count) {
     kn_store_writer_close(w);
 }
 
-static desk desk_make(size_t d, kn_key_type type, kn_distance distance) {
+static desk desk_make(size_t d, knnlm_keys type, knnlm_distance distance) {
     desk t = {.d = d,
               .distance = distance,
               .keys = need(MOST * d, sizeof(float)),
@@ -142,8 +142,8 @@ static double slack(const desk *t, size_t query, double distance) {
     double squares = 0;
     for (size_t j = 0; j < t->d; j++)
         squares += (double)t->queries[query * t->d + j] * t->queries[query * t->d + j];
-    if (t->distance == KN_DISTANCE_L2) return 4e-6 * fabs(distance) + 1e-6 * sqrt(fabs(distance)) + 1e-12;
-    return t->distance == KN_DISTANCE_IP ? 4e-6 * sqrt(squares) * (10 + sqrt(squares)) : 2e-6;
+    if (t->distance == KNNLM_DISTANCE_L2) return 4e-6 * fabs(distance) + 1e-6 * sqrt(fabs(distance)) + 1e-12;
+    return t->distance == KNNLM_DISTANCE_IP ? 4e-6 * sqrt(squares) * (10 + sqrt(squares)) : 2e-6;
 }
 
 // Against brute force: the distances are the true ones in order, and each is that of the entry named.
@@ -230,7 +230,7 @@ static void check_index(const desk *t, const kn_search_options *o) {
     answers_free(&a);
 }
 
-static double measure(kn_distance distance, const float *query, const float *row, size_t d) {
+static double measure(knnlm_distance distance, const float *query, const float *row, size_t d) {
     double product = 0, away = 0, queries = 0, rows = 0;
     for (size_t j = 0; j < d; j++) {
         product += (double)query[j] * row[j];
@@ -238,8 +238,8 @@ static double measure(kn_distance distance, const float *query, const float *row
         queries += (double)query[j] * query[j];
         rows += (double)row[j] * row[j];
     }
-    if (distance == KN_DISTANCE_L2) return away;
-    return distance == KN_DISTANCE_IP ? -product : 1 - product / sqrt(queries * rows);
+    if (distance == KNNLM_DISTANCE_L2) return away;
+    return distance == KNNLM_DISTANCE_IP ? -product : 1 - product / sqrt(queries * rows);
 }
 
 static int ascending(const void *a, const void *b) {
@@ -249,8 +249,8 @@ static int ascending(const void *a, const void *b) {
 
 // ---------------------------------------------------------------- tests
 
-static const kn_key_type types[] = {KN_KEYS_F32, KN_KEYS_F16, KN_KEYS_INT8};
-static const kn_distance measures[] = {KN_DISTANCE_L2, KN_DISTANCE_IP, KN_DISTANCE_COSINE};
+static const knnlm_keys types[] = {KNNLM_KEYS_F32, KNNLM_KEYS_F16, KNNLM_KEYS_INT8};
+static const knnlm_distance measures[] = {KNNLM_DISTANCE_L2, KNNLM_DISTANCE_IP, KNNLM_DISTANCE_COSINE};
 
 static void exact_without_lists(void **state) {
     const size_t dimensions[] = {1, 7, 33, 96};
@@ -275,7 +275,7 @@ static void exact_with_all_lists(void **state) {
 
 // With few probes only lists' own entries are found: those are the nearest among what was looked at.
 static void probes_are_the_nearest_lists(void **state) {
-    desk t = desk_make(24, KN_KEYS_F32, KN_DISTANCE_L2);
+    desk t = desk_make(24, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store *s;
     kn_index *x;
     (void)state;
@@ -298,7 +298,7 @@ static void probes_are_the_nearest_lists(void **state) {
 }
 
 static void threads_and_batches_do_not_matter(void **state) {
-    desk t = desk_make(48, KN_KEYS_F16, KN_DISTANCE_L2);
+    desk t = desk_make(48, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     kn_store *s;
     kn_index *x;
     (void)state;
@@ -334,7 +334,7 @@ static void threads_and_batches_do_not_matter(void **state) {
 static void another_distance_than_the_stores(void **state) {
     (void)state;
     for (size_t i = 0; i < 9; i++) {
-        desk t = desk_make(12, KN_KEYS_F32, measures[i / 3]);
+        desk t = desk_make(12, KNNLM_KEYS_F32, measures[i / 3]);
         kn_search_options o = {.k = 9, .probes = 6};
         answers a = answers_make(9);
         double *all = need(t.added, sizeof *all);
@@ -363,7 +363,7 @@ static void another_distance_than_the_stores(void **state) {
 }
 
 static void filters(void **state) {
-    desk t = desk_make(20, KN_KEYS_F32, KN_DISTANCE_L2);
+    desk t = desk_make(20, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_entry_range exclude[QUERIES];
     uint64_t allowed[MOST / 64 + 1] = {0};
     kn_store_writer *w;
@@ -389,7 +389,7 @@ static void filters(void **state) {
 static void additions_are_found_and_listed(void **state) {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        desk t = desk_make(32, types[i], KN_DISTANCE_L2);
+        desk t = desk_make(32, types[i], KNNLM_DISTANCE_L2);
         kn_store_writer *w;
         kn_index_result r;
         make_lists(&t, 8, i == 1 ? 8 : 0);
@@ -411,7 +411,7 @@ static void additions_are_found_and_listed(void **state) {
 // Candidates come from codes, distances from keys: right for every entry named, and nearly all are the
 // nearest.
 static void codes_first(void **state) {
-    desk t = desk_make(32, KN_KEYS_F16, KN_DISTANCE_L2);
+    desk t = desk_make(32, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     kn_search_options o = {.k = 5, .probes = 8};
     kn_store *s;
     kn_index *x;
@@ -469,7 +469,7 @@ static size_t hits_of_codes(const desk *t, const kn_index *x, const float *query
             for (uint64_t p = x->listed[i].ends[l]; p < x->listed[i].ends[l + 1]; p++) {
                 kn_index_decode(x, &x->listed[i], l, x->zero, p, 1, row);
                 // Of cosine, candidates are chosen by the product.
-                kn_distance by = t->distance == KN_DISTANCE_L2 ? KN_DISTANCE_L2 : KN_DISTANCE_IP;
+                knnlm_distance by = t->distance == KNNLM_DISTANCE_L2 ? KNNLM_DISTANCE_L2 : KNNLM_DISTANCE_IP;
                 items[n++] = kn_item_make((float)measure(by, unit, row, t->d), x->listed[i].ids[p]);
             }
     kn_items_sort(items, n, scratch);
@@ -502,7 +502,7 @@ static void check_codes_first(const desk *t, const kn_index *x) {
         wanted += hits_of_codes(t, x, query, nearest);
     }
     // By squared distances 8-bit tables choose, which may change one for another; else rounding alone may.
-    if (hits + (t->distance == KN_DISTANCE_L2 ? wanted / 100 : 1) < wanted)
+    if (hits + (t->distance == KNNLM_DISTANCE_L2 ? wanted / 100 : 1) < wanted)
         fail_msg("%zu of %zu found, %zu by the definition", hits, (size_t)NEAREST * QUERIES, wanted);
     for (size_t j = 0; j < t->d; j++) t->queries[j] = 3e38f; // beyond what tables can hold
     assert_ok(kn_searcher_find(one, t->queries, &o, &out));
@@ -540,7 +540,7 @@ static void check_by_codes(const desk *t, const kn_index *x) {
         for (size_t i = 0; i < 50; i++)
             // L2 comes from products of vectors less a centre as far as clusters are apart (a thousand).
             assert_near(a.n.distances[q * 50 + i], all[i],
-                        t->distance == KN_DISTANCE_L2 ? 4e-4 : 4 * slack(t, q, 1));
+                        t->distance == KNNLM_DISTANCE_L2 ? 4e-4 : 4 * slack(t, q, 1));
         assert_ok(kn_searcher_find(one, t->queries + q * t->d, &o, &out));
         for (size_t i = 0; i < 50; i++) assert_near(distances[i], all[i], 4e-4 * (1 + fabs(all[i])));
     }
@@ -554,7 +554,7 @@ static void codes_find_what_they_stand_for(void **state) {
     const uint32_t parts[] = {11, 33}, lists[] = {3, 20};
     (void)state;
     for (size_t i = 0; i < 24; i++) {
-        desk t = desk_make(33, KN_KEYS_F16, measures[i % 3]);
+        desk t = desk_make(33, KNNLM_KEYS_F16, measures[i % 3]);
         kn_store_writer *w;
         kn_index_result r;
         kn_store *s;
@@ -592,7 +592,7 @@ static void make_old(const desk *t) {
 }
 
 static void old_codes_are_refused(void **state) {
-    desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
+    desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store *s;
     kn_index *x;
     kn_index_result r;
@@ -675,11 +675,11 @@ static void check_told(const desk *t, const char *kind, bool codes) {
 // Zeros in the middle of every part, and at its beginning.
 static void damaged_parts_are_errors(void **state) {
     static const char *const kinds[] = {"lists", "order", "rows", "codes", "keys"};
-    const kn_key_type types[] = {KN_KEYS_F32, KN_KEYS_F16, KN_KEYS_INT8};
+    const knnlm_keys types[] = {KNNLM_KEYS_F32, KNNLM_KEYS_F16, KNNLM_KEYS_INT8};
     static const char zeros[64];
     (void)state;
     for (size_t type = 0; type < 3; type++) {
-        desk t = desk_make(16, types[type], KN_DISTANCE_L2);
+        desk t = desk_make(16, types[type], KNNLM_DISTANCE_L2);
         kn_store_writer *w;
         make_lists(&t, 4, 8);
         assert_ok(kn_store_write(t.path, &w));
@@ -735,7 +735,7 @@ static void senseless_parts_are_errors(void **state) {
     const uint32_t beyond = ENTRIES;
     const float nan_value = NAN;
     (void)state;
-    desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
+    desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     make_lists(&t, 4, 0);
     forge(&t, "order", 64, &(uint32_t){0}, 0); // nothing forged: still good
     assert_ok(search_all(&t, false));
@@ -754,7 +754,7 @@ static void senseless_parts_are_errors(void **state) {
 static void a_lost_part_costs_the_index_alone(void **state) {
     (void)state;
     for (int gone = 0; gone < 2; gone++) {
-        desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
+        desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
         char path[160];
         kn_store *s;
         kn_index *x;
@@ -773,7 +773,7 @@ static void a_lost_part_costs_the_index_alone(void **state) {
 }
 
 static void compaction_drops_the_index(void **state) {
-    desk t = desk_make(16, KN_KEYS_F32, KN_DISTANCE_L2);
+    desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store_writer *w;
     kn_store_compacted c;
     kn_store *s;
@@ -793,7 +793,7 @@ static void compaction_drops_the_index(void **state) {
 }
 
 static void indexing_twice_gives_the_same(void **state) {
-    desk t = desk_make(36, KN_KEYS_F16, KN_DISTANCE_L2);
+    desk t = desk_make(36, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     kn_store *s;
     uint8_t *first[4] = {0};
     (void)state;
@@ -814,7 +814,7 @@ static void indexing_twice_gives_the_same(void **state) {
 }
 
 static void bad_questions(void **state) {
-    desk t = desk_make(8, KN_KEYS_F32, KN_DISTANCE_L2);
+    desk t = desk_make(8, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store *s;
     kn_index *x;
     kn_searcher *one;
@@ -846,7 +846,7 @@ static void bad_questions(void **state) {
 }
 
 static void recall_is_measured(void **state) {
-    desk t = desk_make(16, KN_KEYS_F16, KN_DISTANCE_L2);
+    desk t = desk_make(16, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     kn_recall rows[KN_RECALL_MOST];
     kn_store *s;
     size_t count;

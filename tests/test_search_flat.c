@@ -56,8 +56,10 @@ static void draw(float *out, size_t n, size_t latent, uint64_t seed) {
 }
 
 static void save(desk *t) {
-    kn_store_settings s = {
-        .key_type = KN_KEYS_F32, .dimension = D, .model_dimension = D, .segment = KN_STORE_SEGMENT_DEFAULT};
+    kn_store_settings s = {.key_type = KNNLM_KEYS_F32,
+                           .dimension = D,
+                           .model_dimension = D,
+                           .segment = KN_STORE_SEGMENT_DEFAULT};
     int32_t *tokens = calloc(N, sizeof *tokens);
     kn_store_writer *w;
     assert_non_null(tokens);

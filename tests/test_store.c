@@ -54,7 +54,7 @@ static void commit_and_close(kn_store_writer *w) {
 
 // ---------------------------------------------------------------- round trips
 
-static void round_trip(kn_key_type type, int32_t d, uint32_t segment) {
+static void round_trip(knnlm_keys type, int32_t d, uint32_t segment) {
     kn_store_settings set = kit_settings(type, d, segment);
     static const size_t pieces[] = {1, 5, 1000};
     for (size_t i = 0; i < COUNT(pieces); i++) {
@@ -75,14 +75,14 @@ static void every_type_of_keys_comes_back(void **state) {
     for (int type = 0; type < KN_KEY_TYPES; type++)
         for (size_t i = 0; i < COUNT(segments); i++)
             for (size_t j = 0; j < COUNT(dimensions); j++)
-                round_trip((kn_key_type)type, dimensions[j], segments[i]);
-    round_trip(KN_KEYS_INT8, 3, 1);
+                round_trip((knnlm_keys)type, dimensions[j], segments[i]);
+    round_trip(KNNLM_KEYS_INT8, 3, 1);
 }
 
 static void ranges_span_segments(void **state) {
     (void)state;
     enum { D = 3 };
-    kn_store_settings set = kit_settings(KN_KEYS_F32, D, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F32, D, 7);
     int32_t tokens[MIXED_ENTRIES], part[MIXED_ENTRIES];
     uint64_t offsets[MIXED_ENTRIES], offsets_part[MIXED_ENTRIES];
     float keys[MIXED_ENTRIES * D], keys_part[MIXED_ENTRIES * D];
@@ -109,7 +109,7 @@ static void ranges_span_segments(void **state) {
 static void segments_lie_in_memory(void **state) {
     (void)state;
     enum { D = 4 };
-    kn_store_settings set = kit_settings(KN_KEYS_INT8, D, 10);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_INT8, D, 10);
     OK(kit_build("s", &set, mixed, MIXED, 3));
     kn_store *s = opened("s");
     assert_int_equal(kn_store_describe(s)->segments, 13);
@@ -140,7 +140,7 @@ static void segments_lie_in_memory(void **state) {
 static void a_full_segment_is_small(void **state) {
     (void)state;
     enum { D = 64, N = 4096 };
-    kn_store_settings set = kit_settings(KN_KEYS_F16, D, N);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, D, N);
     kit_item items[16];
     for (uint32_t i = 0; i < 16; i++) items[i] = (kit_item){i, N / 16, N / 16, false};
     OK(kit_build("s", &set, items, 16, 100));
@@ -149,7 +149,7 @@ static void a_full_segment_is_small(void **state) {
     kit_image image = kit_read("s");
     for (size_t i = 0; i < image.count; i++) bytes += image.files[i].size;
     assert_int_equal(kn_store_describe(s)->bytes, bytes);
-    assert_int_equal(kn_key_bytes(KN_KEYS_F16, D), 2 * D);
+    assert_int_equal(kn_key_bytes(KNNLM_KEYS_F16, D), 2 * D);
     assert_true(bytes <= (uint64_t)N * (2 * D + 16));
     kit_free(&image);
     kn_store_close(s);
@@ -157,9 +157,9 @@ static void a_full_segment_is_small(void **state) {
 
 static void settings_and_counts_survive(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_INT8, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_INT8, 5, 7);
     set.model = "models/a \"b\" \\ \xc3\xa9.gguf";
-    set.distance = KN_DISTANCE_COSINE;
+    set.distance = KNNLM_DISTANCE_COSINE;
     set.model_dimension = 11;
     set.tap = "attention";
     set.split = "line";
@@ -192,7 +192,7 @@ static void settings_and_counts_survive(void **state) {
 
 static void a_store_may_be_empty(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 4, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 4, 7);
     kn_store_entry e;
     OK(kit_build("s", &set, NULL, 0, 1));
     HOLDS("s", NULL, 0);
@@ -214,7 +214,7 @@ static void a_store_may_be_empty(void **state) {
 
 static void times_are_the_environments(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 4, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 4, 7);
     kit_item one = {2, 3, 3, false}; // its own time is 0: now
     kn_store_document d;
     static const char *const wrong[] = {"", "x", "12x", "-5"};
@@ -236,7 +236,7 @@ static void times_are_the_environments(void **state) {
 static void names_need_not_be_utf8(void **state) {
     (void)state;
     static const char path[] = "st\xff\xfe re \n";
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 4, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 4, 7);
     set.model = set.tap = "caf\xe9.gguf";
     OK(kit_build(path, &set, mixed, MIXED, 10));
     kn_store_writer *w = writing(path);
@@ -262,7 +262,7 @@ static void what_is_no_store_is_refused(void **state) {
     assert_int_equal(access("empty/LOCK", F_OK), -1);
     kit_write_file(".", "file", "x", 1);
     FAILS(KNNLM_EIO, "file", kn_store_open("file", &s));
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 4, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 4, 7);
     FAILS(KNNLM_EIO, "file: cannot create", kn_store_create("file", &set, &w));
     kit_write_file("empty", "MANIFEST", "", 0);
     FAILS(KNNLM_EDATA, "not the manifest", kn_store_open("empty", &s));
@@ -282,7 +282,7 @@ static void impossible_settings_are_refused(void **state) {
     (void)state;
     kn_store_writer *w;
     static char endless[100000];
-    const kn_store_settings good = kit_settings(KN_KEYS_F16, 4, 7);
+    const kn_store_settings good = kit_settings(KNNLM_KEYS_F16, 4, 7);
     kn_store_settings bad[12];
     memset(endless, 'x', sizeof endless - 1);
     for (size_t i = 0; i < COUNT(bad); i++) bad[i] = good;
@@ -297,7 +297,7 @@ static void impossible_settings_are_refused(void **state) {
     bad[8].segment = 0;
     bad[9].segment = KN_STORE_SEGMENT_MAX + 1;
     bad[10].model = endless;
-    bad[11].key_type = (kn_key_type)-1;
+    bad[11].key_type = (knnlm_keys)-1;
     for (size_t i = 0; i < COUNT(bad); i++)
         FAILS(KNNLM_EINVAL, "a store with", kn_store_create("s", &bad[i], &w));
     assert_int_equal(access("s", F_OK), -1);
@@ -306,7 +306,7 @@ static void impossible_settings_are_refused(void **state) {
 
 static void reading_beyond_the_end_is_refused(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_NONE, 4, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_NONE, 4, 7);
     int32_t token;
     uint64_t offset;
     float key[4];
@@ -337,7 +337,7 @@ static void reading_beyond_the_end_is_refused(void **state) {
 
 static void writing_out_of_turn_is_refused(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 2, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 2, 7);
     kn_store_writer *w;
     kit_names names;
     kit_item item = {1, 3, 3, false};
@@ -375,14 +375,16 @@ static void writing_out_of_turn_is_refused(void **state) {
 static void keys_that_do_not_fit_are_refused(void **state) {
     (void)state;
     static const struct {
-        kn_key_type type;
+        knnlm_keys type;
         float value;
         const char *text;
-    } cases[] = {
-        {KN_KEYS_F16, 65520, "do not fit f16"},        {KN_KEYS_F16, -1e30f, "do not fit f16"},
-        {KN_KEYS_F16, NAN, "entry 300 is not finite"}, {KN_KEYS_F32, -INFINITY, "entry 300 is not finite"},
-        {KN_KEYS_F32, NAN, "entry 300 is not finite"}, {KN_KEYS_INT8, INFINITY, "entry 300 is not finite"},
-        {KN_KEYS_INT8, NAN, "entry 300 is not finite"}};
+    } cases[] = {{KNNLM_KEYS_F16, 65520, "do not fit f16"},
+                 {KNNLM_KEYS_F16, -1e30f, "do not fit f16"},
+                 {KNNLM_KEYS_F16, NAN, "entry 300 is not finite"},
+                 {KNNLM_KEYS_F32, -INFINITY, "entry 300 is not finite"},
+                 {KNNLM_KEYS_F32, NAN, "entry 300 is not finite"},
+                 {KNNLM_KEYS_INT8, INFINITY, "entry 300 is not finite"},
+                 {KNNLM_KEYS_INT8, NAN, "entry 300 is not finite"}};
     kit_item item = {0, 400, 400, false};
     static int32_t tokens[400];
     static uint64_t offsets[400];
@@ -408,12 +410,12 @@ static void keys_that_do_not_fit_are_refused(void **state) {
 static void the_largest_keys_are_kept(void **state) {
     (void)state;
     static const struct {
-        kn_key_type type;
+        knnlm_keys type;
         float in, out;
-    } cases[] = {{KN_KEYS_F16, 65519.99f, 65504},
-                 {KN_KEYS_F32, 0x1.fffffep127f, 0x1.fffffep127f},
-                 {KN_KEYS_INT8, 0x1.fffffep127f, 0x1.fffffep127f},
-                 {KN_KEYS_INT8, 0x1p-149f, 0}};
+    } cases[] = {{KNNLM_KEYS_F16, 65519.99f, 65504},
+                 {KNNLM_KEYS_F32, 0x1.fffffep127f, 0x1.fffffep127f},
+                 {KNNLM_KEYS_INT8, 0x1.fffffep127f, 0x1.fffffep127f},
+                 {KNNLM_KEYS_INT8, 0x1p-149f, 0}};
     kit_item item = {0, 1, 1, false};
     for (size_t i = 0; i < COUNT(cases); i++) {
         kn_store_settings set = kit_settings(cases[i].type, 1, 7);
@@ -463,7 +465,7 @@ static void an_interrupted_build_goes_on(void **state) {
     (void)state;
     static const uint32_t segments[] = {7, 16, 64};
     for (size_t i = 0; i < COUNT(segments); i++) {
-        kn_store_settings set = kit_settings(i ? KN_KEYS_INT8 : KN_KEYS_F16, 3, segments[i]);
+        kn_store_settings set = kit_settings(i ? KNNLM_KEYS_INT8 : KNNLM_KEYS_F16, 3, segments[i]);
         OK(kit_build("whole", &set, mixed, MIXED, 100));
         for (size_t stop = 1; stop <= MIXED_ENTRIES; stop++) {
             resume("s", &set, stop);
@@ -478,7 +480,7 @@ static void an_interrupted_build_goes_on(void **state) {
 
 // Four whole segments and the beginning of a fifth: 28 of the first document's 40 entries are there.
 static void interrupt(const char *path, const kit_item *item) {
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 3, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 3, 7);
     kit_names names;
     kn_store_document d = kit_document(item, &names);
     kn_store_writer *w;
@@ -554,7 +556,7 @@ static void what_is_unfinished_can_be_removed(void **state) {
 
 static void removal_shows_at_the_next_open(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 3, 16);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 3, 16);
     kit_item items[MIXED], extra = {40, 20, 20, false};
     memcpy(items, mixed, sizeof mixed);
     OK(kit_build("s", &set, mixed, MIXED, 10));
@@ -587,7 +589,7 @@ static void removal_shows_at_the_next_open(void **state) {
 
 static void nothing_to_commit_is_no_commit(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 3, 16);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 3, 16);
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store *s = opened("s");
     kn_store_writer *w = writing("s");
@@ -600,7 +602,7 @@ static void nothing_to_commit_is_no_commit(void **state) {
 // The same inode and time may come again; a state must not be taken for another.
 static void states_are_told_apart(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_NONE, 3, 16);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_NONE, 3, 16);
     OK(kit_build("s", &set, mixed, 3, 10));
     for (int i = 0; i < 50; i++) {
         kn_store *s = opened("s");
@@ -629,7 +631,7 @@ static void same_segments(const char *a, const char *b) {
             char name[2][KN_PART_NAME];
             kn_part_name(name[0], left->manifest.segments[i].file, kind ? "keys" : "text");
             kn_part_name(name[1], right->manifest.segments[i].file, kind ? "keys" : "text");
-            if (kind && left->manifest.settings.key_type == KN_KEYS_NONE) continue;
+            if (kind && left->manifest.settings.key_type == KNNLM_KEYS_NONE) continue;
             if (!kit_same_bytes(kit_find(&x, name[0]), kit_find(&y, name[1])))
                 fail_msg("%s and %s differ", name[0], name[1]);
         }
@@ -649,7 +651,7 @@ static size_t survivors(const kit_item *items, size_t count, kit_item *out) {
 }
 
 // Adds the documents in several goes, removes those of the pattern, compacts.
-static void compact_pattern(kn_key_type type, uint32_t segment, unsigned pattern) {
+static void compact_pattern(knnlm_keys type, uint32_t segment, unsigned pattern) {
     kn_store_settings set = kit_settings(type, 5, segment);
     kit_item items[MIXED], left[MIXED];
     kn_store_compacted c;
@@ -682,18 +684,18 @@ static void compacted_is_as_built_afresh(void **state) {
     kn_random random = {7};
     static const uint32_t segments[] = {7, 16, 30, 1000};
     for (int type = 0; type < KN_KEY_TYPES; type++) {
-        compact_pattern((kn_key_type)type, 16, (1u << MIXED) - 1); // all
+        compact_pattern((knnlm_keys)type, 16, (1u << MIXED) - 1); // all
         for (int i = 0; i < 12; i++)
-            compact_pattern((kn_key_type)type, segments[i % 4],
+            compact_pattern((knnlm_keys)type, segments[i % 4],
                             (unsigned)kn_random_below(&random, 1u << MIXED));
     }
-    compact_pattern(KN_KEYS_F16, 7, 0);
-    for (unsigned i = 0; i < MIXED; i++) compact_pattern(KN_KEYS_F16, 7, 1u << i);
+    compact_pattern(KNNLM_KEYS_F16, 7, 0);
+    for (unsigned i = 0; i < MIXED; i++) compact_pattern(KNNLM_KEYS_F16, 7, 1u << i);
 }
 
 static void compacting_what_is_compact_changes_nothing(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kn_store_compacted c;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store *s = opened("s");
@@ -712,7 +714,7 @@ static void compacting_what_is_compact_changes_nothing(void **state) {
 
 static void segments_before_the_first_change_stay(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kn_store_compacted c;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store_writer *w = writing("s");
@@ -741,7 +743,7 @@ static bool stop(void *context, const char *what, uint64_t done, uint64_t total,
 
 static void a_stopped_compaction_changes_nothing(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kn_store_compacted c;
     int calls = 0;
     OK(kit_build("s", &set, mixed, MIXED, 10));
@@ -759,7 +761,7 @@ static void a_stopped_compaction_changes_nothing(void **state) {
 
 static void a_snapshot_outlives_its_files(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kit_item left[MIXED];
     kn_store_compacted c;
     OK(kit_build("s", &set, mixed, MIXED, 10));
@@ -779,7 +781,7 @@ static void a_snapshot_outlives_its_files(void **state) {
 // One document a segment; byte `at` (from the middle) of a part of the second is flipped.
 static void build_damaged(const char *name) {
     static const kit_item items[] = {{1, 8, 8, false}, {2, 8, 8, false}, {3, 8, 8, false}, {4, 8, 8, false}};
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 8);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 8);
     OK(kit_build("s", &set, items, 4, 10));
     kit_file file;
     kit_read_file("s", name, &file);
@@ -831,7 +833,7 @@ static void a_damaged_last_document_can_go(void **state) {
 
 static void one_writes_at_a_time(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kn_store_writer *second;
     kn_store_compacted c;
     int status;
@@ -855,7 +857,7 @@ static void one_writes_at_a_time(void **state) {
 
 static void debris_is_swept_up(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     static const char *const debris[] = {
         "000999.text",    "000999.keys",    "1234567.removed", "MANIFEST.12.0.tmp", "tokenizer.gguf.9.1.tmp",
         "000001.removed", "tokenizer.gguf", "projection.gguf"};
@@ -880,7 +882,7 @@ static void debris_is_swept_up(void **state) {
 
 static void a_new_store_takes_no_ones_place(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     static const char *const foreign[] = {"notes.txt", "tokenizer.gguf", "000001.text"};
     kn_store_writer *w;
     assert_int_equal(mkdir("s", 0777), 0);
@@ -902,7 +904,7 @@ static void a_new_store_takes_no_ones_place(void **state) {
 
 static void what_is_not_committed_is_gone(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 1000);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 1000);
     kn_store_writer *w;
     OK(kn_store_create("s", &set, &w));
     OK(kit_add(w, mixed, MIXED, 10));
@@ -968,7 +970,7 @@ static kn_store_tuned wrong_tuning(int what) {
 
 static void tuned_values_survive(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     const kn_store_tuned tuned = full_tuning();
     kn_store_compacted c;
     OK(kit_build("s", &set, mixed, MIXED, 10));
@@ -1043,7 +1045,7 @@ static void attach(const char *name, const char *content) {
 
 static void files_can_be_attached(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kn_store_compacted c;
     char *path;
     OK(kit_build("s", &set, mixed, MIXED, 10));
@@ -1075,7 +1077,7 @@ static void what_cannot_be_attached_is_refused(void **state) {
     (void)state;
     static const char *const bad[] = {"",         ".",    "..",          "../x", "a/b",           ".x",
                                       "MANIFEST", "LOCK", "000001.text", "\xff", "MANIFEST.1.tmp"};
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kn_store_writer *w;
     OK(kn_store_create("s", &set, &w));
     for (size_t i = 0; i < COUNT(bad); i++)
@@ -1088,7 +1090,7 @@ static void what_cannot_be_attached_is_refused(void **state) {
 
 static void another_model_is_refused_by_name(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     const char *model = set.model_fingerprint, *tokenizer = set.tokenizer_fingerprint;
     OK(kit_build("s", &set, mixed, 3, 10));
     kn_store *s = opened("s");
@@ -1112,7 +1114,7 @@ static void another_model_is_refused_by_name(void **state) {
 
 static void manifests_print_and_parse(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_INT8, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_INT8, 5, 7);
     kn_manifest m = {.complete = true, .generation = 3, .next_file = 9, .created = 5, .job_time = 6}, back,
                 copy;
     char *text, *again;
@@ -1158,7 +1160,7 @@ static void set_counters(uint64_t generation, uint64_t next_file) {
 static void counters_do_not_overflow(void **state) {
     (void)state;
     const uint64_t most = KN_MANIFEST_COUNTER_MAX, wrong[] = {most + 1, INT64_MAX};
-    kn_store_settings set = kit_settings(KN_KEYS_F32, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F32, 5, 7);
     kn_store_writer *w;
     kn_store *s;
     for (int i = 0; i < 2; i++)
@@ -1184,7 +1186,7 @@ static void counters_do_not_overflow(void **state) {
 
 static void links_are_not_followed(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F32, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F32, 5, 7);
     kn_store_writer *w;
     kit_names names;
     struct stat st;
@@ -1218,7 +1220,7 @@ static void links_are_not_followed(void **state) {
 
 static void a_writer_without_its_lock_does_not_commit(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F32, 5, 7);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F32, 5, 7);
     kn_store_writer *first, *second;
     OK(kit_build("s", &set, mixed, 3, 10));
     OK(kn_store_write("s", &first));

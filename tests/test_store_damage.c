@@ -32,7 +32,7 @@ static void read_everything(const kn_store *s) {
     char *path = NULL;
     OK(kn_store_tokens(s, 0, n, tokens));
     OK(kn_store_offsets(s, 0, n, offsets));
-    if (info->settings.key_type != KN_KEYS_NONE) OK(kn_store_keys(s, 0, n, keys));
+    if (info->settings.key_type != KNNLM_KEYS_NONE) OK(kn_store_keys(s, 0, n, keys));
     for (uint64_t id = 0; id < n; id++) {
         kn_store_entry e;
         if (kn_store_entry_at(s, id, &e) == KNNLM_OK) assert_true(e.document < info->documents && e.id == id);
@@ -101,7 +101,7 @@ static const kit_item small[] = {{1, 20, 20, false}, {2, 0, 0, false}, {3, 9, 9,
                                  {4, 35, 35, false}, {5, 3, 3, true},  {6, 1, 1, false}};
 
 static void build_small(void) {
-    kn_store_settings set = kit_settings(KN_KEYS_INT8, 3, 16);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_INT8, 3, 16);
     kn_store_writer *w;
     OK(kit_build(STORE, &set, small, COUNT(small), 10));
     OK(kn_store_write(STORE, &w));
@@ -235,7 +235,7 @@ static uint64_t padded(uint64_t n) {
     return (n + 63) / 64 * 64;
 }
 
-static layout *build_large(kn_key_type type, int32_t d, uint32_t segment, uint64_t longest) {
+static layout *build_large(knnlm_keys type, int32_t d, uint32_t segment, uint64_t longest) {
     layout *l = kit_alloc(1, sizeof *l);
     kn_random random = {segment};
     l->set = kit_settings(type, d, segment);
@@ -353,7 +353,7 @@ static long flips_wanted(void) {
 
 static void random_flips_in_keys_are_told(void **state) {
     (void)state;
-    layout *l = build_large(KN_KEYS_F32, 32, 12000, 150);
+    layout *l = build_large(KNNLM_KEYS_F32, 32, 12000, 150);
     assert_true(l->segments >= 2);
     flip_by_chance(l, flips_wanted() / 2);
     free(l);
@@ -361,7 +361,7 @@ static void random_flips_in_keys_are_told(void **state) {
 
 static void random_flips_in_text_are_told(void **state) {
     (void)state;
-    layout *l = build_large(KN_KEYS_NONE, 1, 1 << 18, 2200);
+    layout *l = build_large(KNNLM_KEYS_NONE, 1, 1 << 18, 2200);
     assert_true(l->segments >= 2);
     flip_by_chance(l, flips_wanted() / 2);
     free(l);
@@ -389,7 +389,7 @@ static void a_damaged_record_costs_no_other_document(void **state) {
     for (uint32_t i = 0; i < N; i++) items[i] = (kit_item){i, EACH, EACH, false};
     for (size_t fill = 0; fill < COUNT(fills); fill++)
         for (uint64_t bad = 0; bad < N; bad++) {
-            kn_store_settings set = kit_settings(KN_KEYS_F32, 3, SEGMENT);
+            kn_store_settings set = kit_settings(KNNLM_KEYS_F32, 3, SEGMENT);
             kn_store_writer *w;
             kn_store *s;
             span lost = {0};

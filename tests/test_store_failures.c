@@ -332,7 +332,7 @@ static const kit_item documents[A + B] = {{1, 20, 20, true},   {2, 0, 0, false},
 enum { NONE, BUILDING, BUILT, ADDING, ADDED, COMPACTED }; // what a store may be found as: its rank
 
 static kn_store_settings settings(void) {
-    return kit_settings(KN_KEYS_INT8, 3, SEGMENT);
+    return kit_settings(KNNLM_KEYS_INT8, 3, SEGMENT);
 }
 
 // Goes on with the documents up to `end`, as a build does.

@@ -188,7 +188,7 @@ static double seconds_wanted(void) {
 
 static void readers_see_committed_states(void **state) {
     (void)state;
-    kn_store_settings set = kit_settings(KN_KEYS_F16, 8, SEGMENT);
+    kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 8, SEGMENT);
     pthread_t writer, readers[READERS];
     int numbers[READERS];
     OK(kit_build("s", &set, NULL, 0, 1));

@@ -14,8 +14,8 @@ enum { WORDS = 40, LENGTH = 1300, CONTEXT = 64 };
 
 #define MODERN                                                                                               \
     .vocabulary = WORDS + 2, .width = 32, .layers = 2, .heads = 2, .ffn = 40, .context = CONTEXT,            \
-    .rope_base = 1000, .positions = KN_POSITIONS_ROTARY, .epsilon = 1e-5f, .embedding_scale = 4,             \
-    .final_norm = true, .norm = KN_NORM_RMS, .no_bias = true, .activation = KN_ACTIVATION_SWIGLU,            \
+    .rope_base = 1000, .positions = KNNLM_POSITIONS_ROTARY, .epsilon = 1e-5f, .embedding_scale = 4,          \
+    .final_norm = true, .norm = KNNLM_NORM_RMS, .no_bias = true, .activation = KNNLM_ACTIVATION_SWIGLU,      \
     .bands = 1, .band_end = {WORDS + 2}, .band_factor = 4
 
 static const kn_config shapes[] = {
@@ -40,7 +40,7 @@ static kn_tokenizer *make_tokenizer(void) {
     size_t used = 0;
     kn_tokenizer *tokenizer;
     for (int i = 0; i < WORDS; i++) used += (size_t)snprintf(text + used, 8, "w%d ", i);
-    assert_ok(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, text, used, NULL, &tokenizer));
+    assert_ok(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, used, NULL, &tokenizer));
     return tokenizer;
 }
 
@@ -83,7 +83,7 @@ static void desk_close(desk *d) {
     free(d->expected);
 }
 
-static kn_lm *open_model(const desk *d, kn_precision precision) {
+static kn_lm *open_model(const desk *d, knnlm_precision precision) {
     kn_lm *lm;
     assert_ok(kn_lm_open(d->path, &(kn_lm_options){.precision = precision}, &lm));
     assert_string_equal(kn_lm_describe(lm)->engine, "native");
@@ -125,7 +125,7 @@ static void streams_are_the_whole_text(void **state) {
     for (size_t i = 0; i < SHAPES; i++) {
         desk d;
         desk_open(&d, &shapes[i], 7 + i);
-        kn_lm *lm = open_model(&d, KN_PRECISION_F32);
+        kn_lm *lm = open_model(&d, KNNLM_PRECISION_F32);
         stream_text(lm, &d, LENGTH, false, logprobs, NULL);
         assert_expected(&d, logprobs, 0, LENGTH);
         stream_text(lm, &d, LENGTH, true, again, NULL);
@@ -143,7 +143,7 @@ static void every_kernel_streams(void **state) {
     desk d;
     float logprobs[LENGTH], again[LENGTH];
     desk_open(&d, &shapes[1], 3);
-    kn_lm *lm = open_model(&d, KN_PRECISION_BF16);
+    kn_lm *lm = open_model(&d, KNNLM_PRECISION_BF16);
     stream_text(lm, &d, LENGTH, true, logprobs, NULL);
     assert_ok(kn_threads_set(1));
     stream_text(lm, &d, LENGTH, false, again, NULL);
@@ -161,7 +161,7 @@ static void company_changes_nothing(void **state) {
     (void)state;
     desk d;
     desk_open(&d, &shapes[0], 5);
-    kn_lm *lm = open_model(&d, KN_PRECISION_AUTO);
+    kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
     size_t stream = (size_t)kn_lm_describe(lm)->stream;
     float alone[LENGTH], logprobs[4 * LENGTH];
     stream_text(lm, &d, LENGTH, false, alone, NULL);
@@ -189,7 +189,7 @@ static void sessions_have_no_end(void **state) {
     (void)state;
     desk d;
     desk_open(&d, &shapes[0], 11);
-    kn_lm *lm = open_model(&d, KN_PRECISION_F32);
+    kn_lm *lm = open_model(&d, KNNLM_PRECISION_F32);
     size_t vocabulary = (size_t)d.config.vocabulary;
     float *distribution = test_alloc(2 * vocabulary, sizeof *distribution);
     kn_session *sessions[2];
@@ -237,7 +237,7 @@ static void the_reader_streams(void **state) {
     desk d;
     float streamed[LENGTH], read[LENGTH];
     desk_open(&d, &shapes[1], 13);
-    kn_lm *lm = open_model(&d, KN_PRECISION_AUTO);
+    kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
     stream_text(lm, &d, LENGTH, false, streamed, NULL);
     kn_read_options o = {.context = -1, .tap = KN_TAP_DEFAULT, .logprobs = true};
     assert_ok(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
@@ -259,7 +259,7 @@ static void scoring_together_streams(void **state) {
     desk d;
     float streamed[LENGTH];
     desk_open(&d, &shapes[0], 17);
-    kn_lm *lm = open_model(&d, KN_PRECISION_AUTO);
+    kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
     stream_text(lm, &d, LENGTH, false, streamed, NULL);
     kn_mixture *m;
     assert_ok(kn_mixture_open(lm, &(kn_mixture_options){.metric = -1}, &m));
@@ -308,7 +308,7 @@ static void bad_windows_are_refused(void **state) {
     desk d, other;
     desk_open(&d, &shapes[0], 23);
     desk_open(&other, &(kn_config){MODERN}, 23);
-    kn_lm *lm = open_model(&d, KN_PRECISION_F32), *whole;
+    kn_lm *lm = open_model(&d, KNNLM_PRECISION_F32), *whole;
     kn_past *past;
     float logprobs[LENGTH];
     assert_ok(kn_lm_open(other.path, NULL, &whole));

@@ -66,7 +66,7 @@ static int desk_open(void **state) {
     strcpy(d->folder, "/tmp/knnlm-test-XXXXXX");
     assert_non_null(mkdtemp(d->folder));
     snprintf(path, sizeof path, "%s/s.store", d->folder);
-    OK(kn_lm_open(MODEL, &(kn_lm_options){.precision = KN_PRECISION_F32}, &d->lm));
+    OK(kn_lm_open(MODEL, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
     build_store(d, path);
     kn_store_choice choice = {.path = path, .weight = NAN, .temperature = NAN};
     kn_mixture_options o = {.stores = &choice,

@@ -37,7 +37,7 @@ static const char text[] = "the other theatre, there: caf\xC3\xA9 \xF0\x9F\x98\x
 static void expect_same(const kn_tokenizer *a, const kn_tokenizer *b) {
     kn_tokens x = {0}, y = {0};
     size_t size = strlen(text);
-    if (kn_tokenizer_kind_of(a) != KN_TOKENIZER_BPE) size = (size_t)(strchr(text, '\xFF') - text);
+    if (kn_tokenizer_kind_of(a) != KNNLM_TOKENIZER_BPE) size = (size_t)(strchr(text, '\xFF') - text);
     assert_int_equal(kn_tokenizer_kind_of(a), kn_tokenizer_kind_of(b));
     assert_int_equal(kn_tokenizer_start(a), kn_tokenizer_start(b));
     assert_int_equal(kn_tokenizer_size(a), kn_tokenizer_size(b));
@@ -67,7 +67,7 @@ static void check_saved(const kn_tokenizer *t) {
 static void test_gguf_keeps_bpe(void **state) {
     (void)state;
     kn_tokenizer *t;
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 280, text, strlen(text), NULL, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 280, text, strlen(text), NULL, &t), KNNLM_OK);
     check_saved(t);
     kn_gguf *file;
     const char *value;
@@ -92,7 +92,7 @@ static void test_gguf_keeps_bpe(void **state) {
 static void test_gguf_keeps_words(void **state) {
     (void)state;
     kn_tokenizer *t;
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, "the other a\0b theatre\n", 22, NULL, &t),
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, "the other a\0b theatre\n", 22, NULL, &t),
                      KNNLM_OK);
     check_saved(t);
     kn_tokenizer_free(t);

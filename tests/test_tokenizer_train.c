@@ -84,7 +84,7 @@ static void check_merges(const kn_tokenizer *t, plain *p) {
 static void check_training(plain *p, const char *text, size_t size, int32_t tokens) {
     kn_tokenizer *t;
     int32_t best[2];
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, tokens, text, size, NULL, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, tokens, text, size, NULL, &t), KNNLM_OK);
     assert_true(kn_tokenizer_size(t) <= tokens);
     assert_int_equal(kn_tokenizer_start(t), kn_tokenizer_size(t) - 1);
     plain_start(p, text, size);
@@ -120,7 +120,7 @@ static void test_smallest_vocabulary(void **state) {
     char *text;
     size_t size;
     int32_t start = 256;
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 257, "abab", 4, NULL, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 257, "abab", 4, NULL, &t), KNNLM_OK);
     assert_int_equal(kn_tokenizer_size(t), 257);
     assert_string_equal(kn_tokenizer_piece(t, 0), "!");
     assert_string_equal(kn_tokenizer_piece(t, 220), "\xC4\xA0"); // the space, as in GPT-2
@@ -133,7 +133,7 @@ static void test_smallest_vocabulary(void **state) {
 static void test_ends_when_no_pair_occurs_twice(void **state) {
     (void)state;
     kn_tokenizer *t;
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 100000, "ab ab cd", 8, NULL, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 100000, "ab ab cd", 8, NULL, &t), KNNLM_OK);
     assert_int_equal(kn_tokenizer_size(t), 258); // only "ab": " ab" and " cd" come once
     kn_tokenizer_free(t);
 }
@@ -144,7 +144,7 @@ static void test_bytes_that_are_not_utf8_are_left_out(void **state) {
     static const char text[] = "\xFF\xFF\xFF\xFF"
                                "ab\xFF"
                                "ab\xC3";
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 300, text, strlen(text), NULL, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 300, text, strlen(text), NULL, &t), KNNLM_OK);
     assert_int_equal(kn_tokenizer_size(t), 258);
     assert_string_equal(kn_tokenizer_piece(t, 256), "ab");
     kn_tokenizer_free(t);
@@ -159,16 +159,16 @@ static void test_threads_and_chunks_change_nothing(void **state) {
     kn_tokenizer *one, *four, *line;
     random_words(&r, text, size, "etaoinshrdlu\n\n,.");
     assert_int_equal(kn_threads_set(1), KNNLM_OK);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 1000, text, size, NULL, &one), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 1000, text, size, NULL, &one), KNNLM_OK);
     assert_int_equal(kn_threads_set(4), KNNLM_OK);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 1000, text, size, NULL, &four), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 1000, text, size, NULL, &four), KNNLM_OK);
     assert_int_equal(kn_threads_set(0), KNNLM_OK);
     assert_int_equal(kn_tokenizer_size(one), 1000);
     for (int32_t i = 0; i < 1000; i++)
         assert_string_equal(kn_tokenizer_piece(one, i), kn_tokenizer_piece(four, i));
     for (size_t i = 0; i < size; i++)
         if (text[i] == '\n') text[i] = 'x'; // a single line
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 300, text, size, NULL, &line), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 300, text, size, NULL, &line), KNNLM_OK);
     kn_tokenizer_free(one);
     kn_tokenizer_free(four);
     kn_tokenizer_free(line);
@@ -199,13 +199,14 @@ static void test_progress_and_stopping(void **state) {
     listener all = {0};
     kn_progress progress = {listen, &all};
     kn_tokenizer *t;
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 600, text, sizeof text, &progress, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 600, text, sizeof text, &progress, &t),
+                     KNNLM_OK);
     kn_tokenizer_free(t);
     assert_true(all.reports >= 4);
     for (int stop = 1; stop <= 3; stop += 2) { // while counting, while merging
         listener some = {.stop_after = stop};
         progress.context = &some;
-        assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 600, text, sizeof text, &progress, &t),
+        assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 600, text, sizeof text, &progress, &t),
                          KNNLM_ESTOPPED);
         assert_int_equal(some.reports, stop);
     }
@@ -214,10 +215,10 @@ static void test_progress_and_stopping(void **state) {
 static void test_wrong_arguments(void **state) {
     (void)state;
     kn_tokenizer *t;
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 256, "ab", 2, NULL, &t), KNNLM_EINVAL);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, -5, "ab", 2, NULL, &t), KNNLM_EINVAL);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_BPE, 300, "", 0, NULL, &t), KNNLM_EINVAL);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORDPIECE, 300, "ab", 2, NULL, &t), KNNLM_ENOTSUP);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 256, "ab", 2, NULL, &t), KNNLM_EINVAL);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, -5, "ab", 2, NULL, &t), KNNLM_EINVAL);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_BPE, 300, "", 0, NULL, &t), KNNLM_EINVAL);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_WORDPIECE, 300, "ab", 2, NULL, &t), KNNLM_ENOTSUP);
 }
 
 int main(void) {

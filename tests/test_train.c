@@ -32,7 +32,7 @@ static int bench_open(void **state) {
     char text[WORDS * 8] = "";
     bench *b = test_alloc(1, sizeof *b);
     for (int i = 0; i < WORDS; i++) sprintf(text + strlen(text), "w%d ", i);
-    assert_ok(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, text, strlen(text), NULL, &b->tokenizer));
+    assert_ok(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, strlen(text), NULL, &b->tokenizer));
     fill_corpus(&b->corpus, b->tokens, TOKENS, 11, kn_tokenizer_size(b->tokenizer));
     fill_corpus(&b->valid, b->valid_tokens, VALID_TOKENS, 12, kn_tokenizer_size(b->tokenizer));
     char folder[] = "/tmp/knnlm-test-train-XXXXXX";
@@ -148,8 +148,8 @@ static void resumes_bit_for_bit(void **state) {
     o.valid = NULL;
     compare_runs(*state, &o, 8);
     o.valid = small_run(*state, 0).valid;
-    o.optimizer.kind = KN_OPTIMIZER_NESTEROV;
-    o.schedule.kind = KN_SCHEDULE_RESTARTS;
+    o.optimizer.kind = KNNLM_OPTIMIZER_NESTEROV;
+    o.schedule.kind = KNNLM_SCHEDULE_RESTARTS;
     o.schedule.rate = 0.1;
     o.schedule.period = 3;
     compare_runs(*state, &o, 5);
@@ -238,8 +238,8 @@ static void other_runs_are_refused(void **state) {
     REFUSED(changed.config.width = 32, "--width");
     REFUSED(changed.config.ffn = 25, "--ffn");
     REFUSED(changed.config.context = 15, "--context");
-    REFUSED(changed.config.activation = KN_ACTIVATION_RELU, "--activation");
-    REFUSED(changed.config.positions = KN_POSITIONS_LEARNED, "--positions");
+    REFUSED(changed.config.activation = KNNLM_ACTIVATION_RELU, "--activation");
+    REFUSED(changed.config.positions = KNNLM_POSITIONS_LEARNED, "--positions");
     REFUSED(changed.config.embedding_scale = 1, "embedding scale");
     REFUSED(changed.config.final_norm = false, "final norm");
 #undef REFUSED
@@ -292,7 +292,7 @@ static void numbers_that_leave_stop_the_run(void **state) {
     o.resume = true;
     o.steps = 60;
     o.optimizer.clip = 0;
-    o.schedule = (kn_schedule){.kind = KN_SCHEDULE_CONSTANT, .rate = 1e18};
+    o.schedule = (kn_schedule){.kind = KNNLM_SCHEDULE_CONSTANT, .rate = 1e18};
     assert_refused(&o, KNNLM_EDATA, "no longer a number");
     assert_ok(kn_gguf_open(b->checkpoint[0], &file));
     for (size_t i = 0; i < kn_gguf_tensor_count(file); i++) {
@@ -340,7 +340,7 @@ static void assert_rate(const kn_schedule *s, int64_t step, double want) {
 static void rates_are_their_formulas(void **state) {
     (void)state;
     kn_schedule s = {.rate = 0.01, .warmup = 10, .steps = 110, .floor = 0.1, .tail = 0.25};
-    for (s.kind = KN_SCHEDULE_COSINE; s.kind <= KN_SCHEDULE_PLATEAU; s.kind++) {
+    for (s.kind = KNNLM_SCHEDULE_COSINE; s.kind <= KNNLM_SCHEDULE_PLATEAU; s.kind++) {
         for (int64_t i = 0; i < 10; i++) assert_rate(&s, i, 0.01 * (double)(i + 1) / 10);
         for (int64_t i = 10; i < 115; i++) {
             double part = fmin((double)(i - 10) / 100, 1), left = fmax((110 - (double)i) / 27.5, 0);
@@ -349,7 +349,7 @@ static void rates_are_their_formulas(void **state) {
             assert_rate(&s, i, want[s.kind]);
         }
     }
-    s = (kn_schedule){.kind = KN_SCHEDULE_COSINE, .rate = 0.01, .steps = 1}; // one step, no warm-up
+    s = (kn_schedule){.kind = KNNLM_SCHEDULE_COSINE, .rate = 0.01, .steps = 1}; // one step, no warm-up
     assert_rate(&s, 0, 0.01);
 }
 
@@ -358,7 +358,7 @@ static void the_papers_restarts(void **state) {
     static const int64_t steps[] = {0,      1,      15999,  16000,  16001,  100000, 285999,
                                     286000, 286001, 500000, 825999, 826000, 1000000};
     (void)state;
-    kn_schedule s = {.kind = KN_SCHEDULE_RESTARTS,
+    kn_schedule s = {.kind = KNNLM_SCHEDULE_RESTARTS,
                      .rate = 1,
                      .warmup = 16000,
                      .steps = 286000,
@@ -392,7 +392,7 @@ static double gradient_at(size_t i, int update) {
 static void update_plainly(const kn_optimizer_options *p, double *w, double *m, double *v, double g,
                            double rate, double rate_before, double decay, int updates) {
     *w -= rate * decay * *w;
-    if (p->kind == KN_OPTIMIZER_ADAMW) {
+    if (p->kind == KNNLM_OPTIMIZER_ADAMW) {
         *m = (double)p->beta1 * *m + (1 - (double)p->beta1) * g;
         *v = (double)p->beta2 * *v + (1 - (double)p->beta2) * g * g;
         double mean = *m / (1 - pow((double)p->beta1, updates)),
@@ -406,7 +406,7 @@ static void update_plainly(const kn_optimizer_options *p, double *w, double *m, 
     *m = momentum * *m - rate * g;
 }
 
-static void check_optimizer(bench *b, kn_optimizer_kind kind) {
+static void check_optimizer(bench *b, knnlm_optimizer kind) {
     kn_train_options o = small_run(b, 0);
     kn_layout layout;
     kn_optimizer optimizer;
@@ -414,7 +414,7 @@ static void check_optimizer(bench *b, kn_optimizer_kind kind) {
     p.kind = kind;
     p.clip = 1;
     assert_ok(kn_layout_init(&o.config, &layout));
-    assert_ok(kn_optimizer_init(&optimizer, &p, &layout, kn_math_kernels(KN_PRECISION_F32)));
+    assert_ok(kn_optimizer_init(&optimizer, &p, &layout, kn_math_kernels(KNNLM_PRECISION_F32)));
     size_t n = layout.total;
     float *params = test_alloc(n, sizeof *params), *grads = test_alloc(n, sizeof *grads);
     double *w = test_alloc(n, sizeof *w), *m = test_alloc(n, sizeof *m), *v = test_alloc(n, sizeof *v),
@@ -451,8 +451,8 @@ static void check_optimizer(bench *b, kn_optimizer_kind kind) {
 }
 
 static void updates_are_their_formulas(void **state) {
-    check_optimizer(*state, KN_OPTIMIZER_ADAMW);
-    check_optimizer(*state, KN_OPTIMIZER_NESTEROV);
+    check_optimizer(*state, KNNLM_OPTIMIZER_ADAMW);
+    check_optimizer(*state, KNNLM_OPTIMIZER_NESTEROV);
 }
 
 int main(void) {

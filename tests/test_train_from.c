@@ -78,7 +78,7 @@ static kn_train_options run_of(stage *s, const char *output) {
     o.corpus = &s->corpus;
     o.output = output;
     o.type = KN_GGUF_F32;
-    o.precision = KN_PRECISION_F32;
+    o.precision = KNNLM_PRECISION_F32;
     o.length = LENGTH;
     o.batch = o.micro = 2 * LENGTH;
     o.steps = o.schedule.steps = 5;
@@ -133,7 +133,7 @@ static void begins_where_the_file_stands(void **state) {
         s.corpus.count = LENGTH + 1;
         o.batch = o.micro = LENGTH;
         o.steps = 1;
-        o.schedule = (kn_schedule){.kind = KN_SCHEDULE_CONSTANT, .rate = 0};
+        o.schedule = (kn_schedule){.kind = KNNLM_SCHEDULE_CONSTANT, .rate = 0};
         assert_ok(kn_train_run(&o));
         if (!(fabs(s.first.loss - want) <= 1e-5 * want)) // sums of f32 over a few hundred terms
             fail_msg("%s: a loss of %.8f, not %.8f", names[i], s.first.loss, want);
@@ -150,7 +150,7 @@ static void learns_on(void **state) {
     s.corpus.count = LENGTH + 1; // one window again and again
     o.batch = o.micro = LENGTH;
     o.steps = 20;
-    o.schedule.kind = KN_SCHEDULE_CONSTANT;
+    o.schedule.kind = KNNLM_SCHEDULE_CONSTANT;
     assert_ok(kn_train_run(&o));
     assert_true(s.last.loss < s.first.loss);
     stage_close(&s);
@@ -311,17 +311,17 @@ static void reading_stops_within_a_document(void **state) {
     kn_tokenizer *t;
     kn_corpus corpus;
     (void)state;
-    assert_ok(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, "w1 w2 w3", 8, NULL, &t));
+    assert_ok(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, "w1 w2 w3", 8, NULL, &t));
     for (int i = 0; i < 2; i++) {
         listener all = {.what = stages[i]};
-        assert_ok(kn_corpus_read(t, &path, 1, KN_SPLIT_FILE, &(kn_progress){listen, &all}, &corpus));
+        assert_ok(kn_corpus_read(t, &path, 1, KNNLM_SPLIT_FILE, &(kn_progress){listen, &all}, &corpus));
         assert_true(corpus.count > 900000);
         kn_corpus_free(&corpus);
         assert_true(all.heard >= 3);
         for (int n = 1; n <= all.heard; n++) {
             listener l = {.what = stages[i], .at = n};
             FAILS(KNNLM_ESTOPPED, "stopped while",
-                  kn_corpus_read(t, &path, 1, KN_SPLIT_FILE, &(kn_progress){listen, &l}, &corpus));
+                  kn_corpus_read(t, &path, 1, KNNLM_SPLIT_FILE, &(kn_progress){listen, &l}, &corpus));
             assert_int_equal(l.heard, n);
             assert_null(corpus.tokens);
         }
@@ -330,7 +330,7 @@ static void reading_stops_within_a_document(void **state) {
 }
 
 static void making_a_tokenizer_stops(void **state) {
-    static const kn_tokenizer_kind kinds[] = {KN_TOKENIZER_BPE, KN_TOKENIZER_WORD};
+    static const knnlm_tokenizer_kind kinds[] = {KNNLM_TOKENIZER_BPE, KNNLM_TOKENIZER_WORD};
     const char *path = at("long.txt");
     char *text;
     size_t size;

@@ -16,7 +16,7 @@
 
 static kn_tokenizer *train(int32_t size, const char *text) {
     kn_tokenizer *t;
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORD, size, text, strlen(text), NULL, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, size, text, strlen(text), NULL, &t), KNNLM_OK);
     return t;
 }
 
@@ -31,7 +31,7 @@ static void test_vocabulary_by_frequency(void **state) {
     kn_tokenizer *t = train(0, " b c b \n a b\t\n");
     expect_pieces(t, pieces, 5);
     assert_int_equal(kn_tokenizer_start(t), 1);
-    assert_int_equal(kn_tokenizer_kind_of(t), KN_TOKENIZER_WORD);
+    assert_int_equal(kn_tokenizer_kind_of(t), KNNLM_TOKENIZER_WORD);
     kn_tokenizer_free(t);
 }
 
@@ -97,10 +97,10 @@ static void test_wrong_arguments(void **state) {
     (void)state;
     kn_tokenizer *t;
     kn_tokens tokens = {0};
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORD, 2, "a", 1, NULL, &t), KNNLM_EINVAL);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORD, -1, "a", 1, NULL, &t), KNNLM_EINVAL);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, "", 0, NULL, &t), KNNLM_EINVAL);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, "a\xFF", 2, NULL, &t), KNNLM_EDATA);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 2, "a", 1, NULL, &t), KNNLM_EINVAL);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, -1, "a", 1, NULL, &t), KNNLM_EINVAL);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, "", 0, NULL, &t), KNNLM_EINVAL);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, "a\xFF", 2, NULL, &t), KNNLM_EDATA);
     t = train(0, "a\n");
     assert_int_equal(kn_tokenizer_encode(t, "a \xC3", 3, &tokens), KNNLM_EDATA);
     assert_non_null(strstr(knnlm_message(), "not UTF-8 at byte 2"));
@@ -125,7 +125,7 @@ static void test_wikitext_2(void **state) {
     size_t size;
     kn_tokenizer *t;
     assert_int_equal(kn_file_read(data_path(WIKITEXT "train.txt"), &text, &size), KNNLM_OK);
-    assert_int_equal(kn_tokenizer_train(KN_TOKENIZER_WORD, 0, text, size, NULL, &t), KNNLM_OK);
+    assert_int_equal(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, size, NULL, &t), KNNLM_OK);
     free(text);
     assert_int_equal(kn_tokenizer_size(t), 33278);
     expect_count(t, data_path(WIKITEXT "train.txt"), 2088628);

@@ -108,7 +108,7 @@ static void test_decode(void **state) {
     char *text;
     size_t size;
     assert_int_equal(kn_tokenizer_start(t), 1);
-    assert_int_equal(kn_tokenizer_kind_of(t), KN_TOKENIZER_WORDPIECE);
+    assert_int_equal(kn_tokenizer_kind_of(t), KNNLM_TOKENIZER_WORDPIECE);
     assert_int_equal(kn_tokenizer_decode(t, ids, 5, &text, &size), KNNLM_OK);
     assert_string_equal(text, "[CLS] unable , un");
     free(text);

@@ -29,23 +29,10 @@ static inline void api_unlock(knnlm_store *s) {
     pthread_mutex_unlock(&s->mutex);
 }
 
-// Who listens to public progress, which has neither names nor units.
-typedef struct api_listener {
-    bool (*progress)(void *context, uint64_t done, uint64_t in_all);
-    void *context;
-} api_listener;
-
-static inline bool api_forward(void *context, const char *what, uint64_t done, uint64_t total,
-                               const char *unit) {
-    const api_listener *l = context;
-    (void)what;
-    (void)unit;
-    return l->progress(l->context, done, total);
-}
-
-// The listener outlives what is given.
-static inline kn_progress api_progress(api_listener *l) {
-    return (kn_progress){l->progress ? api_forward : NULL, l};
-}
+// Options that were given (NULL: none) over the defaults that *out holds: an older caller's, shorter ones up
+// to their own size. KNNLM_EINVAL, naming the struct: no size, or one above `size`.
+knnlm_status api_take(const char *name, const void *given, void *out, size_t size);
+// The type's defaults, and over them what was given.
+#define API_TAKE(type, given, out) (*(out) = type##_default(), api_take(#type, given, out, sizeof *(out)))
 
 #endif

@@ -6,7 +6,7 @@ static kn_lm *lm_of(knnlm_model *model) {
 }
 
 knnlm_build_options knnlm_build_options_default(void) {
-    return (knnlm_build_options){.min_context = -1};
+    return (knnlm_build_options){.size = sizeof(knnlm_build_options), .min_context = -1};
 }
 
 typedef knnlm_status builder(kn_lm *lm, const char *path, const char *const *texts, size_t count,
@@ -15,21 +15,20 @@ typedef knnlm_status builder(kn_lm *lm, const char *path, const char *const *tex
 
 static knnlm_status work(builder *build, knnlm_model *model, const char *path, const char *const *texts,
                          size_t count, const knnlm_build_options *options, knnlm_build_result *result) {
-    knnlm_build_options given = options ? *options : knnlm_build_options_default();
-    kn_build_options o = {.split = given.wiki ? KN_SPLIT_WIKI : KN_SPLIT_FILE,
+    knnlm_build_options given;
+    KN_TRY(API_TAKE(knnlm_build_options, options, &given));
+    kn_build_options o = {.split = given.split,
                           .tap = KN_TAP_DEFAULT,
                           .min_context = given.min_context,
-                          .keys = (kn_key_type)given.keys,
-                          .distance = (kn_distance)given.distance,
+                          .keys = given.keys,
+                          .distance = given.distance,
                           .project = given.project,
                           .segment = given.segment,
                           .memory = given.memory,
                           .force = given.force};
-    api_listener listener = {given.progress, given.context};
-    kn_progress progress = api_progress(&listener);
     kn_build_result r;
     if (given.tap) KN_TRY(kn_tap_parse(given.tap, &o.tap));
-    KN_TRY(build(lm_of(model), path, texts, count, &o, &progress, &r));
+    KN_TRY(build(lm_of(model), path, texts, count, &o, &given.progress, &r));
     if (result)
         *result = (knnlm_build_result){.documents_added = r.documents_added,
                                        .documents_unchanged = r.documents_unchanged,

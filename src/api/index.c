@@ -7,7 +7,7 @@
 // ---------------------------------------------------------------- indexing
 
 knnlm_index_options knnlm_index_options_default(void) {
-    return (knnlm_index_options){.seed = 1};
+    return (knnlm_index_options){.size = sizeof(knnlm_index_options), .seed = 1};
 }
 
 static knnlm_status read_recipe(const knnlm_index_options *o, kn_recipe *out) {
@@ -35,13 +35,12 @@ static knnlm_index_info info_of(const kn_index_info *i) {
 
 knnlm_status knnlm_index(knnlm_model *model, const char *path, const knnlm_index_options *options,
                          knnlm_index_result *result) {
-    knnlm_index_options given = options ? *options : knnlm_index_options_default();
-    api_listener listener = {given.progress, given.context};
-    kn_progress progress = api_progress(&listener);
+    knnlm_index_options given;
     kn_recipe recipe;
     kn_index_result made;
+    KN_TRY(API_TAKE(knnlm_index_options, options, &given));
     KN_TRY(read_recipe(&given, &recipe));
-    KN_TRY(kn_build_reindex(path, &recipe, given.extend, (kn_lm *)model, &progress, &made));
+    KN_TRY(kn_build_reindex(path, &recipe, given.extend, (kn_lm *)model, &given.progress, &made));
     if (result)
         *result =
             (knnlm_index_result){.index = info_of(&made.info),
@@ -78,7 +77,7 @@ knnlm_status knnlm_store_index_describe(const knnlm_store *s, knnlm_index_info *
 }
 
 knnlm_search_options knnlm_search_options_default(void) {
-    return (knnlm_search_options){.k = 1024};
+    return (knnlm_search_options){.size = sizeof(knnlm_search_options), .k = 1024};
 }
 
 // *bits: one an entry, set for those of the documents; NULL when all are wanted. Released with free().
@@ -100,11 +99,10 @@ static_assert(sizeof(kn_entry_range) == 2 * sizeof(uint64_t), "two numbers, as t
 knnlm_status knnlm_store_search(const knnlm_store *s, const float *queries, size_t n,
                                 const knnlm_search_options *options, uint32_t *ids, float *distances,
                                 uint32_t *counts) {
-    knnlm_search_options given = options ? *options : knnlm_search_options_default();
-    api_listener listener = {given.progress, given.context};
-    kn_progress progress = api_progress(&listener);
+    knnlm_search_options given;
     const kn_index *x;
     uint64_t *allowed;
+    KN_TRY(API_TAKE(knnlm_search_options, options, &given));
     KN_TRY(index_of(s, given.exact, &x));
     knnlm_status status = allow(s->store, &given, &allowed);
     kn_search_options o = {.k = given.k,
@@ -112,7 +110,7 @@ knnlm_status knnlm_store_search(const knnlm_store *s, const float *queries, size
                            .exclude = (const kn_entry_range *)(const void *)given.exclude,
                            .allowed = allowed,
                            .memory = given.memory,
-                           .progress = &progress};
+                           .progress = &given.progress};
     kn_neighbors out = {ids, distances, counts};
     if (status == KNNLM_OK) status = kn_index_search(x, queries, n, &o, &out);
     free(allowed);

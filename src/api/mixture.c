@@ -8,8 +8,12 @@
 #include <string.h>
 
 knnlm_mixture_options knnlm_mixture_options_default(void) {
-    return (knnlm_mixture_options){
-        .lambda = -1, .temperature = -1, .cache = -1, .cache_lambda = -1, .cache_temperature = -1};
+    return (knnlm_mixture_options){.size = sizeof(knnlm_mixture_options),
+                                   .lambda = -1,
+                                   .temperature = -1,
+                                   .cache = -1,
+                                   .cache_lambda = -1,
+                                   .cache_temperature = -1};
 }
 
 static double given(double x) {
@@ -35,9 +39,10 @@ static knnlm_status check(const knnlm_mixture_options *o) {
 
 knnlm_status knnlm_mixture_open(knnlm_model *model, const knnlm_mixture_options *options,
                                 knnlm_mixture **out) {
-    knnlm_mixture_options o = options ? *options : knnlm_mixture_options_default();
+    knnlm_mixture_options o;
     kn_store_choice choices[KN_STORES_MOST];
     *out = NULL;
+    KN_TRY(API_TAKE(knnlm_mixture_options, options, &o));
     KN_TRY(check(&o));
     for (size_t i = 0; i < o.store_count; i++)
         choices[i] = (kn_store_choice){
@@ -85,7 +90,8 @@ static knnlm_status copy_scores(void *context, const kn_scored *b) {
 
 knnlm_status knnlm_mixture_score(knnlm_mixture *m, const int32_t *tokens, size_t count,
                                  const knnlm_score_options *options, float *logprobs, float *lm) {
-    knnlm_score_options o = options ? *options : knnlm_score_options_default();
+    knnlm_score_options o;
+    KN_TRY(API_TAKE(knnlm_score_options, options, &o));
     kn_pass_options pass = {.read = {.score = o.score, .context = o.context}};
     scores s = {logprobs, lm};
     return kn_pass_tokens(m->lm, m->mixture, tokens, count, &pass, copy_scores, &s);

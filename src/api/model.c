@@ -1,6 +1,5 @@
 // The public functions of include/knnlm.h, over the rooms behind them.
-#include "knnlm.h"
-
+#include "api/api.h"
 #include "base/threads.h"
 #include "read/read.h"
 
@@ -24,20 +23,19 @@ knnlm_status knnlm_threads_set(int threads) {
 }
 
 knnlm_model_options knnlm_model_options_default(void) {
-    return (knnlm_model_options){0};
+    return (knnlm_model_options){.size = sizeof(knnlm_model_options)};
 }
 
 knnlm_score_options knnlm_score_options_default(void) {
-    return (knnlm_score_options){.score = 0, .context = -1};
+    return (knnlm_score_options){.size = sizeof(knnlm_score_options), .context = -1};
 }
 
 knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *options, knnlm_model **out) {
-    knnlm_model_options given = options ? *options : knnlm_model_options_default();
-    kn_lm_options o = {.precision = (kn_precision)given.precision,
-                       .engine = (kn_engine_choice)given.engine,
-                       .vouched = given.accept};
-    kn_lm *lm;
+    knnlm_model_options given;
     *out = NULL;
+    KN_TRY(API_TAKE(knnlm_model_options, options, &given));
+    kn_lm_options o = {.precision = given.precision, .engine = given.engine, .vouched = given.accept};
+    kn_lm *lm;
     KN_TRY(kn_lm_open(path, &o, &lm));
     *out = (knnlm_model *)lm;
     return KNNLM_OK;
@@ -91,7 +89,8 @@ static knnlm_status copy_logprobs(void *context, const kn_records *r) {
 
 knnlm_status knnlm_model_score(knnlm_model *model, const int32_t *tokens, size_t count,
                                const knnlm_score_options *options, float *logprobs) {
-    knnlm_score_options given = options ? *options : knnlm_score_options_default();
+    knnlm_score_options given;
+    KN_TRY(API_TAKE(knnlm_score_options, options, &given));
     kn_read_options o = {
         .score = given.score, .context = given.context, .tap = KN_TAP_DEFAULT, .logprobs = true};
     return kn_read_tokens(lm_of(model), tokens, count, &o, copy_logprobs, logprobs);

@@ -49,8 +49,8 @@ void knnlm_store_describe(const knnlm_store *s, knnlm_store_info *out) {
                               .vocabulary = set->vocabulary,
                               .window = set->window,
                               .min_context = set->min_context,
-                              .keys = (knnlm_keys)set->key_type,
-                              .distance = (knnlm_distance)set->distance,
+                              .keys = set->key_type,
+                              .distance = set->distance,
                               .complete = i->complete,
                               .tuned = i->tuned.known,
                               .lambda = i->tuned.lambda,
@@ -151,16 +151,22 @@ static knnlm_status attach_tokenizer(kn_store_writer *w, const knnlm_model *mode
     return model ? kn_build_attach_tokenizer(w, kn_lm_tokenizer((const kn_lm *)model)) : KNNLM_OK;
 }
 
-knnlm_status knnlm_writer_create(const char *path, const knnlm_store_settings *given, knnlm_writer **out) {
+knnlm_store_settings knnlm_store_settings_default(void) {
+    return (knnlm_store_settings){.size = sizeof(knnlm_store_settings)};
+}
+
+knnlm_status knnlm_writer_create(const char *path, const knnlm_store_settings *settings, knnlm_writer **out) {
     char fingerprint[KN_FINGERPRINT] = "";
-    const kn_lm *lm = (const kn_lm *)given->model;
-    kn_store_settings s = {.vocabulary = given->vocabulary,
-                           .key_type = (kn_key_type)given->keys,
-                           .dimension = given->dimension,
-                           .model_dimension = given->dimension,
-                           .distance = (kn_distance)given->distance,
-                           .segment = given->segment ? given->segment : KN_STORE_SEGMENT_DEFAULT};
+    knnlm_store_settings given;
     *out = NULL;
+    KN_TRY(API_TAKE(knnlm_store_settings, settings, &given));
+    const kn_lm *lm = (const kn_lm *)given.model;
+    kn_store_settings s = {.vocabulary = given.vocabulary,
+                           .key_type = given.keys,
+                           .dimension = given.dimension,
+                           .model_dimension = given.dimension,
+                           .distance = given.distance,
+                           .segment = given.segment ? given.segment : KN_STORE_SEGMENT_DEFAULT};
     if (lm) {
         const kn_lm_info *info = kn_lm_describe(lm);
         kn_tokenizer_fingerprint(kn_lm_tokenizer(lm), fingerprint);
@@ -174,7 +180,7 @@ knnlm_status knnlm_writer_create(const char *path, const knnlm_store_settings *g
     }
     kn_store_writer *w;
     KN_TRY(kn_store_create(path, &s, &w));
-    knnlm_status status = attach_tokenizer(w, given->model);
+    knnlm_status status = attach_tokenizer(w, given.model);
     if (status != KNNLM_OK)
         kn_store_writer_close(w);
     else

@@ -13,7 +13,8 @@ struct knnlm_text {
 
 knnlm_text_options knnlm_text_options_default(void) {
     kn_generate_options o = kn_generate_options_default();
-    return (knnlm_text_options){.tokens = o.tokens,
+    return (knnlm_text_options){.size = sizeof(knnlm_text_options),
+                                .tokens = o.tokens,
                                 .seed = o.seed,
                                 .temperature = o.sampling.temperature,
                                 .top_k = o.sampling.top_k,
@@ -42,10 +43,11 @@ static kn_generate_options generate_options(const knnlm_text_options *o) {
 
 knnlm_status knnlm_text_open(knnlm_mixture *m, const int32_t *prompt, size_t count,
                              const knnlm_text_options *options, knnlm_text **out) {
-    knnlm_text_options o = options ? *options : knnlm_text_options_default();
+    knnlm_text_options o;
+    *out = NULL;
+    KN_TRY(API_TAKE(knnlm_text_options, options, &o));
     kn_generate_options g = generate_options(&o);
     knnlm_text *t = kn_alloc(1, sizeof *t);
-    *out = NULL;
     if (!t) return KNNLM_ENOMEM;
     kn_view_options view = {.lambda = NAN, .temperature = NAN, .fallback = !o.keep_lambda};
     knnlm_status status = kn_mixture_view((const kn_mixture *const[]){m->mixture}, 1, &view, &t->mixture);

@@ -2,19 +2,13 @@
 #ifndef KN_BASE_PROGRESS_H
 #define KN_BASE_PROGRESS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "knnlm.h"
 
-// What long work reports to: `done` of `total` units (total 0: unknown). Returning false asks the work to
-// stop (it then ends with KNNLM_ESTOPPED). A NULL `report` is nobody listening.
-typedef struct kn_progress {
-    bool (*report)(void *context, const char *what, uint64_t done, uint64_t total, const char *unit);
-    void *context;
-} kn_progress;
+typedef knnlm_progress kn_progress;
 
-static inline bool kn_progress_report(const kn_progress *p, const char *what, uint64_t done, uint64_t total,
+static inline bool kn_progress_report(const kn_progress *p, const char *phase, uint64_t done, uint64_t total,
                                       const char *unit) {
-    return !p || !p->report || p->report(p->context, what, done, total, unit);
+    return !p || !p->report || p->report(p->context, phase, done, total, unit);
 }
 
 // Seconds on a clock that never goes back.

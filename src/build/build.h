@@ -21,11 +21,11 @@ typedef struct kn_build_estimate {
 } kn_build_estimate;
 
 typedef struct kn_build_options {
-    kn_split split;
+    knnlm_split split;
     kn_tap tap;
     int32_t min_context; // tokens before every target, where there are any; negative: half the model's window
-    kn_key_type keys;
-    kn_distance distance;
+    knnlm_keys keys;
+    knnlm_distance distance;
     int32_t project;  // dimensions kept by PCA; 0: all
     uint32_t segment; // entries a commit; 0: by the size of the model
     uint64_t memory;  // bytes that may be resident; 0: any

@@ -46,7 +46,7 @@ knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool want
     *done = false;
     KN_TRY(kn_store_open(path, &store));
     const kn_store_info *info = kn_store_describe(store);
-    bool keys = info->settings.key_type != KN_KEYS_NONE;
+    bool keys = info->settings.key_type != KNNLM_KEYS_NONE;
     // A store without keys has an index when it was given codes once.
     bool codes = recipe->code_parts || kn_store_annex_note(store);
     if (info->entries && keys)
@@ -87,7 +87,7 @@ knnlm_status kn_build_reindex(const char *path, const kn_recipe *recipe, bool ex
     kn_store *store;
     knnlm_status status;
     KN_TRY(kn_store_open(path, &store));
-    if (kn_store_describe(store)->settings.key_type == KN_KEYS_NONE)
+    if (kn_store_describe(store)->settings.key_type == KNNLM_KEYS_NONE)
         status = reindex_keyless(store, recipe, extend, lm, progress, out);
     else if (extend)
         status = kn_index_extend(path, recipe, progress, out);

@@ -40,7 +40,7 @@ static knnlm_status plan(kn_lm *lm, kn_plan *p) {
     if (!p->model_path) return KNNLM_ENOMEM;
     KN_TRY(kn_tap_print(lm, p->read.tap, p->tap));
     kn_tokenizer_fingerprint(t, p->tokenizer_fingerprint);
-    p->read.keys = p->settings.key_type != KN_KEYS_NONE;
+    p->read.keys = p->settings.key_type != KNNLM_KEYS_NONE;
     p->settings.model = p->model_path;
     p->settings.model_fingerprint = info->fingerprint;
     p->settings.tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(t));

@@ -37,7 +37,7 @@ knnlm_status kn_build_repair(const char *path, const kn_store_verdict *v, const 
     kn_recipe recipe;
     *out = (kn_repair_result){0};
     KN_TRY(kn_store_open(path, &store));
-    bool keys = kn_store_describe(store)->settings.key_type != KN_KEYS_NONE;
+    bool keys = kn_store_describe(store)->settings.key_type != KNNLM_KEYS_NONE;
     knnlm_status status = kn_recipe_of(store, &recipe);
     kn_store_close(store);
     KN_TRY(status);

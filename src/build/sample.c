@@ -47,7 +47,7 @@ static knnlm_status sample(kn_documents *source, size_t pieces, size_t size, uin
     return KNNLM_OK;
 }
 
-knnlm_status kn_sample_texts(const char *const *paths, size_t count, kn_split split, size_t pieces,
+knnlm_status kn_sample_texts(const char *const *paths, size_t count, knnlm_split split, size_t pieces,
                              size_t size, uint64_t most, kn_sample_sink *sink, void *context,
                              kn_sample_totals *out) {
     kn_documents *source;

@@ -13,7 +13,7 @@ typedef struct kn_sample_totals {
 } kn_sample_totals;
 
 // Up to `pieces` pieces of up to `size` bytes each. Stops after `most` bytes of text (0: reads all).
-knnlm_status kn_sample_texts(const char *const *paths, size_t count, kn_split split, size_t pieces,
+knnlm_status kn_sample_texts(const char *const *paths, size_t count, knnlm_split split, size_t pieces,
                              size_t size, uint64_t most, kn_sample_sink *sink, void *context,
                              kn_sample_totals *out);
 // Whether standard input is among them: it cannot be read twice.

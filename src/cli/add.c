@@ -26,9 +26,9 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-static kn_split split_of(const kn_store *store) {
-    bool wiki = strcmp(kn_store_describe(store)->settings.split, kn_split_names[KN_SPLIT_WIKI]) == 0;
-    return said.split >= 0 ? (kn_split)said.split : wiki ? KN_SPLIT_WIKI : KN_SPLIT_FILE;
+static knnlm_split split_of(const kn_store *store) {
+    bool wiki = strcmp(kn_store_describe(store)->settings.split, kn_split_names[KNNLM_SPLIT_WIKI]) == 0;
+    return said.split >= 0 ? (knnlm_split)said.split : wiki ? KNNLM_SPLIT_WIKI : KNNLM_SPLIT_FILE;
 }
 
 static knnlm_status add(const char *const *texts, size_t count) {

@@ -57,10 +57,10 @@ static bool recipe_said(void) {
 }
 
 static knnlm_status build(const char *const *texts, size_t count, int32_t project, const kn_recipe *recipe) {
-    kn_build_options o = {.split = (kn_split)said.split,
+    kn_build_options o = {.split = (knnlm_split)said.split,
                           .min_context = (int32_t)said.min_context,
-                          .keys = (kn_key_type)said.keys,
-                          .distance = (kn_distance)said.distance,
+                          .keys = (knnlm_keys)said.keys,
+                          .distance = (knnlm_distance)said.distance,
                           .project = project,
                           .segment = (uint32_t)said.segment,
                           .memory = said.memory,

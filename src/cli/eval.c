@@ -177,7 +177,7 @@ static knnlm_status check_outputs(const char *const *paths, size_t count) {
 static knnlm_status evaluate(const char *const *paths, size_t count, const kn_mixture_options *mix) {
     kn_eval_options o = {.read = {.score = (int32_t)said.score,
                                   .context = (int32_t)said.context,
-                                  .split = (kn_split)said.split},
+                                  .split = (knnlm_split)said.split},
                          .split_said = said.split >= 0,
                          .mix = *mix,
                          .per_token = said.per_token,

@@ -183,7 +183,7 @@ static knnlm_status explain_text(kn_lm *lm, const kn_mixture *m) {
     kn_pass_options o = {
         .read = {.score = (int32_t)said.score,
                  .context = (int32_t)said.context,
-                 .split = said.split < 0 ? kn_mixture_describe(m)->split : (kn_split)said.split}};
+                 .split = said.split < 0 ? kn_mixture_describe(m)->split : (knnlm_split)said.split}};
     kn_moments moments;
     KN_TRY(kn_explain_texts(lm, m, &said.text, 1, &o, (size_t)said.best, (size_t)said.worst,
                             (size_t)(said.shown < 0 ? 3 : said.shown), (size_t)said.around, &cli_progress,

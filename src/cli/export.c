@@ -10,7 +10,7 @@ static struct {
     bool force;
 } said;
 
-static const char *const key_types[] = {"f16", "f32", NULL}; // as kn_key_type
+static const char *const key_types[] = {"f16", "f32", NULL}; // as knnlm_keys
 
 // One option a line.
 // clang-format off
@@ -90,7 +90,7 @@ static knnlm_status export_index(const char *path) {
 
 static knnlm_status export_store(const char *path) {
     kn_export_options o = {.convert = said.keys >= 0, .force = said.force};
-    if (o.convert) o.key_type = (kn_key_type)said.keys;
+    if (o.convert) o.key_type = (knnlm_keys)said.keys;
     kn_export_totals totals;
     kn_store *store;
     double start = kn_seconds();

@@ -147,7 +147,7 @@ static void print_times(const outcome *x) {
 
 // Until it is finished, or somebody has had enough.
 static knnlm_status step_all(kn_generator *g, kn_sequence *s, const kn_mixture *m, cli_stream *stream) {
-    while (kn_sequence_finish(s) == KN_FINISH_NOT && !cli_interrupted() && !ferror(stdout)) {
+    while (kn_sequence_finish(s) == KNNLM_FINISH_NOT && !cli_interrupted() && !ferror(stdout)) {
         KN_TRY(kn_generator_step(g, &s, &m, 1));
         if (stream) cli_stream_more(stream, s);
     }

@@ -17,7 +17,7 @@ static struct {
 
 static const char *const key_types[] = {"f16", "f32", NULL};
 static const char *const value_types[] = {"int64", "int32", "int16", "uint16", NULL};
-static const char *const store_types[] = {"f16", "f32", "int8", NULL}; // as kn_key_type
+static const char *const store_types[] = {"f16", "f32", "int8", NULL}; // as knnlm_keys
 
 // One option a line.
 // clang-format off
@@ -53,7 +53,9 @@ typedef struct job {
 static void print_json(const job *j) {
     const kn_import_totals *t = &j->totals;
     const kn_store_settings *s = &j->o.settings;
-    kn_key_type kept = j->o.convert ? s->key_type : t->key_type == KN_NPY_F16 ? KN_KEYS_F16 : KN_KEYS_F32;
+    knnlm_keys kept = j->o.convert                ? s->key_type
+                      : t->key_type == KN_NPY_F16 ? KNNLM_KEYS_F16
+                                                  : KNNLM_KEYS_F32;
     cli_print_json(json_pack(
         "{s:o?, s:o?, s:o?, s:I, s:I, s:i, s:s, s:s, s:b, s:I, s:o?, s:o?, "
         "s:{s:s, s:s, s:i, s:o?, s:o?, s:s}}",
@@ -212,19 +214,19 @@ static knnlm_status import_files(job *j, char **paths, size_t count) {
 
 static kn_import_options make_options(void) {
     kn_import_options o = {.entries = (uint64_t)said.entries, .convert = said.keys >= 0, .force = said.force};
-    if (said.key_type >= 0) o.key_type = (kn_import_type)(KN_IMPORT_F16 + said.key_type);
-    if (said.value_type >= 0) o.value_type = (kn_import_type)(KN_IMPORT_INT64 + said.value_type);
-    o.settings =
-        (kn_store_settings){.model = "",
-                            .model_fingerprint = "",
-                            .tokenizer = "",
-                            .tokenizer_fingerprint = "",
-                            .split = "",
-                            .tap = said.tap ? said.tap : "",
-                            .vocabulary = (int32_t)said.vocabulary,
-                            .key_type = said.keys >= 0 ? (kn_key_type)said.keys : KN_KEYS_F16,
-                            .dimension = (int32_t)said.dimension,
-                            .distance = said.distance < 0 ? KN_DISTANCE_L2 : (kn_distance)said.distance};
+    if (said.key_type >= 0) o.key_type = (knnlm_array_type)(KNNLM_ARRAY_F16 + said.key_type);
+    if (said.value_type >= 0) o.value_type = (knnlm_array_type)(KNNLM_ARRAY_INT64 + said.value_type);
+    o.settings = (kn_store_settings){.model = "",
+                                     .model_fingerprint = "",
+                                     .tokenizer = "",
+                                     .tokenizer_fingerprint = "",
+                                     .split = "",
+                                     .tap = said.tap ? said.tap : "",
+                                     .vocabulary = (int32_t)said.vocabulary,
+                                     .key_type = said.keys >= 0 ? (knnlm_keys)said.keys : KNNLM_KEYS_F16,
+                                     .dimension = (int32_t)said.dimension,
+                                     .distance = said.distance < 0 ? KNNLM_DISTANCE_L2
+                                                                   : (knnlm_distance)said.distance};
     return o;
 }
 

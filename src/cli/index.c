@@ -35,7 +35,7 @@ static knnlm_status open_reader(const kn_recipe *recipe, kn_lm **out) {
     kn_store *store;
     *out = NULL;
     KN_TRY(kn_store_open(said.store, &store));
-    bool reads = kn_store_describe(store)->settings.key_type == KN_KEYS_NONE &&
+    bool reads = kn_store_describe(store)->settings.key_type == KNNLM_KEYS_NONE &&
                  (recipe->code_parts || kn_store_annex_note(store));
     knnlm_status status = reads ? cli_open_maker(said.model, store, &said.common, out) : KNNLM_OK;
     kn_store_close(store);

@@ -29,8 +29,8 @@ static void say_last(const char *line, bool fatal) {
 }
 
 knnlm_status cli_open_model(const char *path, const cli_common *common, kn_lm **out) {
-    kn_lm_options options = {.precision = (kn_precision)common->precision,
-                             .engine = (kn_engine_choice)common->engine,
+    kn_lm_options options = {.precision = common->precision,
+                             .engine = common->engine,
                              .vouched = common->accept_model,
                              .log = common->verbose ? say : say_last,
                              .progress = &cli_progress};

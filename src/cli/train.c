@@ -219,13 +219,13 @@ static knnlm_status set_config(kn_config *c, int32_t vocabulary) {
     override(&c->heads, said.heads);
     override(&c->context, said.context);
     c->ffn = said.ffn != UNSAID ? (int32_t)said.ffn : said.width != UNSAID ? 4 * c->width : c->ffn;
-    if (said.positions != UNSAID) c->positions = (kn_positions)said.positions;
-    if (said.activation != UNSAID) c->activation = (kn_activation)said.activation;
-    if (said.norm != UNSAID) c->norm = (kn_norm_kind)said.norm;
+    if (said.positions != UNSAID) c->positions = (knnlm_positions)said.positions;
+    if (said.activation != UNSAID) c->activation = (knnlm_activation)said.activation;
+    if (said.norm != UNSAID) c->norm = (knnlm_norm)said.norm;
     if (said.no_bias) c->no_bias = true;
     if (said.qk_norm) c->qk_norm = true;
     override(&c->window, said.window);
-    if (c->positions == KN_POSITIONS_ROTARY && c->rope_base == 0) c->rope_base = 10000;
+    if (c->positions == KNNLM_POSITIONS_ROTARY && c->rope_base == 0) c->rope_base = 10000;
     if (said.bands) KN_TRY(set_bands(c, said.bands));
     if (scaled) c->embedding_scale = sqrtf((float)c->width);
     kn_config_set_vocabulary(c, vocabulary);
@@ -236,12 +236,12 @@ static knnlm_status make_tokenizer(const char *const *paths, size_t count, kn_to
     char *text;
     size_t size;
     if (said.tokenizer_file) return kn_tokenizer_open(said.tokenizer_file, out);
-    kn_tokenizer_kind kind = said.kind != UNSAID ? (kn_tokenizer_kind)said.kind : KN_TOKENIZER_BPE;
+    knnlm_tokenizer_kind kind = said.kind != UNSAID ? (knnlm_tokenizer_kind)said.kind : KNNLM_TOKENIZER_BPE;
     int64_t vocabulary = said.vocabulary != UNSAID ? said.vocabulary : 16000;
     int64_t sample = said.vocabulary_sample != UNSAID ? said.vocabulary_sample : 100;
-    if (kind == KN_TOKENIZER_WORDPIECE)
+    if (kind == KNNLM_TOKENIZER_WORDPIECE)
         return kn_fail(KNNLM_EINVAL, "--tokenizer wordpiece: give its vocab.txt by --tokenizer-file");
-    size_t limit = kind == KN_TOKENIZER_WORD ? SIZE_MAX : (size_t)sample << 20;
+    size_t limit = kind == KNNLM_TOKENIZER_WORD ? SIZE_MAX : (size_t)sample << 20;
     KN_TRY(kn_corpus_text(paths, count, limit, &cli_progress, &text, &size));
     knnlm_status status = kn_tokenizer_train(kind, (int32_t)vocabulary, text, size, &cli_progress, out);
     free(text);
@@ -250,16 +250,16 @@ static knnlm_status make_tokenizer(const char *const *paths, size_t count, kn_to
 }
 
 static void set_optimizer(kn_train_options *o) {
-    bool paper = said.optimizer == KN_OPTIMIZER_NESTEROV;
-    o->optimizer.kind = (kn_optimizer_kind)said.optimizer;
+    bool paper = said.optimizer == KNNLM_OPTIMIZER_NESTEROV;
+    o->optimizer.kind = (knnlm_optimizer)said.optimizer;
     o->optimizer.beta1 = (float)said.beta1;
     o->optimizer.beta2 = (float)said.beta2;
     o->optimizer.momentum = (float)said.momentum;
     o->optimizer.decay = said.decay != UNSAID ? (float)said.decay : paper ? 0.0f : 0.05f;
     o->optimizer.clip = said.clip != UNSAID ? (float)said.clip : paper ? 0.1f : 1.0f;
-    o->schedule.kind = said.schedule != UNSAID ? (kn_schedule_kind)said.schedule
-                       : paper                 ? KN_SCHEDULE_RESTARTS
-                                               : KN_SCHEDULE_COSINE;
+    o->schedule.kind = said.schedule != UNSAID ? (knnlm_schedule)said.schedule
+                       : paper                 ? KNNLM_SCHEDULE_RESTARTS
+                                               : KNNLM_SCHEDULE_COSINE;
     o->schedule.rate = said.rate != UNSAID ? said.rate : paper ? 1.0 : 1e-3;
     o->schedule.floor = said.floor;
     o->schedule.tail = said.tail;
@@ -289,7 +289,7 @@ static void set_run(kn_train_options *o) {
     o->dropout =
         (kn_dropout){(float)said.dropout, (float)said.attention_dropout, (float)said.activation_dropout, 0};
     o->seed = (uint64_t)said.seed;
-    o->precision = (kn_precision)said.common.precision;
+    o->precision = (knnlm_precision)said.common.precision;
     o->valid_every = said.valid_every;
     o->save_every = said.save_every;
     o->save_seconds = said.save_seconds;
@@ -393,9 +393,9 @@ static knnlm_status set_start(inputs *in, kn_train_options *o) {
 static knnlm_status read_inputs(inputs *in, const char *const *paths, size_t count) {
     if (!in->start.tokenizer) KN_TRY(make_tokenizer(paths, count, &in->tokenizer));
     const kn_tokenizer *t = in->start.tokenizer ? in->start.tokenizer : in->tokenizer;
-    KN_TRY(kn_corpus_read(t, paths, count, (kn_split)said.split, &cli_progress, &in->corpus));
+    KN_TRY(kn_corpus_read(t, paths, count, (knnlm_split)said.split, &cli_progress, &in->corpus));
     if (said.valid)
-        KN_TRY(kn_corpus_read(t, &said.valid, 1, (kn_split)said.split, &cli_progress, &in->valid));
+        KN_TRY(kn_corpus_read(t, &said.valid, 1, (knnlm_split)said.split, &cli_progress, &in->valid));
     cli_progress_clear();
     return KNNLM_OK;
 }

@@ -316,7 +316,7 @@ static knnlm_status tune(const char *const *paths, size_t count, const kn_mixtur
                          const int64_t *probes, size_t probe_count) {
     kn_tune_options o = {.read = {.score = (int32_t)said.score,
                                   .context = (int32_t)said.context,
-                                  .split = (kn_split)(said.split < 0 ? 0 : said.split)},
+                                  .split = (knnlm_split)(said.split < 0 ? 0 : said.split)},
                          .split_said = said.split >= 0,
                          .mix = *mix,
                          .probes = probes,

@@ -22,7 +22,7 @@ typedef struct kn_eval_store {
     uint32_t probes; // 0: every entry was looked at
     bool codes, adaptive, fallback;
     bool tuned, tuned_here; // tuned_here: on one of these texts
-    kn_distance metric;
+    knnlm_distance metric;
     double found; // part of the tokens that some neighbour has
 } kn_eval_store;
 
@@ -43,7 +43,7 @@ typedef struct kn_eval_result {
     double seconds, seconds_lm, seconds_search, tokens_per_second;
     bool stream;            // read as one; windows otherwise
     int32_t score, context; // as used
-    kn_split split;
+    knnlm_split split;
 } kn_eval_result;
 
 knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *options,

@@ -117,7 +117,7 @@ static knnlm_status plan(kn_tuning *t, kn_lm *lm, const char *const *paths, size
 
 // Distances of states, and so temperatures, differ by powers of ten between models.
 static void choose_cache_temperatures(kn_tuning *t, const kn_tune_options *o) {
-    bool cosine = t->m->count && t->m->stores[0].metric == KN_DISTANCE_COSINE;
+    bool cosine = t->m->count && t->m->stores[0].metric == KNNLM_DISTANCE_COSINE;
     if (!t->m->cache.size) return;
     t->cache_temperature_count = KN_TUNE_TEMPERATURES;
     for (size_t i = 0; i < KN_TUNE_TEMPERATURES; i++)

@@ -23,10 +23,6 @@ typedef struct kn_generate_options {
 // The CLI's: kn_sampling_default, seed 0, 128 tokens, 12 tokens around sources, nothing else.
 kn_generate_options kn_generate_options_default(void);
 
-// NOT: goes on; LENGTH: options.tokens are there; STOP: before a stop string, or a token that ends a text
-// (which is no part of it).
-typedef enum kn_finish { KN_FINISH_NOT, KN_FINISH_LENGTH, KN_FINISH_STOP } kn_finish;
-
 typedef struct kn_generated {
     int32_t token;
     double p, lm, knn;               // log p, log p_LM, log p_kNN (NAN: no stores), before any sampling
@@ -64,7 +60,7 @@ typedef struct kn_sequence kn_sequence;
 knnlm_status kn_sequence_open(kn_lm *lm, const kn_generate_options *options, const int32_t *prompt,
                               size_t count, kn_sequence **out);
 void kn_sequence_close(kn_sequence *sequence); // NULL: nothing happens
-kn_finish kn_sequence_finish(const kn_sequence *sequence);
+knnlm_finish kn_sequence_finish(const kn_sequence *sequence);
 
 // What is final so far: text that may turn out to be the beginning of a stop, or of a character, is held back
 // until that is known (at the end, what is no character becomes U+FFFD). Text is UTF-8, NUL added. Both only

@@ -108,7 +108,7 @@ static knnlm_status check(const kn_generator *g, kn_sequence *const *sequences, 
     if (count > g->most) return kn_fail(KNNLM_EINVAL, "%zu sequences: at most %zu a step", count, g->most);
     for (; seen < count && status == KNNLM_OK; seen++) {
         kn_sequence *s = sequences[seen];
-        if (s->finish != KN_FINISH_NOT) status = kn_fail(KNNLM_EINVAL, "sequence %zu is finished", seen);
+        if (s->finish != KNNLM_FINISH_NOT) status = kn_fail(KNNLM_EINVAL, "sequence %zu is finished", seen);
         if (s->stepping) status = kn_fail(KNNLM_EINVAL, "sequence %zu is there twice", seen);
         if (s->lm != g->lm) status = kn_fail(KNNLM_EINVAL, "sequence %zu is of another model", seen);
         s->stepping = true;

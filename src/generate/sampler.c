@@ -75,7 +75,7 @@ static bool penalises(const kn_sampling *s) {
 knnlm_status kn_sampler_open(size_t vocabulary, kn_sampler **out) {
     kn_sampler *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
-    s->k = kn_math_kernels(KN_PRECISION_F32);
+    s->k = kn_math_kernels(KNNLM_PRECISION_F32);
     s->vocabulary = vocabulary;
     s->blocks = (vocabulary + BLOCK - 1) / BLOCK;
     s->weights = kn_alloc_aligned(vocabulary, sizeof *s->weights);

@@ -37,7 +37,7 @@ static knnlm_status init(kn_sequence *s, const kn_generate_options *o, const int
     KN_TRY(take_prompt(s, prompt, count));
     KN_TRY(kn_text_append(&s->text, "", 0));
     fit_prompt(s);
-    if (o->tokens == 0) s->finish = KN_FINISH_LENGTH;
+    if (o->tokens == 0) s->finish = KNNLM_FINISH_LENGTH;
     return kn_session_open(s->lm, &s->session);
 }
 
@@ -77,7 +77,7 @@ void kn_sequence_close(kn_sequence *s) {
 
 // ---------------------------------------------------------------- asking
 
-kn_finish kn_sequence_finish(const kn_sequence *s) {
+knnlm_finish kn_sequence_finish(const kn_sequence *s) {
     return s->finish;
 }
 
@@ -186,7 +186,7 @@ static void settle_all(kn_sequence *s) {
 
 // The text ends at byte `at`.
 static void stop_at(kn_sequence *s, size_t at) {
-    s->finish = KN_FINISH_STOP;
+    s->finish = KNNLM_FINISH_STOP;
     s->text.begun_size = 0;
     s->text.size = s->text_final = at;
     s->text.data[at] = 0;
@@ -198,10 +198,10 @@ static void stop_at(kn_sequence *s, size_t at) {
 }
 
 static bool last_is_dropped(const kn_sequence *s) {
-    return s->finish == KN_FINISH_STOP && s->tokens_final < s->count - s->prompt;
+    return s->finish == KNNLM_FINISH_STOP && s->tokens_final < s->count - s->prompt;
 }
 
-static knnlm_status end_text(kn_sequence *s, kn_finish finish) {
+static knnlm_status end_text(kn_sequence *s, knnlm_finish finish) {
     size_t count = s->count - s->prompt;
     KN_TRY(kn_text_end(&s->text));
     if (count) s->tokens[count - 1].size = s->text.size - s->tokens[count - 1].offset;
@@ -212,7 +212,8 @@ static knnlm_status end_text(kn_sequence *s, kn_finish finish) {
 
 static knnlm_status look_for_end(kn_sequence *s) {
     size_t stop = kn_stops_find(&s->stops, &s->text, s->text_final);
-    if (stop == SIZE_MAX && s->count - s->prompt == s->options.tokens) return end_text(s, KN_FINISH_LENGTH);
+    if (stop == SIZE_MAX && s->count - s->prompt == s->options.tokens)
+        return end_text(s, KNNLM_FINISH_LENGTH);
     if (stop == SIZE_MAX)
         settle(s);
     else
@@ -221,7 +222,7 @@ static knnlm_status look_for_end(kn_sequence *s) {
 }
 
 static knnlm_status take_end(kn_sequence *s, int32_t token, const kn_step *step) {
-    KN_TRY(end_text(s, KN_FINISH_STOP));
+    KN_TRY(end_text(s, KNNLM_FINISH_STOP));
     s->ended = true;
     return note_numbers(s, token, step->distribution, &s->end);
 }

@@ -22,7 +22,7 @@ struct kn_sequence {
     size_t prompt, count, history_capacity;
     size_t next; // of the history: the first that the model has not read
     bool cut, stepping;
-    kn_finish finish;
+    knnlm_finish finish;
     kn_text text;
     size_t text_final, tokens_final;
     kn_generated *tokens; // (count - prompt)

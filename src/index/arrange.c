@@ -19,7 +19,7 @@ knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source,
     size_t d = (size_t)s->dimension;
     if (!source) KN_TRY(kn_store_check_keys(store, first, n)); // damage must not be sealed as an index
     KN_TRY(source ? source->read(source->context, first, n, out) : kn_store_keys(store, first, n, out));
-    if (s->distance != KN_DISTANCE_COSINE) return KNNLM_OK;
+    if (s->distance != KNNLM_DISTANCE_COSINE) return KNNLM_OK;
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
         for (size_t j = 0; j < d; j++) sum += (double)out[i * d + j] * out[i * d + j];
@@ -161,8 +161,8 @@ static const void *entry_scale(kn_arrangement *a, size_t i) {
 static knnlm_status write_rows(kn_arrangement *a, kn_annex_writer *w) {
     const kn_store_settings *s = &kn_store_describe(a->store)->settings;
     size_t d = (size_t)s->dimension;
-    bool int8 = s->key_type == KN_KEYS_INT8;
-    if (s->key_type == KN_KEYS_NONE) return KNNLM_OK;
+    bool int8 = s->key_type == KNNLM_KEYS_INT8;
+    if (s->key_type == KNNLM_KEYS_NONE) return KNNLM_OK;
     KN_TRY(kn_annex_begin(w, "rows"));
     KN_TRY(write_section(a, w, NULL, entry_row, kn_key_row_bytes(s->key_type, d)));
     if (int8) KN_TRY(write_section(a, w, NULL, entry_scale, sizeof(float)));

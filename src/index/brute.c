@@ -15,7 +15,7 @@ static int by_distance(const void *a, const void *b) {
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static double measure(kn_distance how, const float *q, const float *x, size_t d) {
+static double measure(knnlm_distance how, const float *q, const float *x, size_t d) {
     double l2 = 0, dot = 0, qq = 0, xx = 0;
     for (size_t i = 0; i < d; i++) {
         double difference = (double)q[i] - x[i];
@@ -24,9 +24,15 @@ static double measure(kn_distance how, const float *q, const float *x, size_t d)
         qq += (double)q[i] * q[i];
         xx += (double)x[i] * x[i];
     }
-    if (how == KN_DISTANCE_L2) return l2;
-    if (how == KN_DISTANCE_IP) return -dot;
-    return 1 - (qq > 0 && xx > 0 ? dot / sqrt(qq * xx) : 0);
+    switch (how) {
+    case KNNLM_DISTANCE_L2:
+        return l2;
+    case KNNLM_DISTANCE_IP:
+        return -dot;
+    case KNNLM_DISTANCE_COSINE:
+        return 1 - (qq > 0 && xx > 0 ? dot / sqrt(qq * xx) : 0);
+    }
+    return NAN;
 }
 
 static bool admitted(const kn_store *store, uint64_t id, const kn_entry_range *exclude,

@@ -90,7 +90,7 @@ static knnlm_status resolve(making *m) {
     if (r->seed > INT64_MAX) return kn_fail(KNNLM_EINVAL, "seed %" PRIu64 ": not below 2^63", r->seed);
     n->seed = r->seed;
     KN_TRY(choose_sample(m));
-    if (info->settings.key_type == KN_KEYS_NONE && (!r->source || !n->code_parts))
+    if (info->settings.key_type == KNNLM_KEYS_NONE && (!r->source || !n->code_parts))
         return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys: its model (-m) and codes (--codes) are needed",
                        info->path);
     return info->entries ? KNNLM_OK : kn_fail(KNNLM_EINVAL, "%s: has no entries to index", info->path);
@@ -132,7 +132,7 @@ static knnlm_status learn_lists(making *m, const float *keys) {
     kn_kmeans_options o = kn_kmeans_defaults(m->note.lists);
     kn_kmeans_result r;
     o.seed = m->note.seed;
-    o.spherical = kn_store_describe(m->store)->settings.distance == KN_DISTANCE_COSINE;
+    o.spherical = kn_store_describe(m->store)->settings.distance == KNNLM_DISTANCE_COSINE;
     if (m->recipe->iterations) o.iterations = (int)m->recipe->iterations;
     m->centroids = kn_alloc_aligned(m->note.lists, m->d * sizeof *m->centroids);
     if (!m->centroids) return KNNLM_ENOMEM;

@@ -25,7 +25,7 @@ typedef struct kn_faiss_totals {
     uint64_t documents, bytes; // import: of the store; export: bytes of the file
     int32_t dimension;
     uint32_t lists, probes, code_parts, code_bits;
-    kn_distance distance;
+    knnlm_distance distance;
     bool residuals;         // codes are of residuals
     bool restored;          // import: documents, by origins.npy and documents.tsv beside the values
     kn_npy_type value_type; // import: as values were read
@@ -48,7 +48,7 @@ typedef struct kn_faiss_file {
     const char *path;
     const uint8_t *data; // all of it
     size_t d, lists, probes, code_parts, code_bits, code_bytes, entries;
-    kn_distance distance;
+    knnlm_distance distance;
     bool residuals;
     // In the file, of any alignment:
     const uint8_t *centroids, *code_centroids; // f32 (lists, d), (m, 2^b, d/m)
@@ -67,7 +67,7 @@ void kn_faiss_close(kn_faiss_file *f);
 
 typedef struct kn_faiss_import_options {
     const char *values; // as kn_store_import takes them, or NULL: token 0 everywhere
-    kn_import_type value_type;
+    knnlm_array_type value_type;
     bool force; // goes on although the disk seems too small
     // Of the new store. dimension 0: by the file. Distance, keys (none) and model_dimension are set by the
     // import; vocabulary 0: not known (1 without values).

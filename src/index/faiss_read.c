@@ -107,7 +107,7 @@ static knnlm_status read_header(reader *r, kn_faiss_file *f) {
                        h.metric);
     f->d = (size_t)h.d;
     f->entries = (size_t)h.entries;
-    f->distance = h.metric == METRIC_L2 ? KN_DISTANCE_L2 : KN_DISTANCE_IP;
+    f->distance = h.metric == METRIC_L2 ? KNNLM_DISTANCE_L2 : KNNLM_DISTANCE_IP;
     return KNNLM_OK;
 }
 
@@ -140,7 +140,7 @@ static knnlm_status read_quantizer(reader *r, kn_faiss_file *f) {
                        "%s: its coarse quantizer has %" PRIu64 " vectors of dimension %" PRIu64
                        ", not %zu of %zu",
                        r->path, h.entries, h.d, f->lists, f->d);
-    if (h.metric != (f->distance == KN_DISTANCE_L2 ? METRIC_L2 : METRIC_IP))
+    if (h.metric != (f->distance == KNNLM_DISTANCE_L2 ? METRIC_L2 : METRIC_IP))
         return kn_fail(KNNLM_ENOTSUP,
                        "%s: finds lists by another metric than entries: a store has one for both", r->path);
     KN_TRY(take_same(r, f->lists * f->d, "numbers of the coarse quantizer"));

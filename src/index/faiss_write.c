@@ -22,7 +22,7 @@ typedef struct writing {
 // ---------------------------------------------------------------- can it be exported
 
 static knnlm_status check_store(const kn_index *x, const kn_store_info *info) {
-    if (info->settings.distance == KN_DISTANCE_COSINE)
+    if (info->settings.distance == KNNLM_DISTANCE_COSINE)
         return kn_fail(KNNLM_ENOTSUP,
                        "%s: measures by cosine, which FAISS does not know: l2 and ip can be exported",
                        info->path);
@@ -96,7 +96,7 @@ static void put_floats(writing *e, const float *values, uint64_t count) {
 }
 
 static void put_header(writing *e, const char *fourcc, uint64_t entries) {
-    int32_t d = (int32_t)e->x->d, metric = e->x->distance == KN_DISTANCE_L2;
+    int32_t d = (int32_t)e->x->d, metric = e->x->distance == KNNLM_DISTANCE_L2;
     uint8_t trained = 1;
     put(e, fourcc, 4);
     put(e, &d, sizeof d);
@@ -113,7 +113,7 @@ static void put_quantizers(writing *e) {
     put_header(e, KN_FAISS_IVFPQ, e->entries);
     put_u64(e, x->info.lists);
     put_u64(e, x->info.probes);
-    put_header(e, x->distance == KN_DISTANCE_L2 ? "IxF2" : "IxFI", x->info.lists);
+    put_header(e, x->distance == KNNLM_DISTANCE_L2 ? "IxF2" : "IxFI", x->info.lists);
     put_floats(e, x->centres, x->info.lists * x->d);
     put(e, &no_map, sizeof no_map);
     put_u64(e, 0);

@@ -7,8 +7,18 @@
 
 enum { SAMPLE = 1024 };
 
-static kn_row_type row_type(kn_key_type type) {
-    return type == KN_KEYS_F32 ? KN_ROWS_F32 : type == KN_KEYS_INT8 ? KN_ROWS_INT8 : KN_ROWS_F16;
+static kn_row_type row_type(knnlm_keys type) {
+    switch (type) {
+    case KNNLM_KEYS_F16:
+        return KN_ROWS_F16;
+    case KNNLM_KEYS_F32:
+        return KN_ROWS_F32;
+    case KNNLM_KEYS_INT8:
+        return KN_ROWS_INT8;
+    case KNNLM_KEYS_NONE: // there are no rows
+        return KN_ROWS_F16;
+    }
+    return KN_ROWS_F16;
 }
 
 knnlm_status kn_index_make(const kn_store *store, kn_index **out) {
@@ -17,13 +27,13 @@ knnlm_status kn_index_make(const kn_store *store, kn_index **out) {
     *out = x;
     if (!x) return KNNLM_ENOMEM;
     x->store = store;
-    x->k = kn_math_kernels(KN_PRECISION_F32);
+    x->k = kn_math_kernels(KNNLM_PRECISION_F32);
     x->distance = s->distance;
     x->type = row_type(s->key_type);
     x->d = (size_t)s->dimension;
     x->entries = kn_store_describe(store)->entries;
     x->row_bytes = kn_key_row_bytes(s->key_type, x->d);
-    x->info.has_keys = s->key_type != KN_KEYS_NONE;
+    x->info.has_keys = s->key_type != KNNLM_KEYS_NONE;
     x->zero = kn_alloc(x->d, sizeof *x->zero);
     x->flat_centre = kn_alloc(x->d, sizeof *x->flat_centre);
     return x->zero && x->flat_centre ? KNNLM_OK : KNNLM_ENOMEM;

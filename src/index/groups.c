@@ -117,7 +117,7 @@ knnlm_status kn_groups_make(const kn_quantizer *q, uint64_t seed, kn_groups **ou
     uint32_t *group = kn_alloc(kn_quantizer_count(q), sizeof *group);
     knnlm_status status = g && group ? KNNLM_OK : KNNLM_ENOMEM;
     if (g) {
-        *g = (kn_groups){.k = kn_math_kernels(KN_PRECISION_AUTO),
+        *g = (kn_groups){.k = kn_math_kernels(KNNLM_PRECISION_AUTO),
                          .quantizer = q,
                          .d = kn_quantizer_dimension(q),
                          .count = kn_most(1, kn_quantizer_count(q) / GROUP)};

@@ -40,7 +40,7 @@ knnlm_status kn_index_open(const kn_store *store, kn_index **out);
 knnlm_status kn_index_open_flat(const kn_store *store, kn_index **out);
 // By another distance than the store was made for, with its lists or without. Lists were made by the store's
 // own: the search by them finds less than it would by that one.
-knnlm_status kn_index_open_as(const kn_store *store, kn_distance distance, bool lists, kn_index **out);
+knnlm_status kn_index_open_as(const kn_store *store, knnlm_distance distance, bool lists, kn_index **out);
 void kn_index_close(kn_index *index);
 const kn_index_info *kn_index_describe(const kn_index *index);
 

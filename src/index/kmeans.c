@@ -38,7 +38,7 @@ typedef struct checking {
 } checking;
 
 static bool usable(const float *x, size_t d) {
-    return kn_math_kernels(KN_PRECISION_F32)->sum_squares(x, d) < (double)FLT_MAX / 16;
+    return kn_math_kernels(KNNLM_PRECISION_F32)->sum_squares(x, d) < (double)FLT_MAX / 16;
 }
 
 static void check_rows(void *context, size_t task, int worker) {

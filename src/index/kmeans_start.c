@@ -62,7 +62,7 @@ static bool draw(sowing *s, size_t done, size_t next, size_t *point) {
     if (s->taken[*point]) return false;
     const float *x = c->x + *point * c->d;
     float nearest = c->distances[*point], before = nearest;
-    const kn_kernels *k = kn_math_kernels(KN_PRECISION_F32);
+    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_F32);
     for (size_t i = done; i < next; i++)
         nearest = fminf(nearest, k->fixed_distance(x, c->centroids + i * c->d, c->d));
     return before == nearest || kn_random_unit(&c->random) * (double)before < (double)nearest;

@@ -47,7 +47,7 @@ static knnlm_status open_codes(kn_index *x, const kn_index_note *n, const float 
 
 static const char *check_floats(void *context, size_t from, size_t to) {
     const uint8_t *data = context;
-    return kn_key_values_finite(KN_KEYS_F32, data + from, to - from) ? NULL : "a centroid is not finite";
+    return kn_key_values_finite(KNNLM_KEYS_F32, data + from, to - from) ? NULL : "a centroid is not finite";
 }
 
 static knnlm_status open_centroids(opening *o) {
@@ -63,7 +63,7 @@ static knnlm_status open_centroids(opening *o) {
     if (!x->centres) return KNNLM_ENOMEM;
     memcpy(x->centres, part.data, n->lists * x->d * sizeof *x->centres);
     KN_TRY(kn_quantizer_make(x->centres, n->lists, x->d,
-                             x->distance == KN_DISTANCE_L2 ? KN_QUANTIZER_L2 : KN_QUANTIZER_IP,
+                             x->distance == KNNLM_DISTANCE_L2 ? KN_QUANTIZER_L2 : KN_QUANTIZER_IP,
                              &x->quantizer));
     return open_codes(x, n, (const float *)(const void *)(part.data + coarse));
 }

@@ -7,7 +7,7 @@
 void kn_index_query(const kn_index *x, const float *query, float *out) {
     double sum = 0;
     memcpy(out, query, x->d * sizeof *out);
-    if (x->distance != KN_DISTANCE_COSINE) return;
+    if (x->distance != KNNLM_DISTANCE_COSINE) return;
     for (size_t i = 0; i < x->d; i++) sum += (double)query[i] * query[i];
     float inverse = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
     for (size_t i = 0; i < x->d; i++) out[i] *= inverse;
@@ -31,7 +31,7 @@ knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, siz
     return KNNLM_OK;
 }
 
-knnlm_status kn_index_open_as(const kn_store *store, kn_distance distance, bool lists, kn_index **out) {
+knnlm_status kn_index_open_as(const kn_store *store, knnlm_distance distance, bool lists, kn_index **out) {
     kn_index *x;
     knnlm_status status = kn_index_make(store, &x);
     if (status == KNNLM_OK) x->distance = distance;

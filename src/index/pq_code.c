@@ -59,7 +59,7 @@ static void encode_rows(void *context, size_t task, int worker) {
 }
 
 void kn_pq_encode(const kn_pq *p, const float *x, size_t n, uint8_t *codes) {
-    encoding e = {p, kn_math_kernels(KN_PRECISION_AUTO), x, n, codes};
+    encoding e = {p, kn_math_kernels(KNNLM_PRECISION_AUTO), x, n, codes};
     kn_parallel((n + KN_POINTS - 1) / KN_POINTS, encode_rows, &e);
 }
 

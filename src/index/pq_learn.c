@@ -242,7 +242,7 @@ knnlm_status kn_pq_learn(const float *x, size_t n, size_t d, size_t m, size_t bi
     KN_TRY(kn_pq_init(out, d, m, bits));
     size_t places = (size_t)kn_threads(), sample = kn_least(n, KN_PQ_LEARN_MOST);
     size_t *rows = kn_alloc(sample, sizeof *rows);
-    learning l = {.k = kn_math_kernels(KN_PRECISION_AUTO), .x = x, .rows = rows, .n = sample, .p = out};
+    learning l = {.k = kn_math_kernels(KNNLM_PRECISION_AUTO), .x = x, .rows = rows, .n = sample, .p = out};
     l.seed = kn_mix64(seed);
     l.places = kn_alloc(places, sizeof *l.places);
     knnlm_status status = KNNLM_ENOMEM;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const kn_kernels *kernels(void) {
-    return kn_math_kernels(KN_PRECISION_AUTO);
+    return kn_math_kernels(KNNLM_PRECISION_AUTO);
 }
 
 void kn_pq_tables(const kn_pq *p, const float *query, bool inner_product, float *tables) {

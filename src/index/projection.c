@@ -115,7 +115,7 @@ static void check_block(void *context, const float *block, size_t row, size_t co
 }
 
 static knnlm_status check_components(const kn_gguf *file, const kn_pca *p) {
-    const kn_kernels *k = kn_math_kernels(KN_PRECISION_F32);
+    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_F32);
     atomic_bool flawed = false;
     void *lhs = kn_alloc_aligned(1, kn_lhs_bytes(k, p->out, p->in));
     if (!lhs) return KNNLM_ENOMEM;

@@ -158,7 +158,7 @@ knnlm_status kn_quantizer_make_with(const kn_kernels *k, const float *centroids,
 
 knnlm_status kn_quantizer_make(const float *centroids, size_t count, size_t d, kn_quantizer_metric metric,
                                kn_quantizer **out) {
-    return kn_quantizer_make_with(kn_math_kernels(KN_PRECISION_AUTO), centroids, count, d, metric, out);
+    return kn_quantizer_make_with(kn_math_kernels(KNNLM_PRECISION_AUTO), centroids, count, d, metric, out);
 }
 
 void kn_quantizer_free(kn_quantizer *q) {

@@ -202,7 +202,7 @@ static knnlm_status choose(trial *t, kn_rough *r) {
 
 knnlm_status kn_rough_make(const kn_batch *b, kn_rough *r) {
     const kn_index *x = b->x;
-    *r = (kn_rough){.x = x, .k = kn_math_kernels(KN_PRECISION_AUTO), .h = x->d};
+    *r = (kn_rough){.x = x, .k = kn_math_kernels(KNNLM_PRECISION_AUTO), .h = x->d};
     trial t = {.b = b,
                .d = x->d,
                .p = kn_least(MOST, x->d / 2 / KN_CELL * KN_CELL),

@@ -24,7 +24,7 @@ struct kn_index {
     const kn_store *store;
     kn_index_info info;
     const kn_kernels *k;
-    kn_distance distance;
+    knnlm_distance distance;
     kn_row_type type;
     size_t d, row_bytes;
     uint64_t entries;        // of the store
@@ -56,7 +56,7 @@ static inline bool kn_index_admits(const kn_index *x, const kn_search_options *o
 
 // The vector that rows of a list are measured from: squared distances between residuals lose fewer digits.
 static inline const float *kn_index_centre(const kn_index *x, const kn_run *r, size_t list) {
-    if (x->distance != KN_DISTANCE_L2) return x->zero;
+    if (x->distance != KNNLM_DISTANCE_L2) return x->zero;
     return r->ends ? x->centres + list * x->d : x->flat_centre;
 }
 

@@ -13,8 +13,8 @@
 // ---------------------------------------------------------------- opening
 
 static knnlm_status open_index(kn_datastore *s, const kn_datastore_options *o) {
-    kn_distance own = kn_store_describe(s->store)->settings.distance;
-    s->info.distance = o->distance < 0 ? own : (kn_distance)o->distance;
+    knnlm_distance own = kn_store_describe(s->store)->settings.distance;
+    s->info.distance = o->distance < 0 ? own : (knnlm_distance)o->distance;
     KN_TRY(kn_index_open_as(s->store, s->info.distance, true, &s->index));
     s->info.index = kn_index_describe(s->index);
     return KNNLM_OK;

@@ -16,7 +16,7 @@
 typedef struct kn_datastore kn_datastore;
 
 typedef struct kn_datastore_options {
-    int distance;                      // kn_distance; negative: the store's own
+    int distance;                      // knnlm_distance; negative: the store's own
     void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody
 } kn_datastore_options;
 
@@ -30,7 +30,7 @@ void kn_datastore_release(kn_datastore *datastore);
 
 typedef struct kn_datastore_info {
     const kn_store_info *store;
-    kn_distance distance;
+    knnlm_distance distance;
     const kn_index_info *index; // what is known of it
 } kn_datastore_info;
 

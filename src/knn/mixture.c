@@ -13,8 +13,8 @@ static const kn_store_tuned *tuned_of(const kn_mixture_part *p) {
 
 // Another metric has another temperature: what was tuned is not of it.
 static bool is_tuned(const kn_mixture_part *p, const kn_mixture_options *o) {
-    kn_distance own = kn_datastore_describe(p->store)->store->settings.distance;
-    return tuned_of(p)->known && (o->metric < 0 || (kn_distance)o->metric == own);
+    knnlm_distance own = kn_datastore_describe(p->store)->store->settings.distance;
+    return tuned_of(p)->known && (o->metric < 0 || (knnlm_distance)o->metric == own);
 }
 
 static kn_bins tuned_bins(const kn_store_tuned *t) {
@@ -118,8 +118,9 @@ void kn_mixture_settle(kn_mixture *m) {
 
 // ---------------------------------------------------------------- all of them
 
-static kn_split split_of(const kn_store_info *store) {
-    return strcmp(store->settings.split, kn_split_names[KN_SPLIT_WIKI]) == 0 ? KN_SPLIT_WIKI : KN_SPLIT_FILE;
+static knnlm_split split_of(const kn_store_info *store) {
+    return strcmp(store->settings.split, kn_split_names[KNNLM_SPLIT_WIKI]) == 0 ? KNNLM_SPLIT_WIKI
+                                                                                : KNNLM_SPLIT_FILE;
 }
 
 // A vouched-for model may have fewer layers than the one that made the store.

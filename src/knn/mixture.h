@@ -24,7 +24,7 @@ typedef struct kn_mixture_options {
     int64_t k, probes;          // 0: not said
     double lambda, temperature; // NAN: not said
     bool codes, exact;          // distances of the codes, or of the keys; neither: not said
-    int metric;                 // kn_distance; negative: the store's
+    int metric;                 // knnlm_distance; negative: the store's
     bool fixed;                 // one lambda, although there are bins
     bool fallback;              // lambda falls where neighbours are unusually far or uncertain
     bool include_self;          // documents that are in a store find themselves
@@ -38,7 +38,7 @@ typedef struct kn_mixture kn_mixture;
 // How one of its stores is searched and weighed.
 typedef struct kn_mixture_store {
     const kn_store_info *store;
-    kn_distance metric;
+    knnlm_distance metric;
     size_t k;
     uint32_t probes; // as said or tuned; 0: the index's own
     uint32_t looked; // lists that searches look at; 0: every entry
@@ -58,7 +58,7 @@ typedef struct kn_mixture_info {
         double lambda, temperature;
     } cache;
     kn_tap tap;
-    kn_split split; // as the first store was cut
+    knnlm_split split; // as the first store was cut
     bool include_self;
     size_t width;     // of the model's states
     size_t neighbors; // of a token, in all stores

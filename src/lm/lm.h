@@ -13,14 +13,12 @@
 
 typedef struct kn_lm kn_lm;
 
-typedef enum kn_engine_choice { KN_ENGINE_AUTO, KN_ENGINE_NATIVE, KN_ENGINE_LLAMA } kn_engine_choice;
-
 // What llama.cpp has to say, a line at a time without its end. `fatal`: its last words, the process ends.
 typedef void kn_lm_log(const char *line, bool fatal);
 
 typedef struct kn_lm_options {
-    kn_precision precision; // llama: f32 keeps keys and values in f32; bf16 is not for it
-    kn_engine_choice engine;
+    knnlm_precision precision; // llama: f32 keeps keys and values in f32; bf16 is not for it
+    knnlm_engine engine;
     bool vouched;                // the caller says that this is as good as the model that fingerprints name
     kn_lm_log *log;              // NULL: nobody listens. One for the process: that of the model opened last
     const kn_progress *progress; // of opening: large files take their time. NULL: nobody listens

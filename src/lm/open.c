@@ -107,9 +107,9 @@ knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **
     kn_lm_options o = options ? *options : (kn_lm_options){0};
     file_kind kind;
     KN_TRY(recognise(path, &kind));
-    knnlm_status status = o.engine == KN_ENGINE_NATIVE  ? kn_native_open(path, &o, out)
-                          : o.engine == KN_ENGINE_LLAMA ? kn_llama_open(path, &o, out)
-                                                        : open_recognised(path, kind, &o, out);
+    knnlm_status status = o.engine == KNNLM_ENGINE_NATIVE  ? kn_native_open(path, &o, out)
+                          : o.engine == KNNLM_ENGINE_LLAMA ? kn_llama_open(path, &o, out)
+                                                           : open_recognised(path, kind, &o, out);
     if (status == KNNLM_OK) (*out)->info.vouched = o.vouched;
     return status;
 }

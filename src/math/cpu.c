@@ -106,12 +106,12 @@ const kn_kernels *const *kn_math_available(size_t *n) {
     return found;
 }
 
-const kn_kernels *kn_math_kernels(kn_precision precision) {
+const kn_kernels *kn_math_kernels(knnlm_precision precision) {
     size_t n;
     const kn_kernels *const *list = kn_math_available(&n);
     for (size_t i = 0; i < n; i++) {
         bool bf16 = list[i]->element == 2;
-        if (precision == KN_PRECISION_AUTO || bf16 == (precision == KN_PRECISION_BF16)) return list[i];
+        if (precision == KNNLM_PRECISION_AUTO || bf16 == (precision == KNNLM_PRECISION_BF16)) return list[i];
     }
     return list[n - 1]; // no bf16 here: f32 is the better answer
 }

@@ -163,11 +163,9 @@ typedef struct kn_kernels {
                         size_t blocks);
 } kn_kernels;
 
-typedef enum kn_precision { KN_PRECISION_AUTO, KN_PRECISION_F32, KN_PRECISION_BF16 } kn_precision;
-
 // The best kernels of this CPU for a precision (auto: bf16 where the CPU multiplies it natively, else f32).
 // The environment variable KNNLM_CPU (amx, avx512bf16, avx512, avx2, portable) caps the choice.
-const kn_kernels *kn_math_kernels(kn_precision precision);
+const kn_kernels *kn_math_kernels(knnlm_precision precision);
 // Every set of kernels that this CPU can run, best first; *count of them. For tests and benchmarks.
 const kn_kernels *const *kn_math_available(size_t *count);
 // Bytes of the L1 data cache; 0 when the system does not tell.

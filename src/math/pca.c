@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const kn_kernels *kernels(void) {
-    return kn_math_kernels(KN_PRECISION_F32);
+    return kn_math_kernels(KNNLM_PRECISION_F32);
 }
 
 // ---------------------------------------------------------------- mean

@@ -83,7 +83,7 @@ static knnlm_status score_some(scoring *s) {
 knnlm_status kn_cache_score(const kn_cache *c, size_t first, size_t count, const double *temperatures,
                             size_t temperature_count, double *out) {
     scoring s = {.c = c,
-                 .k = kn_math_kernels(KN_PRECISION_F32),
+                 .k = kn_math_kernels(KNNLM_PRECISION_F32),
                  .temperatures = temperatures,
                  .temperature_count = temperature_count,
                  .first = first,

@@ -122,7 +122,7 @@ knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatur
                                    const size_t *ks, size_t count, float *out) {
     if (count > KN_KEPT_KS) return kn_fail(KNNLM_EINVAL, "%zu numbers of neighbours at a time", count);
     sweep s = {.kept = kept,
-               .k = kn_math_kernels(KN_PRECISION_F32),
+               .k = kn_math_kernels(KNNLM_PRECISION_F32),
                .temperatures = temperatures,
                .temperature_count = temperature_count,
                .ks = ks,

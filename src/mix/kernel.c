@@ -28,7 +28,7 @@ static bool all_finite(const kn_neighborhood *n) {
 static double sum_all(const kn_neighborhood *n, double scale) {
     double sum = 0;
     if (!n->weights && all_finite(n))
-        return (double)kn_math_kernels(KN_PRECISION_F32)
+        return (double)kn_math_kernels(KNNLM_PRECISION_F32)
             ->exp_scale_sum(n->distances, n->count, (float)scale, n->distances[n->nearest]);
     for (size_t i = 0; i < n->count; i++) sum += term(n, scale, i);
     return sum;

@@ -19,7 +19,7 @@ typedef struct kn_read_options {
     bool stream;     // as a stream; set where neither of the next two is given and the model can
     int32_t score;   // targets of a window; 0: half of the model's usual window, at most 512
     int32_t context; // tokens before them; negative: what is left of that window
-    kn_split split;
+    knnlm_split split;
     kn_tap tap;
     bool logprobs, entropies, keys; // what is wanted
     // The first window of a document takes as many targets as fit: no room is needed for what is before them.

@@ -437,21 +437,21 @@ static json_t *news_sources(const kn_server_engine *e, kn_task *t, bool all) {
 static knnlm_status tell_news(kn_server_engine *e, kn_task *t) {
     size_t size;
     const char *text = kn_sequence_text(t->sequence, &size);
-    kn_finish finish = kn_sequence_finish(t->sequence);
+    knnlm_finish finish = kn_sequence_finish(t->sequence);
     size_t tokens;
     kn_sequence_tokens(t->sequence, &tokens);
-    if (size == t->sent_text && tokens == t->sent_tokens && finish == KN_FINISH_NOT) return KNNLM_OK;
+    if (size == t->sent_text && tokens == t->sent_tokens && finish == KNNLM_FINISH_NOT) return KNNLM_OK;
     json_t *piece =
         json_pack("{s:o, s:s?}", "text", kn_json_text(text + t->sent_text, size - t->sent_text), "finish",
-                  finish == KN_FINISH_NOT    ? NULL
-                  : finish == KN_FINISH_STOP ? "stop"
-                                             : "length");
+                  finish == KNNLM_FINISH_NOT    ? NULL
+                  : finish == KNNLM_FINISH_STOP ? "stop"
+                                                : "length");
     t->sent_text = size;
     if (t->tokens_wanted) json_object_set_new(piece, "tokens", news_tokens(e, t));
     if (t->tokens_wanted) json_object_set_new(piece, "end", news_end(e, t));
     t->sent_tokens = tokens;
     if (t->options.sources)
-        json_object_set_new(piece, "sources", news_sources(e, t, finish != KN_FINISH_NOT));
+        json_object_set_new(piece, "sources", news_sources(e, t, finish != KNNLM_FINISH_NOT));
     if (!piece || kn_json_failed()) {
         json_decref(piece);
         return kn_fail(KNNLM_ENOMEM, "out of memory");
@@ -495,7 +495,7 @@ static void generate_some(kn_server_engine *e) {
         size_t before = t->generated;
         knnlm_status own = status == KNNLM_OK ? tell_news(e, t) : status;
         atomic_fetch_add(&e->metrics->generated, t->generated - before);
-        if (own != KNNLM_OK || kn_sequence_finish(t->sequence) != KN_FINISH_NOT) drop(e, i, own);
+        if (own != KNNLM_OK || kn_sequence_finish(t->sequence) != KNNLM_FINISH_NOT) drop(e, i, own);
     }
 }
 

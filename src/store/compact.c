@@ -112,7 +112,7 @@ static knnlm_status compact(kn_store_writer *w, bool force, const kn_progress *p
                                 .segments_before = before->segments,
                                 .segments_after = before->segments};
     if (c.first == w->base->manifest.segment_count) return KNNLM_OK;
-    if (w->base->manifest.settings.key_type == KN_KEYS_NONE && w->base->manifest.annex.note && !force)
+    if (w->base->manifest.settings.key_type == KNNLM_KEYS_NONE && w->base->manifest.annex.note && !force)
         return kn_fail(KNNLM_EINVAL,
                        "%s: keeps no keys, and compaction drops its index: only the model could make it anew "
                        "(--force compacts all the same)",

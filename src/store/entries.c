@@ -50,7 +50,7 @@ static const uint32_t *offsets_of(const kn_segment *g) {
 
 kn_store_segment kn_store_segment_at(const kn_store *s, size_t number) {
     const kn_segment *g = &s->segments[number];
-    bool keys = g->layout.keys_payload != 0, scaled = s->manifest.settings.key_type == KN_KEYS_INT8;
+    bool keys = g->layout.keys_payload != 0, scaled = s->manifest.settings.key_type == KNNLM_KEYS_INT8;
     return (kn_store_segment){
         .first = g->entry.first_entry,
         .count = g->entry.entries,
@@ -295,20 +295,23 @@ static void copy_keys(const kn_store *s, const kn_segment *g, uint64_t index, si
     const uint8_t *keys = g->keys.data + g->layout.keys;
     float *to = (float *)out + done * d;
     switch (s->manifest.settings.key_type) {
-    case KN_KEYS_F32:
+    case KNNLM_KEYS_F32:
         memcpy(to, keys + index * d * 4, count * d * 4);
         return;
-    case KN_KEYS_F16:
+    case KNNLM_KEYS_F16:
         kn_f32_from_f16(to, keys + index * d * 2, count * d);
         return;
-    default:
+    case KNNLM_KEYS_INT8:
         widen_int8(to, (const int8_t *)keys + index * d,
                    (const float *)(const void *)(g->keys.data + g->layout.scales) + index, count, d);
+        return;
+    case KNNLM_KEYS_NONE: // refused before
+        return;
     }
 }
 
 knnlm_status kn_store_keys(const kn_store *s, uint64_t first, size_t count, float *out) {
-    if (s->manifest.settings.key_type == KN_KEYS_NONE)
+    if (s->manifest.settings.key_type == KNNLM_KEYS_NONE)
         return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys (it was built with --keys none)", s->path);
     return for_range(s, first, count, copy_keys, out);
 }

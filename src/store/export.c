@@ -270,15 +270,15 @@ static knnlm_status check_room(const exporting *e, bool force) {
 
 static knnlm_status plan(exporting *e, const kn_export_options *o) {
     const kn_store_settings *set = &e->s->manifest.settings;
-    kn_key_type type = o && o->convert                ? o->key_type
-                       : set->key_type == KN_KEYS_F16 ? KN_KEYS_F16
-                                                      : KN_KEYS_F32;
-    if (type != KN_KEYS_F16 && type != KN_KEYS_F32)
+    knnlm_keys type = o && o->convert                   ? o->key_type
+                      : set->key_type == KNNLM_KEYS_F16 ? KNNLM_KEYS_F16
+                                                        : KNNLM_KEYS_F32;
+    if (type != KNNLM_KEYS_F16 && type != KNNLM_KEYS_F32)
         return kn_fail(KNNLM_EINVAL, "keys are exported as f16 or f32");
     *e->out = (kn_export_totals){.entries = e->s->info.entries - e->s->info.removed_entries,
                                  .documents = e->s->info.documents - e->s->info.removed_documents,
-                                 .dimension = set->key_type == KN_KEYS_NONE ? 0 : set->dimension,
-                                 .key_type = type == KN_KEYS_F16 ? KN_NPY_F16 : KN_NPY_F32};
+                                 .dimension = set->key_type == KNNLM_KEYS_NONE ? 0 : set->dimension,
+                                 .key_type = type == KNNLM_KEYS_F16 ? KN_NPY_F16 : KN_NPY_F32};
     e->raw = type == set->key_type;
     if (!e->out->dimension) IN_DIRECTORY(e, names[0], refuse_stale_keys(path));
     return check_room(e, o && o->force);

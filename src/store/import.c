@@ -273,9 +273,9 @@ static knnlm_status plan(importing *m, const char *path) {
     m->entries = k->dims[0];
     m->dimension = k->dims[1];
     m->settings = m->o->settings;
-    if (!m->o->convert) m->settings.key_type = k->type == KN_NPY_F16 ? KN_KEYS_F16 : KN_KEYS_F32;
-    if (m->settings.key_type == KN_KEYS_NONE) return kn_fail(KNNLM_EINVAL, "an import keeps the keys");
-    if (!m->o->keys) m->settings.key_type = KN_KEYS_NONE;
+    if (!m->o->convert) m->settings.key_type = k->type == KN_NPY_F16 ? KNNLM_KEYS_F16 : KNNLM_KEYS_F32;
+    if (m->settings.key_type == KNNLM_KEYS_NONE) return kn_fail(KNNLM_EINVAL, "an import keeps the keys");
+    if (!m->o->keys) m->settings.key_type = KNNLM_KEYS_NONE;
     m->settings.dimension = m->settings.model_dimension = (int32_t)m->dimension;
     if (!m->settings.segment) m->settings.segment = KN_STORE_SEGMENT_DEFAULT;
     *m->out = (kn_import_totals){.entries = m->entries,

@@ -145,13 +145,13 @@ static knnlm_status open_array(const char *path, kn_npy *out, bool *header) {
 }
 
 static const kn_npy_type asked_types[] = {
-    [KN_IMPORT_F16] = KN_NPY_F16,   [KN_IMPORT_F32] = KN_NPY_F32,   [KN_IMPORT_INT64] = KN_NPY_I64,
-    [KN_IMPORT_INT32] = KN_NPY_I32, [KN_IMPORT_INT16] = KN_NPY_I16, [KN_IMPORT_UINT16] = KN_NPY_U16};
+    [KNNLM_ARRAY_F16] = KN_NPY_F16,   [KNNLM_ARRAY_F32] = KN_NPY_F32,   [KNNLM_ARRAY_INT64] = KN_NPY_I64,
+    [KNNLM_ARRAY_INT32] = KN_NPY_I32, [KNNLM_ARRAY_INT16] = KN_NPY_I16, [KNNLM_ARRAY_UINT16] = KN_NPY_U16};
 
 // What was asked for must be what the header says, but that the bits of int16 may be read as uint16.
-static knnlm_status check_asked(const char *path, kn_npy *npy, kn_import_type asked) {
-    if (asked == KN_IMPORT_ANY || npy->type == asked_types[asked]) return KNNLM_OK;
-    if (npy->type == KN_NPY_I16 && asked == KN_IMPORT_UINT16) {
+static knnlm_status check_asked(const char *path, kn_npy *npy, knnlm_array_type asked) {
+    if (asked == KNNLM_ARRAY_ANY || npy->type == asked_types[asked]) return KNNLM_OK;
+    if (npy->type == KN_NPY_I16 && asked == KNNLM_ARRAY_UINT16) {
         npy->type = KN_NPY_U16;
         return KNNLM_OK;
     }
@@ -193,9 +193,9 @@ typedef struct reading {
 enum { KEY_TYPES = 2, VALUE_TYPES = 3, READINGS = KEY_TYPES * VALUE_TYPES };
 
 // The types that a file may be of.
-static size_t list_types(const kn_npy *npy, bool header, kn_import_type asked, const kn_npy_type *all,
+static size_t list_types(const kn_npy *npy, bool header, knnlm_array_type asked, const kn_npy_type *all,
                          size_t count, kn_npy_type *out) {
-    if (header || asked != KN_IMPORT_ANY) {
+    if (header || asked != KNNLM_ARRAY_ANY) {
         out[0] = header ? npy->type : asked_types[asked];
         return 1;
     }
@@ -269,9 +269,10 @@ static knnlm_status nothing_fits(const opening *p) {
         snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s of dimension %" PRIu64,
                  p->entries ? "" : " as entries", p->dimension);
     const kn_import_options *o = p->o;
-    const char *key_types = o->key_type == KN_IMPORT_ANY ? "f32 or f16" : key_name(asked_types[o->key_type]);
-    const char *value_types = o->value_type == KN_IMPORT_ANY ? "int64, int32 or int16"
-                                                             : kn_npy_type_name(asked_types[o->value_type]);
+    const char *key_types =
+        o->key_type == KNNLM_ARRAY_ANY ? "f32 or f16" : key_name(asked_types[o->key_type]);
+    const char *value_types = o->value_type == KNNLM_ARRAY_ANY ? "int64, int32 or int16"
+                                                               : kn_npy_type_name(asked_types[o->value_type]);
     if (p->keys_header) key_types = key_name(p->f->keys.type);
     if (p->values_header) value_types = kn_npy_type_name(p->f->values.type);
     return kn_fail(KNNLM_EDATA, "%s has %s, %s has %s: %s keys and %s values do not fit these%s",

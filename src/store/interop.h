@@ -21,9 +21,9 @@
 // ---------------------------------------------------------------- export
 
 typedef struct kn_export_options {
-    bool convert;         // keys to key_type
-    kn_key_type key_type; // f16 or f32
-    bool force;           // goes on although the disk seems too small
+    bool convert;        // keys to key_type
+    knnlm_keys key_type; // f16 or f32
+    bool force;          // goes on although the disk seems too small
 } kn_export_options;
 
 typedef struct kn_export_totals {
@@ -41,17 +41,6 @@ knnlm_status kn_store_export(const kn_store *s, const char *directory, const kn_
 
 // ---------------------------------------------------------------- import
 
-// How numbers lie in a file without header.
-typedef enum kn_import_type {
-    KN_IMPORT_ANY, // what fits the files' sizes
-    KN_IMPORT_F16,
-    KN_IMPORT_F32,
-    KN_IMPORT_INT64,
-    KN_IMPORT_INT32,
-    KN_IMPORT_INT16,
-    KN_IMPORT_UINT16, // int16 as well: tokens up to 65535 that an int16 has wrapped
-} kn_import_type;
-
 typedef struct kn_import_options {
     // `values` NULL: `keys` is a directory that holds one pair, or the keys of a pair (kn_import_find).
     // `keys` NULL: a store without keys; `entries` and settings.dimension are told, and `values` NULL is
@@ -59,7 +48,7 @@ typedef struct kn_import_options {
     const char *keys, *values;
     const char *name; // of the one document that everything becomes; NULL: that of the values
     uint64_t entries; // 0: by the files
-    kn_import_type key_type, value_type;
+    knnlm_array_type key_type, value_type;
     bool convert; // keys to settings.key_type; else they stay as they are
     bool force;   // goes on although the disk seems too small
     // Of the new store. dimension 0: by the files; segment 0: the default; model_dimension is set by the

@@ -32,9 +32,17 @@ static bool finite_f32(const float *x, size_t n) {
     return !bad;
 }
 
-bool kn_key_values_finite(kn_key_type type, const void *data, size_t bytes) {
-    if (type == KN_KEYS_F16) return finite_f16(data, bytes / sizeof(uint16_t));
-    return type != KN_KEYS_F32 || finite_f32(data, bytes / sizeof(float));
+bool kn_key_values_finite(knnlm_keys type, const void *data, size_t bytes) {
+    switch (type) {
+    case KNNLM_KEYS_F16:
+        return finite_f16(data, bytes / sizeof(uint16_t));
+    case KNNLM_KEYS_F32:
+        return finite_f32(data, bytes / sizeof(float));
+    case KNNLM_KEYS_INT8:
+    case KNNLM_KEYS_NONE:
+        return true;
+    }
+    return false;
 }
 
 // Multiples of a 127th of the largest magnitude, to nearest.
@@ -63,16 +71,19 @@ static knnlm_status put_int8(kn_store_writer *w, const float *keys, size_t count
 static knnlm_status put_rows(kn_store_writer *w, const float *keys, size_t count, size_t row) {
     size_t values = count * (size_t)w->settings.dimension;
     switch (w->settings.key_type) {
-    case KN_KEYS_F32:
+    case KNNLM_KEYS_F32:
         if (!finite_f32(keys, values)) return refuse(w, keys, count, row);
         return kn_part_put(w->filling->keys, keys, values * sizeof *keys);
-    case KN_KEYS_F16:
+    case KNNLM_KEYS_F16:
         kn_f16_from_f32(w->scratch, keys, values);
         if (!finite_f16(w->scratch, values)) return refuse(w, keys, count, row);
         return kn_part_put(w->filling->keys, w->scratch, 2 * values);
-    default:
+    case KNNLM_KEYS_INT8:
         return put_int8(w, keys, count, row);
+    case KNNLM_KEYS_NONE:
+        return KNNLM_OK;
     }
+    return kn_fail(KNNLM_EINVAL, "%s: keys of an unknown type", w->path);
 }
 
 knnlm_status kn_writer_put_keys(kn_store_writer *w, const float *keys, size_t count) {

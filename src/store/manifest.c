@@ -13,12 +13,22 @@ const char *const kn_distance_names[] = {"l2", "ip", "cosine", NULL};
 
 enum { STRING_MAX = 1 << 16 }; // of a setting
 
-size_t kn_key_row_bytes(kn_key_type type, size_t d) {
-    return type == KN_KEYS_F16 ? 2 * d : type == KN_KEYS_F32 ? 4 * d : type == KN_KEYS_INT8 ? d : 0;
+size_t kn_key_row_bytes(knnlm_keys type, size_t d) {
+    switch (type) {
+    case KNNLM_KEYS_F16:
+        return 2 * d;
+    case KNNLM_KEYS_F32:
+        return 4 * d;
+    case KNNLM_KEYS_INT8:
+        return d;
+    case KNNLM_KEYS_NONE:
+        return 0;
+    }
+    return 0;
 }
 
-size_t kn_key_bytes(kn_key_type type, size_t d) {
-    return kn_key_row_bytes(type, d) + (type == KN_KEYS_INT8 ? sizeof(float) : 0);
+size_t kn_key_bytes(knnlm_keys type, size_t d) {
+    return kn_key_row_bytes(type, d) + (type == KNNLM_KEYS_INT8 ? sizeof(float) : 0);
 }
 
 // ---------------------------------------------------------------- settings
@@ -200,7 +210,7 @@ static json_t *print_segment(const kn_segment_entry *s, bool keys) {
 
 static json_t *print_segments(const kn_manifest *m) {
     json_t *list = json_array();
-    bool whole = list, keys = m->settings.key_type != KN_KEYS_NONE;
+    bool whole = list, keys = m->settings.key_type != KNNLM_KEYS_NONE;
     for (size_t i = 0; i < m->segment_count && whole; i++)
         whole = json_array_append_new(list, print_segment(&m->segments[i], keys)) == 0;
     if (whole) return list;
@@ -359,10 +369,10 @@ static void parse_settings(parse *p, const json_t *o, kn_store_settings *s) {
         .tokenizer = get_string(p, tokenizer, "kind"),
         .tokenizer_fingerprint = get_string(p, tokenizer, "fingerprint"),
         .vocabulary = (int32_t)get_integer(p, tokenizer, "vocabulary", INT32_MAX),
-        .key_type = (kn_key_type)get_choice(p, keys, "type", kn_key_type_names),
+        .key_type = (knnlm_keys)get_choice(p, keys, "type", kn_key_type_names),
         .dimension = (int32_t)get_integer(p, keys, "dimension", INT32_MAX),
         .tap = get_string(p, keys, "tap"),
-        .distance = (kn_distance)get_choice(p, keys, "distance", kn_distance_names),
+        .distance = (knnlm_distance)get_choice(p, keys, "distance", kn_distance_names),
         .window = (int32_t)get_integer(p, windows, "length", INT32_MAX),
         .min_context = (int32_t)get_integer(p, windows, "min_context", INT32_MAX),
         .split = get_string(p, windows, "documents"),
@@ -383,7 +393,7 @@ static knnlm_status parse_segments(parse *p, const json_t *list, kn_manifest *m)
             .continued = get_integer(p, o, "continued", KN_STORE_SEGMENT_MAX),
             .strings = get_integer(p, o, "strings", INT64_MAX / 2),
             .text_seal = get_hex(p, o, "text"),
-            .keys_seal = m->settings.key_type == KN_KEYS_NONE ? 0 : get_hex(p, o, "keys"),
+            .keys_seal = m->settings.key_type == KNNLM_KEYS_NONE ? 0 : get_hex(p, o, "keys"),
         };
         bool continues = s.documents ? s.continued <= s.entries : s.continued == s.entries;
         if (!s.file || !continues || (m->documents == 0 && s.continued)) fault(p, "segments");

@@ -51,7 +51,7 @@ bool kn_store_exists(const char *path) {
 
 // ---------------------------------------------------------------- parts
 
-bool kn_segment_measure(const kn_segment_entry *s, kn_key_type type, size_t dimension,
+bool kn_segment_measure(const kn_segment_entry *s, knnlm_keys type, size_t dimension,
                         kn_segment_layout *out) {
     uint64_t text = KN_PART_HEADER, keys = KN_PART_HEADER;
     *out = (kn_segment_layout){.tokens = text, .keys = keys};
@@ -63,10 +63,10 @@ bool kn_segment_measure(const kn_segment_entry *s, kn_key_type type, size_t dime
     out->strings = text;
     if (!kn_part_extend(&text, s->strings, 1)) return false;
     out->text = text;
-    if (type == KN_KEYS_NONE) return true;
+    if (type == KNNLM_KEYS_NONE) return true;
     if (!kn_part_extend(&keys, s->entries, kn_key_row_bytes(type, dimension))) return false;
     out->scales = keys;
-    if (type == KN_KEYS_INT8 && !kn_part_extend(&keys, s->entries, sizeof(float))) return false;
+    if (type == KNNLM_KEYS_INT8 && !kn_part_extend(&keys, s->entries, sizeof(float))) return false;
     out->keys_payload = keys;
     return true;
 }

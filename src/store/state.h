@@ -104,8 +104,7 @@ typedef struct kn_segment_layout {
     uint64_t tokens, offsets, documents, strings, text;
     uint64_t keys, scales, keys_payload; // keys_payload 0: the store has none
 } kn_segment_layout;
-bool kn_segment_measure(const kn_segment_entry *s, kn_key_type type, size_t dimension,
-                        kn_segment_layout *out);
+bool kn_segment_measure(const kn_segment_entry *s, knnlm_keys type, size_t dimension, kn_segment_layout *out);
 
 // ---------------------------------------------------------------- a state
 

@@ -28,22 +28,21 @@ enum {
 #define KN_STORE_ENTRIES_MAX UINT32_MAX // so that an index may number them in 32 bits
 #define KN_STORE_DOCUMENT_BYTES_MAX UINT32_MAX
 
-typedef enum kn_key_type { KN_KEYS_F16, KN_KEYS_F32, KN_KEYS_INT8, KN_KEYS_NONE, KN_KEY_TYPES } kn_key_type;
-typedef enum kn_distance { KN_DISTANCE_L2, KN_DISTANCE_IP, KN_DISTANCE_COSINE, KN_DISTANCES } kn_distance;
-extern const char *const kn_key_type_names[];        // "f16", ..., NULL
-extern const char *const kn_distance_names[];        // "l2" (squared), "ip", "cosine", NULL
-size_t kn_key_row_bytes(kn_key_type type, size_t d); // of one key as rows lie, without the scale of int8
-size_t kn_key_bytes(kn_key_type type, size_t d);     // of one key, the scale of int8 included
+enum { KN_KEY_TYPES = KNNLM_KEYS_NONE + 1, KN_DISTANCES = KNNLM_DISTANCE_COSINE + 1 };
+extern const char *const kn_key_type_names[];       // "f16", ..., NULL
+extern const char *const kn_distance_names[];       // "l2" (squared), "ip", "cosine", NULL
+size_t kn_key_row_bytes(knnlm_keys type, size_t d); // of one key as rows lie, without the scale of int8
+size_t kn_key_bytes(knnlm_keys type, size_t d);     // of one key, the scale of int8 included
 
 // How a store was made; two stores with equal settings take each other's entries.
 typedef struct kn_store_settings {
     // Empty strings: not known (imported stores).
     const char *model, *model_fingerprint, *tokenizer, *tokenizer_fingerprint;
     int32_t vocabulary; // tokens are below it; 0: not known
-    kn_key_type key_type;
+    knnlm_keys key_type;
     int32_t dimension;       // of a key
     int32_t model_dimension; // of the model's state: above `dimension` when keys are projected
-    kn_distance distance;
+    knnlm_distance distance;
     const char *tap;             // where in the model keys were taken, such as "ffn"
     const char *split;           // how files were cut into documents
     int32_t window, min_context; // window 0: texts were read as a stream (or not by us)
@@ -203,9 +202,9 @@ typedef const char *kn_block_check(void *context, size_t from, size_t to);
 knnlm_status kn_store_check_annex(const kn_store *store, size_t number, size_t offset, size_t size,
                                   kn_block_check *check, void *context);
 // The check of rows of keys that begin at `data` and end at `rows_end`, where the scales of int8 begin.
-const char *kn_keys_check(kn_key_type type, const uint8_t *data, size_t rows_end, size_t from, size_t to);
+const char *kn_keys_check(knnlm_keys type, const uint8_t *data, size_t rows_end, size_t from, size_t to);
 // Whether no number among so many bytes is infinite or NAN.
-bool kn_key_values_finite(kn_key_type type, const void *data, size_t bytes);
+bool kn_key_values_finite(knnlm_keys type, const void *data, size_t bytes);
 
 // ---------------------------------------------------------------- writing
 

@@ -50,7 +50,7 @@ static bool is_named(const char *name, const kn_manifest *m) {
     if (strcmp(kind, ".text") != 0 && strcmp(kind, ".keys") != 0) return false;
     for (size_t i = 0; i < m->segment_count; i++)
         if (m->segments[i].file == file)
-            return strcmp(kind, ".keys") != 0 || m->settings.key_type != KN_KEYS_NONE;
+            return strcmp(kind, ".keys") != 0 || m->settings.key_type != KNNLM_KEYS_NONE;
     return false;
 }
 

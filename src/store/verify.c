@@ -87,7 +87,7 @@ typedef struct block_task {
     const kn_map *part;
     uint64_t payload;
     size_t first;
-    kn_key_type keys; // of a part of keys, whose numbers are looked at too; KN_KEYS_NONE: another part
+    knnlm_keys keys; // of a part of keys, whose numbers are looked at too; KNNLM_KEYS_NONE: another part
     uint64_t rows_end;
     const char *wrong[BLOCKS_AT_A_TIME]; // NULL: intact
 } block_task;
@@ -99,7 +99,7 @@ static void check_block(void *context, size_t task, int worker) {
     t->wrong[task] = NULL;
     if (!kn_part_block_intact(t->part, t->payload, t->first + task))
         t->wrong[task] = "are damaged";
-    else if (t->keys != KN_KEYS_NONE &&
+    else if (t->keys != KNNLM_KEYS_NONE &&
              kn_keys_check(t->keys, t->part->data, t->rows_end, kn_most(from, KN_PART_HEADER),
                            kn_least(from + KN_PART_BLOCK, t->payload)))
         t->wrong[task] = "have a key that is not finite";
@@ -121,7 +121,7 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
     }
     size_t blocks = kn_part_blocks(payload);
     for (size_t at = 0; at < blocks; at += BLOCKS_AT_A_TIME) {
-        block_task t = {.part = part, .payload = payload, .first = at, .keys = KN_KEYS_NONE};
+        block_task t = {.part = part, .payload = payload, .first = at, .keys = KNNLM_KEYS_NONE};
         if (kind == KN_PART_KEYS) {
             t.keys = v->s->manifest.settings.key_type;
             t.rows_end = v->s->segments[segment].layout.scales;
@@ -205,12 +205,12 @@ static kn_store_problem touched_text(verification *v, size_t segment, uint64_t f
 static kn_store_problem touched_keys(verification *v, size_t segment, uint64_t from, uint64_t to) {
     const kn_segment *g = &v->s->segments[segment];
     size_t d = (size_t)v->s->manifest.settings.dimension;
-    kn_key_type type = v->s->manifest.settings.key_type;
+    knnlm_keys type = v->s->manifest.settings.key_type;
     kn_store_problem p = {.first_entry = g->entry.first_entry};
     size_t row = kn_key_row_bytes(type, d);
     uint64_t a, b;
     if (rows_of(from, to, g->layout.keys, g->entry.entries, row, &a, &b)) touch_entries(v, g, &p, a, b);
-    if (type == KN_KEYS_INT8 && rows_of(from, to, g->layout.scales, g->entry.entries, 4, &a, &b))
+    if (type == KNNLM_KEYS_INT8 && rows_of(from, to, g->layout.scales, g->entry.entries, 4, &a, &b))
         touch_entries(v, g, &p, a, b);
     return p;
 }

@@ -212,7 +212,7 @@ static knnlm_status begin_filling(kn_store_writer *w) {
     w->filling = kn_alloc(1, sizeof *w->filling);
     if (!w->filling) return KNNLM_ENOMEM;
     w->filling->file = w->next_file++;
-    if (w->settings.key_type == KN_KEYS_NONE) return KNNLM_OK;
+    if (w->settings.key_type == KNNLM_KEYS_NONE) return KNNLM_OK;
     char *path = kn_store_part_file(w->path, w->filling->file, "keys");
     if (!path) return KNNLM_ENOMEM;
     knnlm_status status = kn_part_create(path, KN_PART_KEYS, w->spool, &w->filling->keys);
@@ -330,7 +330,7 @@ static knnlm_status check_entries(const kn_store_writer *w, const int32_t *token
     if (count > w->document_tokens - w->document_done)
         return kn_fail(KNNLM_EINVAL, "%s: %zu entries more: the document has %" PRIu64 " tokens", w->path,
                        count, w->document_tokens);
-    if (!keys && w->settings.key_type != KN_KEYS_NONE)
+    if (!keys && w->settings.key_type != KNNLM_KEYS_NONE)
         return kn_fail(KNNLM_EINVAL, "%s: entries without keys", w->path);
     for (size_t i = 0; i < count; i++)
         if (tokens[i] < 0 || (w->settings.vocabulary && tokens[i] >= w->settings.vocabulary))

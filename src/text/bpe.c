@@ -157,7 +157,7 @@ static const void *rules(const kn_tokenizer *t, size_t *size) {
 }
 
 static const kn_tokenizer_class bpe_class = {
-    .kind = KN_TOKENIZER_BPE,
+    .kind = KNNLM_TOKENIZER_BPE,
     .encode = kn_bpe_encode,
     .decode = decode_token,
     .save = kn_bpe_save,

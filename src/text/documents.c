@@ -14,7 +14,7 @@ const char *const kn_split_names[] = {"file", "wiki", NULL};
 
 // The open file's text is read block by block into `text`; bytes before `start` were given out already.
 struct kn_documents {
-    kn_split split;
+    knnlm_split split;
     kn_strings files;
     size_t next_file;
     kn_unpack *file; // NULL between files
@@ -50,7 +50,8 @@ static knnlm_status list_files(kn_documents *d, const char *const *paths, size_t
     return KNNLM_OK;
 }
 
-knnlm_status kn_documents_open(const char *const *paths, size_t count, kn_split split, kn_documents **out) {
+knnlm_status kn_documents_open(const char *const *paths, size_t count, knnlm_split split,
+                               kn_documents **out) {
     if (!count) return kn_fail(KNNLM_EINVAL, "no text given: name files, directories or - for stdin");
     kn_documents *d = kn_alloc(1, sizeof *d);
     if (!d) return KNNLM_ENOMEM;
@@ -187,7 +188,7 @@ static knnlm_status find_end(kn_documents *d, size_t *end) {
     d->only_blank = true;
     for (;;) {
         const char *newline = NULL;
-        if (d->split == KN_SPLIT_WIKI && d->searched < d->text.size)
+        if (d->split == KNNLM_SPLIT_WIKI && d->searched < d->text.size)
             newline = memchr(d->text.data + d->searched, '\n', d->text.size - d->searched);
         if (!newline && !d->ended) {
             d->searched = d->text.size;
@@ -196,7 +197,7 @@ static knnlm_status find_end(kn_documents *d, size_t *end) {
         }
         size_t stop = newline ? (size_t)(newline - d->text.data) : d->text.size, size = stop - d->line;
         *end = d->line;
-        if (d->split == KN_SPLIT_WIKI && d->line > d->start && begins_document(d, d->line, size))
+        if (d->split == KNNLM_SPLIT_WIKI && d->line > d->start && begins_document(d, d->line, size))
             return KNNLM_OK;
         if (!blank(d->text.data + d->line, size)) d->only_blank = false;
         *end = d->line = d->searched = newline ? stop + 1 : stop;
@@ -210,7 +211,7 @@ static knnlm_status make_name(kn_documents *d, size_t end) {
     size_t line = d->start, at, length;
     d->name.size = 0;
     KN_TRY(kn_buffer_put(&d->name, d->path, strlen(d->path)));
-    for (size_t stop = line; d->split == KN_SPLIT_WIKI && line < end; line = stop + 1) {
+    for (size_t stop = line; d->split == KNNLM_SPLIT_WIKI && line < end; line = stop + 1) {
         const char *newline = memchr(text + line, '\n', end - line);
         stop = newline ? (size_t)(newline - text) : end;
         if (title_line(text + line, stop - line, &at, &length)) {

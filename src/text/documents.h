@@ -5,15 +5,11 @@
 #include "base/progress.h"
 #include "base/status.h"
 
-typedef enum kn_split {
-    KN_SPLIT_FILE, // a document is a file
-    KN_SPLIT_WIKI, // each "= Title =" section (one '=' a side) of a file is a document
-} kn_split;
-extern const char *const kn_split_names[]; // "file", "wiki", NULL
+extern const char *const kn_split_names[]; // of knnlm_split: "file", "wiki", NULL
 
 // One document. Pointers are valid until the next call of kn_documents_next or _close.
 typedef struct kn_document {
-    const char *name; // the path; with KN_SPLIT_WIKI "path#Title"
+    const char *name; // the path; with KNNLM_SPLIT_WIKI "path#Title"
     const char *path; // the file it came from
     uint64_t offset;  // of its first byte in the (unpacked) file
     const char *text; // valid UTF-8, NUL added
@@ -23,7 +19,7 @@ typedef struct kn_document {
 // Reads one document after another, in the order of `paths`. The documents of a file are all of its text;
 // an empty file has none.
 typedef struct kn_documents kn_documents;
-knnlm_status kn_documents_open(const char *const *paths, size_t count, kn_split split, kn_documents **out);
+knnlm_status kn_documents_open(const char *const *paths, size_t count, knnlm_split split, kn_documents **out);
 // From now on `progress`, which outlives `d`, hears of every block read, and is asked while a pipe has
 // nothing to give: kn_documents_next is KNNLM_ESTOPPED when it wants to stop.
 void kn_documents_watch(kn_documents *d, const kn_progress *progress);

@@ -41,9 +41,9 @@ static void release(kn_tokenizer *t) {
 }
 
 static const kn_tokenizer_class sentencepiece = {
-    KN_TOKENIZER_SENTENCEPIECE, encode, decode, kn_foreign_save, rules, release};
-static const kn_tokenizer_class foreign = {KN_TOKENIZER_FOREIGN, encode, decode,
-                                           kn_foreign_save,      rules,  release};
+    KNNLM_TOKENIZER_SENTENCEPIECE, encode, decode, kn_foreign_save, rules, release};
+static const kn_tokenizer_class foreign = {KNNLM_TOKENIZER_FOREIGN, encode, decode,
+                                           kn_foreign_save,         rules,  release};
 
 void kn_foreign_parts_free(kn_foreign_parts *p) {
     kn_strings_free(&p->pieces);
@@ -53,7 +53,8 @@ void kn_foreign_parts_free(kn_foreign_parts *p) {
 }
 
 knnlm_status kn_foreign_make(kn_foreign_parts *parts, kn_tokenizer **out) {
-    const kn_tokenizer_class *class = parts->kind == KN_TOKENIZER_SENTENCEPIECE ? &sentencepiece : &foreign;
+    const kn_tokenizer_class *class =
+        parts->kind == KNNLM_TOKENIZER_SENTENCEPIECE ? &sentencepiece : &foreign;
     kn_vocab vocab = {.strings = parts->pieces}; // without a hash: nobody looks for a piece
     foreign_tokenizer *t = (foreign_tokenizer *)kn_tokenizer_make(class, sizeof *t, &vocab);
     if (!t) {

@@ -12,9 +12,9 @@ typedef knnlm_status kn_foreign_encode(const kn_tokenizer *t, void *context, con
                                        kn_tokens *out);
 
 typedef struct kn_foreign_parts {
-    kn_tokenizer_kind kind; // SENTENCEPIECE or FOREIGN
-    kn_strings pieces;      // as the model has them; they need not differ
-    kn_strings texts;       // what each stands for: as many
+    knnlm_tokenizer_kind kind; // SENTENCEPIECE or FOREIGN
+    kn_strings pieces;         // as the model has them; they need not differ
+    kn_strings texts;          // what each stands for: as many
     int32_t start;
     bool adds_space;            // encoding puts a space before the text
     char rules[KN_FINGERPRINT]; // of all that decides on tokens beside the pieces

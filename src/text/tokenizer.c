@@ -68,16 +68,16 @@ void kn_tokenizer_free(kn_tokenizer *t) {
     free(t);
 }
 
-kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t) {
+knnlm_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t) {
     return t->class->kind;
 }
-const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind) {
+const char *kn_tokenizer_kind_name(knnlm_tokenizer_kind kind) {
     static const char *const names[] = {"word", "byte-level BPE", "WordPiece", "SentencePiece",
                                         "llama.cpp's"};
     return names[kind];
 }
 bool kn_tokenizer_joins_with_spaces(const kn_tokenizer *t) {
-    return t->class->kind == KN_TOKENIZER_WORD || t->class->kind == KN_TOKENIZER_WORDPIECE;
+    return t->class->kind == KNNLM_TOKENIZER_WORD || t->class->kind == KNNLM_TOKENIZER_WORDPIECE;
 }
 bool kn_tokenizer_adds_space(const kn_tokenizer *t) {
     const kn_foreign_parts *p = kn_foreign_parts_of(t);
@@ -135,12 +135,12 @@ void kn_tokenizer_fingerprint(const kn_tokenizer *t, char out[KN_FINGERPRINT]) {
 
 // ---- where tokenizers come from
 
-knnlm_status kn_tokenizer_train(kn_tokenizer_kind kind, int32_t size, const char *text, size_t bytes,
+knnlm_status kn_tokenizer_train(knnlm_tokenizer_kind kind, int32_t size, const char *text, size_t bytes,
                                 const kn_progress *progress, kn_tokenizer **out) {
     switch (kind) {
-    case KN_TOKENIZER_WORD:
+    case KNNLM_TOKENIZER_WORD:
         return kn_word_train(size, text, bytes, progress, out);
-    case KN_TOKENIZER_BPE:
+    case KNNLM_TOKENIZER_BPE:
         return kn_bpe_train(size, text, bytes, progress, out);
     default:
         break;

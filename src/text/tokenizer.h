@@ -15,14 +15,6 @@
 
 typedef struct kn_tokenizer kn_tokenizer;
 
-typedef enum kn_tokenizer_kind {
-    KN_TOKENIZER_WORD,
-    KN_TOKENIZER_BPE,
-    KN_TOKENIZER_WORDPIECE,
-    KN_TOKENIZER_SENTENCEPIECE,
-    KN_TOKENIZER_FOREIGN
-} kn_tokenizer_kind;
-
 // A growing list of tokens, with the byte offset in the text at which each begins.
 // Zero-initialise; free when done.
 typedef struct kn_tokens {
@@ -47,8 +39,8 @@ knnlm_status kn_tokenizer_encode(const kn_tokenizer *t, const char *text, size_t
 knnlm_status kn_tokenizer_decode(const kn_tokenizer *t, const int32_t *ids, size_t count, char **text,
                                  size_t *size);
 
-kn_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t);
-const char *kn_tokenizer_kind_name(kn_tokenizer_kind kind); // "word", "byte-level BPE", "WordPiece", ...
+knnlm_tokenizer_kind kn_tokenizer_kind_of(const kn_tokenizer *t);
+const char *kn_tokenizer_kind_name(knnlm_tokenizer_kind kind); // "word", "byte-level BPE", "WordPiece", ...
 // Whether tokens stand for words without the space before them: it is put in when they are joined.
 bool kn_tokenizer_joins_with_spaces(const kn_tokenizer *t);
 // Whether encoding puts a space before the text, as most SentencePiece vocabularies do.
@@ -66,7 +58,7 @@ void kn_tokenizer_fingerprint(const kn_tokenizer *t, char out[KN_FINGERPRINT]);
 // Training from a text given whole; the result depends on the text alone, never on the threads.
 // bpe: `size` tokens in all (256 bytes, merges, <|endoftext|> last), fewer when no further pair occurs twice.
 // word: the `size` most frequent (0: all) with <unk> and <eos> always in, by frequency (ties by bytes).
-knnlm_status kn_tokenizer_train(kn_tokenizer_kind kind, int32_t size, const char *text, size_t bytes,
+knnlm_status kn_tokenizer_train(knnlm_tokenizer_kind kind, int32_t size, const char *text, size_t bytes,
                                 const kn_progress *progress, kn_tokenizer **out);
 
 // From a Hugging Face tokenizer.json (byte-level BPE), a BERT vocab.txt, or a GGUF's tokenizer.ggml.* keys;

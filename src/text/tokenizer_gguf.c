@@ -138,7 +138,7 @@ knnlm_status kn_wordpiece_save(const kn_tokenizer *t, kn_gguf_writer *file) {
 knnlm_status kn_foreign_save(const kn_tokenizer *t, kn_gguf_writer *file) {
     const kn_foreign_parts *p = kn_foreign_parts_of(t);
     KN_TRY(kn_gguf_put_string(file, KEY("model"),
-                              p->kind == KN_TOKENIZER_SENTENCEPIECE ? SENTENCEPIECE : FOREIGN));
+                              p->kind == KNNLM_TOKENIZER_SENTENCEPIECE ? SENTENCEPIECE : FOREIGN));
     KN_TRY(put_pieces(file, KEY("tokens"), &t->vocab.strings));
     KN_TRY(put_pieces(file, OWN_KEY("texts"), &p->texts));
     KN_TRY(kn_gguf_put_bool(file, OWN_KEY("adds_space"), p->adds_space));
@@ -321,7 +321,7 @@ static knnlm_status read_foreign(const kn_gguf *file, kn_foreign_parts *p) {
     return load_strings(file, OWN_KEY("texts"), count, &p->texts);
 }
 
-static knnlm_status load_foreign(const kn_gguf *file, kn_tokenizer_kind kind, kn_tokenizer **out) {
+static knnlm_status load_foreign(const kn_gguf *file, knnlm_tokenizer_kind kind, kn_tokenizer **out) {
     kn_foreign_parts parts = {.kind = kind};
     knnlm_status status = read_foreign(file, &parts);
     if (status == KNNLM_OK) return kn_foreign_make(&parts, out);
@@ -333,8 +333,8 @@ static knnlm_status load(const kn_gguf *file, const char *model, kn_tokenizer **
     if (strcmp(model, "gpt2") == 0) return load_bpe(file, out);
     if (strcmp(model, "knnlm-word") == 0) return load_word(file, out);
     if (strcmp(model, "bert") == 0) return load_wordpiece(file, out);
-    if (strcmp(model, SENTENCEPIECE) == 0) return load_foreign(file, KN_TOKENIZER_SENTENCEPIECE, out);
-    if (strcmp(model, FOREIGN) == 0) return load_foreign(file, KN_TOKENIZER_FOREIGN, out);
+    if (strcmp(model, SENTENCEPIECE) == 0) return load_foreign(file, KNNLM_TOKENIZER_SENTENCEPIECE, out);
+    if (strcmp(model, FOREIGN) == 0) return load_foreign(file, KNNLM_TOKENIZER_FOREIGN, out);
     return kn_fail(KNNLM_ENOTSUP, "%s: tokenizer \"%s\" is not one of gpt2, bert and those of knnlm",
                    kn_gguf_path(file), model);
 }

@@ -14,7 +14,7 @@ knnlm_status kn_buffer_put(kn_buffer *b, const char *data, size_t size);
 
 // `vocab` pieces are kept as kn_tokenizer_piece shows them. Each kind begins with a struct kn_tokenizer.
 typedef struct kn_tokenizer_class {
-    kn_tokenizer_kind kind;
+    knnlm_tokenizer_kind kind;
     knnlm_status (*encode)(const kn_tokenizer *t, const char *text, size_t size, kn_tokens *out);
     // Appends what token number `index` of `ids` adds to the text; ids are in range.
     knnlm_status (*decode)(const kn_tokenizer *t, const int32_t *ids, size_t index, kn_buffer *out);

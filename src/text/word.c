@@ -52,7 +52,7 @@ static knnlm_status decode_token(const kn_tokenizer *t, const int32_t *ids, size
 }
 
 static const kn_tokenizer_class word_class = {
-    .kind = KN_TOKENIZER_WORD, .encode = encode, .decode = decode_token, .save = kn_word_save};
+    .kind = KNNLM_TOKENIZER_WORD, .encode = encode, .decode = decode_token, .save = kn_word_save};
 
 knnlm_status kn_word_make(kn_vocab *vocab, kn_tokenizer **out) {
     int32_t unk = kn_vocab_find(vocab, UNK, strlen(UNK)), eos = kn_vocab_find(vocab, EOS, strlen(EOS));

@@ -143,7 +143,7 @@ static knnlm_status decode_token(const kn_tokenizer *t, const int32_t *ids, size
 }
 
 static const kn_tokenizer_class wordpiece_class = {
-    .kind = KN_TOKENIZER_WORDPIECE, .encode = encode, .decode = decode_token, .save = kn_wordpiece_save};
+    .kind = KNNLM_TOKENIZER_WORDPIECE, .encode = encode, .decode = decode_token, .save = kn_wordpiece_save};
 
 knnlm_status kn_wordpiece_make(kn_vocab *vocab, kn_tokenizer **out) {
     int32_t unk = kn_vocab_find(vocab, UNK, strlen(UNK)), cls = kn_vocab_find(vocab, CLS, strlen(CLS));

@@ -72,7 +72,7 @@ static knnlm_status backward_band(kn_gradient *g, int32_t band) {
 
 knnlm_status kn_backward_embedding(kn_gradient *g) {
     kn_drop_rows(g, g->dx, NULL, g->dx, -1, KN_DROP_EMBEDDING);
-    if (g->config.positions == KN_POSITIONS_LEARNED) backward_positions(g);
+    if (g->config.positions == KNNLM_POSITIONS_LEARNED) backward_positions(g);
     if (g->config.bands == 1) {
         add_rows(g, g->dx, NULL, g->batch.rows, (size_t)g->config.width, 0, g->config.embedding_scale);
         return KNNLM_OK;

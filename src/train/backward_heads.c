@@ -62,7 +62,7 @@ static void add_sums(const job *j, size_t panels) {
 knnlm_status kn_backward_heads(kn_gradient *g, int32_t layer, float *dqkv) {
     size_t panels = kn_cells(g->batch.rows);
     job j = {.g = g, .layer = layer, .dqkv = dqkv};
-    if (g->config.positions != KN_POSITIONS_ROTARY) return KNNLM_OK;
+    if (g->config.positions != KNNLM_POSITIONS_ROTARY) return KNNLM_OK;
     if (g->config.qk_norm) {
         j.sums = kn_alloc(panels * 2 * kn_config_head_width(&g->config), sizeof *j.sums);
         if (!j.sums) return KNNLM_ENOMEM;

@@ -49,11 +49,11 @@ static void norm_back_panel(void *context, size_t task, int worker) {
            end = kn_least(first + KN_CELL, n->g->batch.rows);
     (void)worker;
     for (size_t r = first; r < end; r++) switch (n->g->config.norm) {
-        case KN_NORM_LAYER:
+        case KNNLM_NORM_LAYER:
             n->g->k->norm_backward(n->dx + r * d, n->dy + r * d, n->x + r * d, n->weight, n->state.mean[r],
                                    n->state.inverse[r], d);
             break;
-        case KN_NORM_RMS:
+        case KNNLM_NORM_RMS:
             n->g->k->rms_backward(n->dx + r * d, n->dy + r * d, n->x + r * d, n->weight, n->state.inverse[r],
                                   d);
             break;
@@ -138,16 +138,16 @@ static void hidden_back_panel(void *context, size_t task, int worker) {
             g->k->dropout(dactive, f, g->dropout->activation,
                           kn_drop_key(g, h->layer, KN_DROP_HIDDEN) + (r << 32), 0);
         switch (g->config.activation) {
-        case KN_ACTIVATION_RELU:
+        case KNNLM_ACTIVATION_RELU:
             g->k->relu_backward(dactive, hidden, f);
             break;
-        case KN_ACTIVATION_GELU:
+        case KNNLM_ACTIVATION_GELU:
             g->k->gelu_backward(dactive, hidden, f);
             break;
-        case KN_ACTIVATION_RELU2:
+        case KNNLM_ACTIVATION_RELU2:
             g->k->relu2_backward(dactive, hidden, f);
             break;
-        case KN_ACTIVATION_SWIGLU:
+        case KNNLM_ACTIVATION_SWIGLU:
             g->k->swiglu_backward(dhidden, dhidden + f, dactive, hidden, hidden + f, f);
             break;
         }

@@ -36,7 +36,7 @@ static knnlm_status append_documents(const kn_tokenizer *t, kn_documents *d, con
 }
 
 knnlm_status kn_corpus_read(const kn_tokenizer *tokenizer, const char *const *paths, size_t count,
-                            kn_split split, const kn_progress *progress, kn_corpus *out) {
+                            knnlm_split split, const kn_progress *progress, kn_corpus *out) {
     kn_documents *d;
     kn_tokens tokens = {.progress = progress};
     *out = (kn_corpus){0};
@@ -79,7 +79,7 @@ knnlm_status kn_corpus_text(const char *const *paths, size_t count, size_t limit
     kn_documents *d;
     *text = NULL;
     *size = 0;
-    KN_TRY(kn_documents_open(paths, count, KN_SPLIT_FILE, &d));
+    KN_TRY(kn_documents_open(paths, count, KNNLM_SPLIT_FILE, &d));
     kn_documents_watch(d, progress);
     knnlm_status status = append_text(d, limit, text, size);
     kn_documents_close(d);

@@ -17,7 +17,7 @@ typedef struct kn_corpus {
 // Both are KNNLM_ESTOPPED when `progress` (NULL: nobody listens) asks for it, be it in the middle of a
 // document.
 knnlm_status kn_corpus_read(const kn_tokenizer *tokenizer, const char *const *paths, size_t count,
-                            kn_split split, const kn_progress *progress, kn_corpus *out);
+                            knnlm_split split, const kn_progress *progress, kn_corpus *out);
 void kn_corpus_free(kn_corpus *c);
 
 // The raw text of the documents joined, up to `limit` bytes: what a tokenizer is trained on. Released with

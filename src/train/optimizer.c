@@ -13,7 +13,7 @@ knnlm_status kn_optimizer_init(kn_optimizer *o, const kn_optimizer_options *opti
                                const kn_kernels *k) {
     *o = (kn_optimizer){.options = *options, .k = k, .layout = layout};
     o->first = kn_alloc_aligned(layout->total, sizeof(float));
-    bool moments = options->kind != KN_OPTIMIZER_NESTEROV;
+    bool moments = options->kind != KNNLM_OPTIMIZER_NESTEROV;
     if (moments) o->second = kn_alloc_aligned(layout->total, sizeof(float));
     if (!o->first || (moments && !o->second)) {
         kn_optimizer_free(o);
@@ -69,7 +69,7 @@ static void update_chunk(void *context, size_t task, int worker) {
     size_t all = j->param->rows * j->param->columns, first = task * CHUNK;
     size_t at = j->param->offset + first, n = all - first < CHUNK ? all - first : CHUNK;
     (void)worker;
-    if (j->o->options.kind != KN_OPTIMIZER_NESTEROV)
+    if (j->o->options.kind != KNNLM_OPTIMIZER_NESTEROV)
         j->o->k->adam(j->params + at, j->o->first + at, j->o->second + at, j->grads + at, n, &j->adam);
     else
         j->o->k->nesterov(j->params + at, j->o->first + at, j->grads + at, n, &j->nesterov);
@@ -86,7 +86,7 @@ knnlm_status kn_optimizer_update(kn_optimizer *o, float *params, const float *gr
     o->last_rate = rate;
     for (size_t i = 0; i < o->layout->count; i++) {
         const kn_param *param = &o->layout->params[i];
-        if (p->kind == KN_OPTIMIZER_MUON && kn_muon_takes(param)) continue;
+        if (p->kind == KNNLM_OPTIMIZER_MUON && kn_muon_takes(param)) continue;
         float decay = param->is_vector ? 0.0f : p->decay;
         update_job j = {.o = o, .param = param, .params = params, .grads = grads};
         j.adam = (kn_adam){scale,
@@ -100,5 +100,5 @@ knnlm_status kn_optimizer_update(kn_optimizer *o, float *params, const float *gr
         j.nesterov = (kn_nesterov){scale, (float)rate, p->momentum, (float)ratio, decay};
         kn_parallel((param->rows * param->columns + CHUNK - 1) / CHUNK, update_chunk, &j);
     }
-    return p->kind == KN_OPTIMIZER_MUON ? kn_muon_update(o, params, grads, scale, rate) : KNNLM_OK;
+    return p->kind == KNNLM_OPTIMIZER_MUON ? kn_muon_update(o, params, grads, scale, rate) : KNNLM_OK;
 }

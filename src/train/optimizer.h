@@ -6,14 +6,8 @@
 #include "lm/native/config.h"
 #include "math/math.h"
 
-typedef enum kn_optimizer_kind {
-    KN_OPTIMIZER_ADAMW,
-    KN_OPTIMIZER_NESTEROV,
-    KN_OPTIMIZER_MUON, // for the matrices of the layers; AdamW for the rest
-} kn_optimizer_kind;
-
 typedef struct kn_optimizer_options {
-    kn_optimizer_kind kind;
+    knnlm_optimizer kind;
     float beta1, beta2, epsilon; // AdamW
     float momentum;              // Nesterov
     float muon_momentum;

@@ -29,15 +29,15 @@ double kn_schedule_rate(const kn_schedule *s, int64_t step) {
     double part = left > 0 ? (double)(step - s->warmup) / (double)left : 1.0;
     if (part > 1.0) part = 1.0;
     switch (s->kind) {
-    case KN_SCHEDULE_COSINE:
+    case KNNLM_SCHEDULE_COSINE:
         return cosine(s->rate, s->floor, part);
-    case KN_SCHEDULE_LINEAR:
+    case KNNLM_SCHEDULE_LINEAR:
         return s->rate * (1.0 - (1.0 - s->floor) * part);
-    case KN_SCHEDULE_PLATEAU:
+    case KNNLM_SCHEDULE_PLATEAU:
         return plateau(s, step);
-    case KN_SCHEDULE_RESTARTS:
+    case KNNLM_SCHEDULE_RESTARTS:
         return restarted(s, step - s->warmup);
-    case KN_SCHEDULE_CONSTANT:
+    case KNNLM_SCHEDULE_CONSTANT:
         break;
     }
     return s->rate;

@@ -2,20 +2,10 @@
 #ifndef KN_TRAIN_SCHEDULE_H
 #define KN_TRAIN_SCHEDULE_H
 
-#include <stdint.h>
-
-typedef enum kn_schedule_kind {
-    KN_SCHEDULE_COSINE,   // warm-up, then half a cosine down to `floor` of the rate at the last step
-    KN_SCHEDULE_LINEAR,   // warm-up, then a straight line down to `floor` of the rate
-    KN_SCHEDULE_CONSTANT, // warm-up, then the rate
-    KN_SCHEDULE_PLATEAU,  // warm-up, then the rate, then a straight line down to `floor` over the last `tail`
-                          // of the steps: the number of steps may still change while the rate stands
-    KN_SCHEDULE_RESTARTS, // warm-up, then cosines with warm restarts (the paper's): periods grow, peaks
-                          // shrink
-} kn_schedule_kind;
+#include "knnlm.h"
 
 typedef struct kn_schedule {
-    kn_schedule_kind kind;
+    knnlm_schedule kind;
     double rate;
     int64_t warmup, steps;
     double warmup_from;   // rate at step 0

@@ -8,7 +8,7 @@
 
 // The engine opens it once, so that whatever it would refuse is refused here, and in its words.
 static knnlm_status check_runs(const char *path, const kn_progress *progress, kn_start *s) {
-    kn_lm_options options = {.engine = KN_ENGINE_NATIVE, .progress = progress};
+    kn_lm_options options = {.engine = KNNLM_ENGINE_NATIVE, .progress = progress};
     kn_lm *lm;
     knnlm_status status = kn_lm_open(path, &options, &lm);
     if (status == KNNLM_ENOTSUP)

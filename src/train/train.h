@@ -39,7 +39,7 @@ typedef struct kn_train_options {
     kn_optimizer_options optimizer;
     kn_dropout dropout; // its key is set by the run
     uint64_t seed;
-    kn_precision precision;
+    knnlm_precision precision;
     int64_t valid_every, save_every, report_every; // steps; 0: only at the end
     double save_seconds;                           // also when so much time has passed; 0: not
     size_t valid_tokens;                           // at most so many tokens of `valid` are scored; 0: all

@@ -120,15 +120,15 @@ static knnlm_status describe(kn_llama *m, const char *path) {
 }
 
 static knnlm_status open_file(kn_llama *m, const char *path, const kn_lm_options *options) {
-    if (options->precision == KN_PRECISION_BF16)
+    if (options->precision == KNNLM_PRECISION_BF16)
         return kn_fail(KNNLM_EINVAL,
                        "%s: runs through llama.cpp, whose products are not bf16: leave out the "
                        "precision, or f32 for keys and values in f32",
                        path);
     KN_TRY(kn_lm_identify(path, options->progress, &m->lm.info));
     KN_TRY(kn_llama_library_open(options->log, &m->api));
-    m->kernels = kn_math_kernels(KN_PRECISION_F32);
-    m->full = options->precision == KN_PRECISION_F32;
+    m->kernels = kn_math_kernels(KNNLM_PRECISION_F32);
+    m->full = options->precision == KNNLM_PRECISION_F32;
     KN_TRY(load(m, path, options->progress));
     m->vocab = m->api->llama_model_get_vocab(m->model);
     m->sequential = m->api->llama_model_is_recurrent(m->model) || m->api->llama_model_is_hybrid(m->model);

@@ -218,7 +218,7 @@ static knnlm_status gather(const kn_llama *m, const kn_gguf *file, kn_foreign_pa
         KN_TRY(kn_strings_add(&p->pieces, piece, strlen(piece)));
         KN_TRY(add_text(m, id, &p->texts));
     }
-    if (p->kind == KN_TOKENIZER_SENTENCEPIECE) KN_TRY(check_bytes(m, &p->pieces));
+    if (p->kind == KNNLM_TOKENIZER_SENTENCEPIECE) KN_TRY(check_bytes(m, &p->pieces));
     p->start = start_of(m);
     p->adds_space = finds_space(m, &p->texts);
     return hash_rules(file, p->rules);
@@ -226,7 +226,7 @@ static knnlm_status gather(const kn_llama *m, const kn_gguf *file, kn_foreign_pa
 
 static knnlm_status make(const kn_llama *m, const kn_gguf *file, kn_tokenizer **out) {
     bool spm = m->api->llama_vocab_type(m->vocab) == LLAMA_VOCAB_TYPE_SPM;
-    kn_foreign_parts parts = {.kind = spm ? KN_TOKENIZER_SENTENCEPIECE : KN_TOKENIZER_FOREIGN};
+    kn_foreign_parts parts = {.kind = spm ? KNNLM_TOKENIZER_SENTENCEPIECE : KNNLM_TOKENIZER_FOREIGN};
     knnlm_status status = gather(m, file, &parts);
     if (status == KNNLM_OK) return kn_foreign_make(&parts, out);
     kn_foreign_parts_free(&parts);

@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAPER .positions = KN_POSITIONS_SINUSOIDAL, .epsilon = 1e-5f, .bands = 1, .band_factor = 4
-#define CPU PAPER, .activation = KN_ACTIVATION_GELU, .final_norm = true
+#define PAPER .positions = KNNLM_POSITIONS_SINUSOIDAL, .epsilon = 1e-5f, .bands = 1, .band_factor = 4
+#define CPU PAPER, .activation = KNNLM_ACTIVATION_GELU, .final_norm = true
 #define GPT2                                                                                                 \
-    .positions = KN_POSITIONS_LEARNED, .activation = KN_ACTIVATION_GELU, .final_norm = true,                 \
+    .positions = KNNLM_POSITIONS_LEARNED, .activation = KNNLM_ACTIVATION_GELU, .final_norm = true,           \
     .epsilon = 1e-5f, .embedding_scale = 1, .bands = 1, .band_factor = 4
 
 // As Transformers are built since the paper, and read as a stream: what won in experiments/bundled.
 #define STREAM                                                                                               \
-    .positions = KN_POSITIONS_ROTARY, .norm = KN_NORM_RMS, .activation = KN_ACTIVATION_SWIGLU,               \
+    .positions = KNNLM_POSITIONS_ROTARY, .norm = KNNLM_NORM_RMS, .activation = KNNLM_ACTIVATION_SWIGLU,      \
     .no_bias = true, .qk_norm = true, .final_norm = true, .rope_base = 10000, .epsilon = 1e-5f, .bands = 1,  \
     .band_factor = 4
 
@@ -31,7 +31,7 @@ static const struct {
     {"gpt2", {GPT2, .width = 768, .layers = 12, .heads = 12, .ffn = 3072, .context = 1024}},
     {"paper-bpe", {PAPER, .width = 1024, .layers = 16, .heads = 16, .ffn = 4096, .context = 1024}},
     {"wiki103",
-     {.positions = KN_POSITIONS_SINUSOIDAL,
+     {.positions = KNNLM_POSITIONS_SINUSOIDAL,
       .epsilon = 1e-5f,
       .width = 1024,
       .layers = 16,
@@ -81,7 +81,7 @@ knnlm_status kn_config_validate(const kn_config *c, const char *where) {
         return kn_fail(KNNLM_EDATA, "%s: context of %d", where, c->context);
     if (!(c->epsilon >= 0 && c->epsilon < 1) || !isfinite(c->embedding_scale))
         return kn_fail(KNNLM_EDATA, "%s: LayerNorm epsilon or embedding scale out of range", where);
-    bool rotary = c->positions == KN_POSITIONS_ROTARY;
+    bool rotary = c->positions == KNNLM_POSITIONS_ROTARY;
     if (rotary && (kn_config_head_width(c) % 2 || kn_config_head_width(c) > KN_HEAD_WIDTH_MAX ||
                    !(c->rope_base >= 1 && c->rope_base <= 1e9f)))
         return kn_fail(KNNLM_EDATA,
@@ -104,14 +104,15 @@ knnlm_status kn_config_validate(const kn_config *c, const char *where) {
 }
 
 static bool is_gpt2(const kn_config *c) {
-    return c->positions == KN_POSITIONS_LEARNED && c->activation == KN_ACTIVATION_GELU && c->final_norm &&
-           c->bands == 1 && c->embedding_scale == 1 && c->norm == KN_NORM_LAYER && !c->no_bias && !c->window;
+    return c->positions == KNNLM_POSITIONS_LEARNED && c->activation == KNNLM_ACTIVATION_GELU &&
+           c->final_norm && c->bands == 1 && c->embedding_scale == 1 && c->norm == KNNLM_NORM_LAYER &&
+           !c->no_bias && !c->window;
 }
 
 // Whatever the scale of the embeddings: written, it is folded into them and into the final norm.
 static bool is_llama(const kn_config *c) {
-    return c->positions == KN_POSITIONS_ROTARY && c->activation == KN_ACTIVATION_SWIGLU && c->final_norm &&
-           c->bands == 1 && c->norm == KN_NORM_RMS && c->no_bias;
+    return c->positions == KNNLM_POSITIONS_ROTARY && c->activation == KNNLM_ACTIVATION_SWIGLU &&
+           c->final_norm && c->bands == 1 && c->norm == KNNLM_NORM_RMS && c->no_bias;
 }
 
 const char *kn_config_architecture(const kn_config *c) {
@@ -205,12 +206,12 @@ static knnlm_status read_bands(key_reader *r, kn_config *c) {
 
 // Keys of what models had not at first: without them they are as those were.
 static knnlm_status read_later_keys(key_reader *r, kn_config *c) {
-    int norm = KN_NORM_LAYER;
+    int norm = KNNLM_NORM_LAYER;
     bool found;
     const char *ignored;
     KN_TRY(kn_gguf_get_string(r->file, full_key(r, "norm"), &ignored, &found));
     if (found) KN_TRY(read_choice(r, "norm", norm_names, &norm));
-    c->norm = (kn_norm_kind)norm;
+    c->norm = (knnlm_norm)norm;
     KN_TRY(kn_gguf_get_bool(r->file, full_key(r, "no_bias"), &c->no_bias, &found));
     return kn_gguf_get_bool(r->file, full_key(r, "qk_norm"), &c->qk_norm, &found);
 }
@@ -223,8 +224,8 @@ static knnlm_status read_own_keys(key_reader *r, kn_config *c) {
     KN_TRY(read_float(r, "embedding_scale", &c->embedding_scale));
     KN_TRY(kn_gguf_get_bool(r->file, full_key(r, "final_norm"), &c->final_norm, &found));
     if (!found) return missing(r);
-    c->positions = (kn_positions)positions;
-    c->activation = (kn_activation)activation;
+    c->positions = (knnlm_positions)positions;
+    c->activation = (knnlm_activation)activation;
     KN_TRY(read_later_keys(r, c));
     return read_bands(r, c);
 }
@@ -256,9 +257,9 @@ static knnlm_status refuse_foreign(key_reader *r, const kn_config *c) {
 
 // Llama's shape, or Qwen3's.
 static knnlm_status read_llama_keys(key_reader *r, kn_config *c) {
-    c->positions = KN_POSITIONS_ROTARY;
-    c->activation = KN_ACTIVATION_SWIGLU;
-    c->norm = KN_NORM_RMS;
+    c->positions = KNNLM_POSITIONS_ROTARY;
+    c->activation = KNNLM_ACTIVATION_SWIGLU;
+    c->norm = KNNLM_NORM_RMS;
     c->no_bias = c->final_norm = true;
     c->qk_norm = strcmp(r->prefix, "qwen3") == 0;
     c->bands = 1;
@@ -274,8 +275,8 @@ static knnlm_status read_llama_keys(key_reader *r, kn_config *c) {
 }
 
 static knnlm_status read_gpt2_keys(key_reader *r, kn_config *c) {
-    c->positions = KN_POSITIONS_LEARNED;
-    c->activation = KN_ACTIVATION_GELU;
+    c->positions = KNNLM_POSITIONS_LEARNED;
+    c->activation = KNNLM_ACTIVATION_GELU;
     c->final_norm = true;
     c->embedding_scale = 1;
     c->bands = 1;
@@ -297,7 +298,7 @@ static knnlm_status read_optional(key_reader *r, const char *key, int32_t *out) 
 static knnlm_status read_rotary(key_reader *r, kn_config *c) {
     double base = 10000;
     bool found;
-    if (c->positions != KN_POSITIONS_ROTARY) return KNNLM_OK;
+    if (c->positions != KNNLM_POSITIONS_ROTARY) return KNNLM_OK;
     KN_TRY(kn_gguf_get_f64(r->file, full_key(r, "rope.freq_base"), &base, &found));
     c->rope_base = (float)base;
     KN_TRY(read_optional(r, KN_KEY_CONTEXT, &c->context));
@@ -369,7 +370,7 @@ static knnlm_status put_own_keys(const kn_config *c, kn_gguf_writer *file) {
     KN_TRY(kn_gguf_put_f32(file, "knnlm.embedding_scale", c->embedding_scale));
     KN_TRY(kn_gguf_put_bool(file, "knnlm.final_norm", c->final_norm));
     // What models had not at first is written where it is used: older readers then read the others.
-    if (c->norm != KN_NORM_LAYER) KN_TRY(kn_gguf_put_string(file, "knnlm.norm", norm_names[c->norm]));
+    if (c->norm != KNNLM_NORM_LAYER) KN_TRY(kn_gguf_put_string(file, "knnlm.norm", norm_names[c->norm]));
     if (c->no_bias) KN_TRY(kn_gguf_put_bool(file, "knnlm.no_bias", true));
     if (c->qk_norm) KN_TRY(kn_gguf_put_bool(file, "knnlm.qk_norm", true));
     if (c->bands == 1) return KNNLM_OK;
@@ -400,7 +401,8 @@ knnlm_status kn_config_save(const kn_config *c, kn_gguf_writer *file) {
     KN_TRY(put_float(file, prefix,
                      is_llama(c) ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
                      c->epsilon));
-    if (c->positions == KN_POSITIONS_ROTARY) KN_TRY(put_float(file, prefix, "rope.freq_base", c->rope_base));
+    if (c->positions == KNNLM_POSITIONS_ROTARY)
+        KN_TRY(put_float(file, prefix, "rope.freq_base", c->rope_base));
     if (c->window) {
         KN_TRY(kn_gguf_put_u32(file, KN_KEY_WINDOW, (uint32_t)c->window));
         KN_TRY(kn_gguf_put_u32(file, KN_KEY_CONTEXT, (uint32_t)c->context));

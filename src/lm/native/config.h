@@ -27,24 +27,11 @@
 
 enum { KN_BANDS_MAX = 4, KN_LAYERS_MAX = 256, KN_HEAD_WIDTH_MAX = 1024 }; // of rotary heads
 
-typedef enum kn_positions {
-    KN_POSITIONS_SINUSOIDAL,
-    KN_POSITIONS_LEARNED,
-    KN_POSITIONS_ROTARY,
-} kn_positions;
-typedef enum kn_activation {
-    KN_ACTIVATION_RELU,
-    KN_ACTIVATION_GELU,
-    KN_ACTIVATION_RELU2,  // squared ReLU
-    KN_ACTIVATION_SWIGLU, // gated: the only one with two matrices in
-} kn_activation;
-typedef enum kn_norm_kind { KN_NORM_LAYER, KN_NORM_RMS } kn_norm_kind;
-
 typedef struct kn_config {
     int32_t vocabulary, width, layers, heads, ffn, context;
-    kn_positions positions;
-    kn_activation activation;
-    kn_norm_kind norm;
+    knnlm_positions positions;
+    knnlm_activation activation;
+    knnlm_norm norm;
     bool no_bias;   // neither matrices nor norms have biases (RMSNorm never has)
     bool qk_norm;   // queries and keys are RMS-normalised per head, before they are rotated
     int32_t window; // positions that attention sees, its own included; 0: all of the context
@@ -69,14 +56,14 @@ knnlm_status kn_config_validate(const kn_config *c, const char *where);
 const char *kn_config_architecture(const kn_config *c);
 
 static inline bool kn_config_gated(const kn_config *c) {
-    return c->activation == KN_ACTIVATION_SWIGLU;
+    return c->activation == KNNLM_ACTIVATION_SWIGLU;
 }
 // Columns that the feed-forward part's input matrix has: gate and up side by side where it is gated.
 static inline size_t kn_config_hidden(const kn_config *c) {
     return (size_t)c->ffn * (kn_config_gated(c) ? 2 : 1);
 }
 static inline bool kn_config_norm_bias(const kn_config *c) {
-    return c->norm == KN_NORM_LAYER && !c->no_bias;
+    return c->norm == KNNLM_NORM_LAYER && !c->no_bias;
 }
 static inline size_t kn_config_head_width(const kn_config *c) {
     return (size_t)(c->width / c->heads);

@@ -111,9 +111,9 @@ typedef struct norming {
     float *copy;
 } norming;
 
-static void plain_norm(kn_norm_kind kind, float *y, const float *x, size_t n, float epsilon) {
+static void plain_norm(knnlm_norm kind, float *y, const float *x, size_t n, float epsilon) {
     double mean = 0, squares = 0;
-    for (size_t i = 0; kind == KN_NORM_LAYER && i < n; i++) mean += x[i];
+    for (size_t i = 0; kind == KNNLM_NORM_LAYER && i < n; i++) mean += x[i];
     mean /= (double)n;
     for (size_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
     double scale = 1.0 / __builtin_sqrt(squares / (double)n + epsilon);
@@ -124,11 +124,11 @@ void kn_norm_row(const kn_weights *w, float *y, const float *x, const float *wei
                  float *mean, float *inverse) {
     size_t d = (size_t)w->config.width;
     switch (w->config.norm) {
-    case KN_NORM_RMS:
+    case KNNLM_NORM_RMS:
         *mean = 0;
         w->k->rms_norm(y, inverse, x, weight, d, w->config.epsilon);
         return;
-    case KN_NORM_LAYER:
+    case KNNLM_NORM_LAYER:
         w->k->norm(y, mean, inverse, x, weight, bias, d, w->config.epsilon);
         return;
     }
@@ -179,16 +179,16 @@ void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, s
                  float probability, uint64_t key) {
     size_t f = (size_t)w->config.ffn;
     switch (w->config.activation) {
-    case KN_ACTIVATION_RELU:
+    case KNNLM_ACTIVATION_RELU:
         w->k->relu(out, u, rows * f);
         break;
-    case KN_ACTIVATION_GELU:
+    case KNNLM_ACTIVATION_GELU:
         w->k->gelu(out, u, rows * f);
         break;
-    case KN_ACTIVATION_RELU2:
+    case KNNLM_ACTIVATION_RELU2:
         w->k->relu2(out, u, rows * f);
         break;
-    case KN_ACTIVATION_SWIGLU:
+    case KNNLM_ACTIVATION_SWIGLU:
         for (size_t r = 0; r < rows; r++) w->k->swiglu(out + r * f, u + r * 2 * f, u + r * 2 * f + f, f);
         break;
     }

@@ -53,7 +53,7 @@ static size_t norm_bias(const adding *a, const char *name) {
 // Queries, keys and values are read as one matrix: in three parts they stand one after another.
 static void add_qkv(const adding *a, kn_layer_layout *at) {
     size_t d = (size_t)a->c->width, head = kn_config_head_width(a->c);
-    if (a->c->positions != KN_POSITIONS_ROTARY) {
+    if (a->c->positions != KNNLM_POSITIONS_ROTARY) {
         at->qkv_w = matrix(a, "attn_qkv", 3 * d, d);
         at->qkv_b = bias(a, "attn_qkv", 3 * d);
         return;
@@ -114,7 +114,7 @@ knnlm_status kn_layout_init(const kn_config *c, kn_layout *out) {
     out->layers = kn_alloc((size_t)c->layers, sizeof *out->layers);
     if (!out->layers) return KNNLM_ENOMEM;
     add_embeddings(c, out, &status);
-    if (c->positions == KN_POSITIONS_LEARNED)
+    if (c->positions == KNNLM_POSITIONS_LEARNED)
         out->positions = add(out, &status, false, (size_t)c->context, d, "position_embd.weight");
     for (int32_t n = 0; n < c->layers; n++) add_layer(c, out, n, &status);
     if (c->final_norm) {
@@ -139,7 +139,7 @@ static bool ends_with(const char *text, const char *end) {
 // Standard deviation of a parameter's starting values; what writes to the residual stream starts smaller the
 // more layers add to it.
 static double deviation(const kn_config *c, const kn_param *p) {
-    bool gpt2 = c->positions == KN_POSITIONS_LEARNED;
+    bool gpt2 = c->positions == KNNLM_POSITIONS_LEARNED;
     if (strncmp(p->name, "token_embd", 10) == 0) return gpt2 ? 0.02 : 1.0 / sqrt((double)p->columns);
     if (strncmp(p->name, "position_embd", 13) == 0) return 0.02;
     double base = gpt2 ? 0.02 : sqrt(2.0 / (double)(p->rows + p->columns));

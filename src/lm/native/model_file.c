@@ -20,7 +20,7 @@ static float folded_by(const kn_config *c, const kn_param *p) {
 }
 
 static bool folds(const kn_config *c) {
-    return c->positions == KN_POSITIONS_ROTARY && strcmp(kn_config_architecture(c), "knnlm") != 0;
+    return c->positions == KNNLM_POSITIONS_ROTARY && strcmp(kn_config_architecture(c), "knnlm") != 0;
 }
 
 static knnlm_status put_values(kn_gguf_writer *w, const float *values, size_t n, float factor) {

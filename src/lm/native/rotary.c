@@ -61,5 +61,5 @@ static void place_panel(void *context, size_t task, int worker) {
 void kn_place_heads(const kn_weights *w, const kn_layer_weights *l, const kn_batch *b, float *qkv,
                     kn_heads_state state) {
     placing p = {w, l, b, qkv, state};
-    if (w->config.positions == KN_POSITIONS_ROTARY) kn_parallel(kn_cells(b->rows), place_panel, &p);
+    if (w->config.positions == KNNLM_POSITIONS_ROTARY) kn_parallel(kn_cells(b->rows), place_panel, &p);
 }

@@ -76,11 +76,11 @@ static knnlm_status init_all(kn_weights *w) {
     for (int32_t n = 0; n < c->layers; n++) KN_TRY(init_layer(c, w->k, &w->layers[n]));
     KN_TRY(init_bands(c, w->k, w));
     switch (c->positions) {
-    case KN_POSITIONS_SINUSOIDAL:
+    case KNNLM_POSITIONS_SINUSOIDAL:
         return fill_sinusoids(w);
-    case KN_POSITIONS_ROTARY:
+    case KNNLM_POSITIONS_ROTARY:
         return fill_rotations(w);
-    case KN_POSITIONS_LEARNED:
+    case KNNLM_POSITIONS_LEARNED:
         break; // with the other values
     }
     return KNNLM_OK;
@@ -190,7 +190,7 @@ void kn_weights_set(kn_weights *w, const kn_layout *layout, const float *params)
         pack_band(w, b, w->embedding[b], c->bands > 1 ? params + layout->projection[b] : NULL,
                   c->bands > 1 ? params + layout->classes : NULL);
     }
-    if (c->positions == KN_POSITIONS_LEARNED) w->positions = params + layout->positions;
+    if (c->positions == KNNLM_POSITIONS_LEARNED) w->positions = params + layout->positions;
     w->norm_w = c->final_norm ? params + layout->norm_w : NULL;
     w->norm_b = layout->norm_b ? params + layout->norm_b : NULL;
 }
@@ -300,7 +300,7 @@ static knnlm_status load_vectors(loading *in) {
 static knnlm_status load_positions(loading *in) {
     kn_weights *w = in->w;
     const kn_gguf_tensor *tensor;
-    if (w->config.positions != KN_POSITIONS_LEARNED) return KNNLM_OK;
+    if (w->config.positions != KNNLM_POSITIONS_LEARNED) return KNNLM_OK;
     KN_TRY(fetch(in, in->layout->positions, &tensor));
     size_t n = (size_t)w->config.context * (size_t)w->config.width;
     w->positions = w->owned_positions = kn_alloc_aligned(n, sizeof(float));

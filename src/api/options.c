@@ -1,0 +1,16 @@
+// Structs of options from callers that may have been compiled with an older header.
+#include "api/api.h"
+
+#include <string.h>
+
+knnlm_status api_take(const char *name, const void *given, void *out, size_t size) {
+    size_t theirs;
+    if (!given) return KNNLM_OK;
+    memcpy(&theirs, given, sizeof theirs);
+    if (theirs < sizeof theirs || theirs > size)
+        return kn_fail(KNNLM_EINVAL, "%s: its size is %zu, not up to %zu (%s_default() sets it)", name,
+                       theirs, size, name);
+    memcpy(out, given, theirs);
+    memcpy(out, &size, sizeof size);
+    return KNNLM_OK;
+}

@@ -1,0 +1,89 @@
+// The public structs of options: how a library reads those of older and newer callers.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "api/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "expect.h"
+
+// Options as a library has them now, and as a caller of long ago has them.
+typedef struct options {
+    size_t size;
+    int32_t first;
+    double second;
+} options;
+typedef struct old_options {
+    size_t size;
+    int32_t first;
+} old_options;
+
+static const options defaults = {sizeof(options), 1, 2.5};
+
+static void assert_same(const options *a, const options *b) {
+    assert_true(a->size == b->size && a->first == b->first && a->second == b->second);
+}
+
+static void test_older_callers(void **state) {
+    options out = defaults;
+    (void)state;
+    OK(api_take("options", NULL, &out, sizeof out));
+    assert_same(&out, &defaults);
+    OK(api_take("options", &(options){sizeof(options), 7, 8}, &out, sizeof out));
+    assert_true(out.first == 7 && out.second == 8 && out.size == sizeof(options));
+    out = defaults;
+    size_t up_to_first = offsetof(old_options, first) + sizeof(int32_t);
+    OK(api_take("options", &(old_options){up_to_first, 9}, &out, sizeof out));
+    assert_true(out.first == 9 && out.second == 2.5 && out.size == sizeof(options));
+}
+
+static void test_wrong_sizes(void **state) {
+    options out = defaults;
+    const size_t wrong[] = {0, sizeof(size_t) - 1, sizeof(options) + 1, SIZE_MAX};
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        FAILS(KNNLM_EINVAL, "options: its size",
+              api_take("options", &(options){wrong[i], 7, 8}, &out, sizeof out));
+        assert_same(&out, &defaults);
+    }
+}
+
+// Each function names the struct that it refuses.
+#define REFUSES(type, call)                                                                                  \
+    do {                                                                                                     \
+        type o = type##_default();                                                                           \
+        assert_int_equal(o.size, sizeof o);                                                                  \
+        o.size = 0;                                                                                          \
+        FAILS(KNNLM_EINVAL, #type ": its size is 0", call);                                                  \
+        o.size = sizeof o + 8;                                                                               \
+        FAILS(KNNLM_EINVAL, #type ": its size", call);                                                       \
+    } while (0)
+
+static void test_each_struct(void **state) {
+    void *none;
+    (void)state;
+    REFUSES(knnlm_model_options, knnlm_model_open("no.gguf", &o, (knnlm_model **)&none));
+    REFUSES(knnlm_score_options, knnlm_model_score(NULL, NULL, 0, &o, NULL));
+    REFUSES(knnlm_build_options, knnlm_build(NULL, "no.store", NULL, 0, &o, NULL));
+    REFUSES(knnlm_build_options, knnlm_build_add(NULL, "no.store", NULL, 0, &o, NULL));
+    REFUSES(knnlm_store_settings, knnlm_writer_create("no.store", &o, (knnlm_writer **)&none));
+    REFUSES(knnlm_index_options, knnlm_index(NULL, "no.store", &o, NULL));
+    REFUSES(knnlm_search_options, knnlm_store_search(NULL, NULL, 0, &o, NULL, NULL, NULL));
+    REFUSES(knnlm_mixture_options, knnlm_mixture_open(NULL, &o, (knnlm_mixture **)&none));
+    REFUSES(knnlm_text_options, knnlm_text_open(NULL, NULL, 0, &o, (knnlm_text **)&none));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_older_callers),
+        cmocka_unit_test(test_wrong_sizes),
+        cmocka_unit_test(test_each_struct),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
