@@ -286,8 +286,8 @@ static void impossible_settings_are_refused(void **state) {
     kn_store_settings bad[12];
     memset(endless, 'x', sizeof endless - 1);
     for (size_t i = 0; i < COUNT(bad); i++) bad[i] = good;
-    bad[0].key_type = KN_KEY_TYPES;
-    bad[1].distance = KN_DISTANCES;
+    bad[0].key_type = (knnlm_keys)KN_KEY_TYPES;
+    bad[1].distance = (knnlm_distance)KN_DISTANCES;
     bad[2].dimension = 0;
     bad[3].dimension = bad[3].model_dimension = KN_STORE_DIMENSION_MAX + 1;
     bad[4].model_dimension = 3;
