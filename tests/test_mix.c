@@ -1000,7 +1000,7 @@ static void text_free(text *x) {
     free(x->distances);
 }
 
-static void measure(text *x, kn_cache_distance how) {
+static void measure(text *x, knnlm_distance how) {
     for (size_t a = 0; a < ROWS; a++)
         for (size_t b = 0; b < a; b++) {
             long double product = 0, apart = 0, aa = 0, bb = 0;
@@ -1008,8 +1008,8 @@ static void measure(text *x, kn_cache_distance how) {
                 long double u = (long double)x->keys[a * x->d + j], v = (long double)x->keys[b * x->d + j];
                 product += u * v, aa += u * u, bb += v * v, apart += (u - v) * (u - v);
             }
-            x->distances[a * ROWS + b] = how == KN_CACHE_L2        ? apart
-                                         : how == KN_CACHE_PRODUCT ? -product
+            x->distances[a * ROWS + b] = how == KNNLM_DISTANCE_L2        ? apart
+                                         : how == KNNLM_DISTANCE_IP ? -product
                                          : aa > 0 && bb > 0        ? 1 - product / sqrtl(aa * bb)
                                                                    : 1;
         }
@@ -1030,7 +1030,7 @@ static long double cached(const text *x, size_t row, size_t size, double tempera
 
 enum { TEMPERATURES = 3 };
 
-static double *scored(const text *x, kn_cache_distance how, size_t size, size_t first, size_t count,
+static double *scored(const text *x, knnlm_distance how, size_t size, size_t first, size_t count,
                       const double *temperatures) {
     kn_cache cache = {x->keys, x->values, x->starts, x->d, size, how};
     double *out = memory(TEMPERATURES * count, sizeof *out);
@@ -1038,7 +1038,7 @@ static double *scored(const text *x, kn_cache_distance how, size_t size, size_t 
     return out;
 }
 
-static void check_cache(const text *x, kn_cache_distance how, size_t size, size_t first, size_t count,
+static void check_cache(const text *x, knnlm_distance how, size_t size, size_t first, size_t count,
                         const double *temperatures) {
     double *got = scored(x, how, size, first, count, temperatures);
     for (size_t t = 0; t < TEMPERATURES; t++)
@@ -1054,14 +1054,14 @@ static void check_cache(const text *x, kn_cache_distance how, size_t size, size_
 
 static void check_text(text *x, const double temperatures[3][TEMPERATURES]) {
     static const size_t sizes[] = {0, 1, 90, 100000};
-    for (int how = KN_CACHE_L2; how <= KN_CACHE_COSINE; how++) {
-        measure(x, (kn_cache_distance)how);
+    for (int how = KNNLM_DISTANCE_L2; how <= KNNLM_DISTANCE_COSINE; how++) {
+        measure(x, (knnlm_distance)how);
         for (size_t i = 0; i < COUNT(sizes); i++) {
-            check_cache(x, (kn_cache_distance)how, sizes[i], 0, ROWS, temperatures[how]);
-            check_cache(x, (kn_cache_distance)how, sizes[i], 310, 40, temperatures[how]);
-            check_cache(x, (kn_cache_distance)how, sizes[i], 30, 257, temperatures[how]);
-            check_cache(x, (kn_cache_distance)how, sizes[i], ROWS - 1, 1, temperatures[how]);
-            check_cache(x, (kn_cache_distance)how, sizes[i], 100, 0, temperatures[how]);
+            check_cache(x, (knnlm_distance)how, sizes[i], 0, ROWS, temperatures[how]);
+            check_cache(x, (knnlm_distance)how, sizes[i], 310, 40, temperatures[how]);
+            check_cache(x, (knnlm_distance)how, sizes[i], 30, 257, temperatures[how]);
+            check_cache(x, (knnlm_distance)how, sizes[i], ROWS - 1, 1, temperatures[how]);
+            check_cache(x, (knnlm_distance)how, sizes[i], 100, 0, temperatures[how]);
         }
     }
 }
@@ -1083,8 +1083,8 @@ static void cosines_of_all_sizes(void **state) {
     static const double scales[] = {1e-15, 1e-7, 1e7, 1e15}, temperatures[TEMPERATURES] = {0.005, 0.3, 5};
     for (size_t i = 0; i < COUNT(scales); i++) {
         text x = text_of(16, scales[i]);
-        measure(&x, KN_CACHE_COSINE);
-        check_cache(&x, KN_CACHE_COSINE, 290, 280, 80, temperatures);
+        measure(&x, KNNLM_DISTANCE_COSINE);
+        check_cache(&x, KNNLM_DISTANCE_COSINE, 290, 280, 80, temperatures);
         text_free(&x);
     }
 }
@@ -1096,7 +1096,7 @@ static void the_cache_repeats(void **state) {
     double *got[3];
     for (int i = 0; i < 3; i++) {
         OK(kn_threads_set(1 << i));
-        got[i] = scored(&x, KN_CACHE_L2, 200, 10, ROWS - 10, temperatures);
+        got[i] = scored(&x, KNNLM_DISTANCE_L2, 200, 10, ROWS - 10, temperatures);
     }
     OK(kn_threads_set(2));
     for (int i = 1; i < 3; i++)

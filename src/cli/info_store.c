@@ -169,7 +169,7 @@ static void print_settings(const kn_store_settings *s, bool projected) {
     printf(", tap ");
     cli_put_line(stdout, *s->tap ? s->tap : "not known");
     printf(", distance %s%s\n", kn_distance_names[s->distance],
-           s->distance == KNNLM_DISTANCE_L2 ? " (squared)" : "");
+           kn_distance_form_of(s->distance)->norms ? " (squared)" : "");
     if (s->window)
         snprintf(line, sizeof line, "%d tokens, at least %d before a target; documents by %s", s->window,
                  s->min_context, s->split);

@@ -159,15 +159,12 @@ static knnlm_status predict(pass *p) {
 static knnlm_status score_cache(pass *p) {
     const kn_mixture_info *m = p->m;
     bool given = p->o->cache_temperatures;
-    knnlm_distance metric = m->count ? m->stores[0].metric : KNNLM_DISTANCE_L2;
     kn_cache c = {.keys = p->keys,
                   .values = p->stream,
                   .starts = p->starts,
                   .d = m->width,
                   .size = m->cache.size,
-                  .distance = metric == KNNLM_DISTANCE_L2   ? KN_CACHE_L2
-                              : metric == KNNLM_DISTANCE_IP ? KN_CACHE_PRODUCT
-                                                            : KN_CACHE_COSINE};
+                  .distance = m->count ? m->stores[0].metric : KNNLM_DISTANCE_L2};
     return kn_cache_score(&c, p->carried, p->fresh, given ? p->o->cache_temperatures : &m->cache.temperature,
                           given ? p->o->cache_temperature_count : 1, p->cache);
 }

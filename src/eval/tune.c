@@ -117,11 +117,11 @@ static knnlm_status plan(kn_tuning *t, kn_lm *lm, const char *const *paths, size
 
 // Distances of states, and so temperatures, differ by powers of ten between models.
 static void choose_cache_temperatures(kn_tuning *t, const kn_tune_options *o) {
-    bool cosine = t->m->count && t->m->stores[0].metric == KNNLM_DISTANCE_COSINE;
+    bool bounded = t->m->count && kn_distance_form_of(t->m->stores[0].metric)->bounded;
     if (!t->m->cache.size) return;
     t->cache_temperature_count = KN_TUNE_TEMPERATURES;
     for (size_t i = 0; i < KN_TUNE_TEMPERATURES; i++)
-        t->cache_temperatures[i] = ldexp(1, (int)i - (cosine ? 12 : 3));
+        t->cache_temperatures[i] = ldexp(1, (int)i - (bounded ? 12 : 3));
     if (isnan(o->mix.cache_temperature)) return;
     t->cache_temperatures[0] = o->mix.cache_temperature;
     t->cache_temperature_count = 1;

@@ -19,7 +19,7 @@ knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source,
     size_t d = (size_t)s->dimension;
     if (!source) KN_TRY(kn_store_check_keys(store, first, n)); // damage must not be sealed as an index
     KN_TRY(source ? source->read(source->context, first, n, out) : kn_store_keys(store, first, n, out));
-    if (s->distance != KNNLM_DISTANCE_COSINE) return KNNLM_OK;
+    if (!kn_distance_form_of(s->distance)->unit) return KNNLM_OK;
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
         for (size_t j = 0; j < d; j++) sum += (double)out[i * d + j] * out[i * d + j];

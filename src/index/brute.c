@@ -1,7 +1,6 @@
 // The neighbours by the definition: every entry, in double precision, sorted.
 #include "index/index.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 typedef struct found {
@@ -15,26 +14,6 @@ static int by_distance(const void *a, const void *b) {
     return (x->id > y->id) - (x->id < y->id);
 }
 
-static double measure(knnlm_distance how, const float *q, const float *x, size_t d) {
-    double l2 = 0, dot = 0, qq = 0, xx = 0;
-    for (size_t i = 0; i < d; i++) {
-        double difference = (double)q[i] - x[i];
-        l2 += difference * difference;
-        dot += (double)q[i] * x[i];
-        qq += (double)q[i] * q[i];
-        xx += (double)x[i] * x[i];
-    }
-    switch (how) {
-    case KNNLM_DISTANCE_L2:
-        return l2;
-    case KNNLM_DISTANCE_IP:
-        return -dot;
-    case KNNLM_DISTANCE_COSINE:
-        return 1 - (qq > 0 && xx > 0 ? dot / sqrt(qq * xx) : 0);
-    }
-    return NAN;
-}
-
 static bool admitted(const kn_store *store, uint64_t id, const kn_entry_range *exclude,
                      const uint64_t *allowed) {
     if (kn_store_entry_removed(store, id)) return false;
@@ -46,6 +25,7 @@ knnlm_status kn_index_brute_force(const kn_store *store, const float *query, siz
                                   const kn_entry_range *exclude, const uint64_t *allowed, uint32_t *ids,
                                   double *distances, size_t *count) {
     const kn_store_info *info = kn_store_describe(store);
+    const kn_distance_form *form = kn_distance_form_of(info->settings.distance);
     size_t d = (size_t)info->settings.dimension, n = 0;
     found *all = kn_alloc(info->entries, sizeof *all);
     float *key = kn_alloc(d, sizeof *key);
@@ -53,7 +33,7 @@ knnlm_status kn_index_brute_force(const kn_store *store, const float *query, siz
     for (uint64_t id = 0; id < info->entries && status == KNNLM_OK; id++) {
         if (!admitted(store, id, exclude, allowed)) continue;
         status = kn_store_keys(store, id, 1, key);
-        all[n++] = (found){measure(info->settings.distance, query, key, d), (uint32_t)id};
+        all[n++] = (found){kn_distance_exact(form, query, key, d), (uint32_t)id};
     }
     if (status == KNNLM_OK) {
         qsort(all, n, sizeof *all, by_distance);

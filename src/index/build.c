@@ -132,7 +132,7 @@ static knnlm_status learn_lists(making *m, const float *keys) {
     kn_kmeans_options o = kn_kmeans_defaults(m->note.lists);
     kn_kmeans_result r;
     o.seed = m->note.seed;
-    o.spherical = kn_store_describe(m->store)->settings.distance == KNNLM_DISTANCE_COSINE;
+    o.spherical = kn_distance_form_of(kn_store_describe(m->store)->settings.distance)->unit;
     if (m->recipe->iterations) o.iterations = (int)m->recipe->iterations;
     m->centroids = kn_alloc_aligned(m->note.lists, m->d * sizeof *m->centroids);
     if (!m->centroids) return KNNLM_ENOMEM;

@@ -29,6 +29,7 @@ knnlm_status kn_index_make(const kn_store *store, kn_index **out) {
     x->store = store;
     x->k = kn_math_kernels(KNNLM_PRECISION_F32);
     x->distance = s->distance;
+    x->form = kn_distance_form_of(s->distance);
     x->type = row_type(s->key_type);
     x->d = (size_t)s->dimension;
     x->entries = kn_store_describe(store)->entries;

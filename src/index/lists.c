@@ -62,8 +62,7 @@ static knnlm_status open_centroids(opening *o) {
     x->centres = kn_alloc_aligned(n->lists, x->d * sizeof *x->centres);
     if (!x->centres) return KNNLM_ENOMEM;
     memcpy(x->centres, part.data, n->lists * x->d * sizeof *x->centres);
-    KN_TRY(kn_quantizer_make(x->centres, n->lists, x->d,
-                             x->distance == KNNLM_DISTANCE_L2 ? KN_QUANTIZER_L2 : KN_QUANTIZER_IP,
+    KN_TRY(kn_quantizer_make(x->centres, n->lists, x->d, x->form->norms ? KN_QUANTIZER_L2 : KN_QUANTIZER_IP,
                              &x->quantizer));
     return open_codes(x, n, (const float *)(const void *)(part.data + coarse));
 }

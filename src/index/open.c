@@ -7,7 +7,7 @@
 void kn_index_query(const kn_index *x, const float *query, float *out) {
     double sum = 0;
     memcpy(out, query, x->d * sizeof *out);
-    if (x->distance != KNNLM_DISTANCE_COSINE) return;
+    if (!x->form->unit) return;
     for (size_t i = 0; i < x->d; i++) sum += (double)query[i] * query[i];
     float inverse = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
     for (size_t i = 0; i < x->d; i++) out[i] *= inverse;
@@ -34,7 +34,10 @@ knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, siz
 knnlm_status kn_index_open_as(const kn_store *store, knnlm_distance distance, bool lists, kn_index **out) {
     kn_index *x;
     knnlm_status status = kn_index_make(store, &x);
-    if (status == KNNLM_OK) x->distance = distance;
+    if (status == KNNLM_OK) {
+        x->distance = distance;
+        x->form = kn_distance_form_of(distance);
+    }
     if (status == KNNLM_OK && lists) status = kn_index_add_lists(x);
     if (status == KNNLM_OK) status = kn_index_add_flat(x, x->info.listed);
     if (status == KNNLM_OK) status = kn_index_mark_removed(x);

@@ -124,7 +124,7 @@ static knnlm_status run_batch(kn_batch *b, uint32_t probes, kn_item *items, kn_n
     if (!b->tops) return KNNLM_ENOMEM;
     for (size_t q = 0; q < b->n; q++) kn_top_init(&b->tops[q], items + q * capacity, b->k);
     knnlm_status status = kn_batch_search_lists(b, probes);
-    if (status == KNNLM_OK && b->x->distance == KNNLM_DISTANCE_L2) status = kn_batch_search_flat(b, probes);
+    if (status == KNNLM_OK && b->x->form->norms) status = kn_batch_search_flat(b, probes);
     if (status == KNNLM_OK) kn_parallel(b->n, finish_query, &(finishing){b, out});
     free(b->tops);
     return status;
@@ -188,13 +188,13 @@ knnlm_status kn_index_search(const kn_index *x, const float *queries, size_t n, 
                              kn_neighbors *out) {
     size_t k;
     uint32_t probes;
-    bool cosine = x->distance == KNNLM_DISTANCE_COSINE;
+    bool unit = x->form->unit;
     KN_TRY(kn_index_resolve(x, o, &k, &probes));
     KN_TRY(check_queries(x, queries, n));
     size_t part = part_of(x, o, n, k, probes);
     kn_item *items = kn_alloc_aligned(part, kn_top_capacity(k) * sizeof *items);
-    float *measured = cosine ? kn_alloc_aligned(part, x->d * sizeof *measured) : NULL;
-    knnlm_status status = items && (measured || !cosine) ? KNNLM_OK : KNNLM_ENOMEM;
+    float *measured = unit ? kn_alloc_aligned(part, x->d * sizeof *measured) : NULL;
+    knnlm_status status = items && (measured || !unit) ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t first = 0; first < n && status == KNNLM_OK; first += part)
         status =
             search_part(x, queries, first, kn_least(part, n - first), k, probes, o, items, measured, out);

@@ -30,26 +30,13 @@ typedef struct visit {
 
 // ---------------------------------------------------------------- one stretch
 
-// What the distance of a query has beside the products.
-static float term_of(knnlm_distance distance, float norm) {
-    switch (distance) {
-    case KNNLM_DISTANCE_L2:
-        return norm;
-    case KNNLM_DISTANCE_IP:
-        return 0;
-    case KNNLM_DISTANCE_COSINE:
-        return 1;
-    }
-    return NAN;
-}
-
 // Residuals of up to 32 queries in a left panel, and the terms of each.
 static void pack_queries(const kn_batch *b, const uint32_t *members, size_t n, const float *centre,
                          float *panel, float *terms) {
     const kn_index *x = b->x;
     for (size_t q = 0; q < n; q++) {
         float norm = x->k->load_row(panel + q * KN_CELL, b->queries + members[q] * x->d, centre, x->d);
-        terms[q] = term_of(x->distance, norm);
+        terms[q] = x->form->norms ? norm : x->form->beside;
     }
 }
 
@@ -77,7 +64,7 @@ static void load_rows(const kn_batch *b, const kn_stretch *t, scratch *s, const 
         kn_index_decode(x, r, t->list, centre, place, n, s->rows);
         x->k->load_columns(s->panel, norms, s->rows, KN_ROWS_F32, NULL, x->zero, n, x->d);
     }
-    if (x->distance == KNNLM_DISTANCE_COSINE) normalise(s->panel, norms, kn_cells(x->d));
+    if (x->form->unit) normalise(s->panel, norms, kn_cells(x->d));
 }
 
 static void scan_rows(kn_batch *b, const kn_stretch *t, scratch *s, const float *centre, size_t place,
@@ -86,7 +73,7 @@ static void scan_rows(kn_batch *b, const kn_stretch *t, scratch *s, const float 
     const kn_index *x = b->x;
     float block[KN_CELL_SIZE] __attribute__((aligned(64))), norms[KN_CELL], limits[KN_CELL], largest = 0;
     uint32_t masks[KN_CELL], doubted[KN_CELL];
-    bool l2 = x->distance == KNNLM_DISTANCE_L2;
+    bool l2 = x->form->norms;
     float small = l2 && by_keys(b, t->run) ? CANCELLED : -INFINITY;
     load_rows(b, t, s, centre, place, n, norms);
     for (size_t r = 0; r < n; r++) largest = fmaxf(largest, norms[r]);
@@ -171,7 +158,7 @@ static knnlm_status cut_flat(visit *v, uint32_t probes) {
     const kn_index *x = v->b->x;
     uint32_t *all = v->members + v->b->n * probes;
     for (size_t q = 0; q < v->b->n; q++) all[q] = (uint32_t)q;
-    for (size_t i = 0; x->distance != KNNLM_DISTANCE_L2 && i < x->flat_count; i++)
+    for (size_t i = 0; !x->form->norms && i < x->flat_count; i++)
         KN_TRY(add_stretches(v, &x->flat[i], 0, 0, x->flat[i].count, v->b->n * probes, v->b->n));
     return KNNLM_OK;
 }
@@ -205,7 +192,7 @@ static void visit_free(visit *v) {
 }
 
 knnlm_status kn_batch_search_lists(kn_batch *b, uint32_t probes) {
-    if (!probes && (b->x->distance == KNNLM_DISTANCE_L2 || !b->x->flat_count)) return KNNLM_OK;
+    if (!probes && (b->x->form->norms || !b->x->flat_count)) return KNNLM_OK;
     visit v = {.b = b, .members = kn_alloc(b->n * ((size_t)probes + 1), sizeof *v.members)};
     knnlm_status status = v.members ? scratches_make(&v) : KNNLM_ENOMEM;
     if (status == KNNLM_OK && probes) status = probe(&v, probes);

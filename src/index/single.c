@@ -66,18 +66,13 @@ void kn_searcher_close(kn_searcher *s) {
 static void measure(const kn_index *x, const float *query, const void *rows, kn_row_type type,
                     const float *scales, size_t n, float *distances) {
     float norms[CHUNK];
-    x->k->row_distances(distances, query, rows, type, scales, n, x->d, x->distance != KNNLM_DISTANCE_L2);
-    switch (x->distance) {
-    case KNNLM_DISTANCE_L2:
-        return;
-    case KNNLM_DISTANCE_IP:
-        for (size_t i = 0; i < n; i++) distances[i] = -distances[i];
-        return;
-    case KNNLM_DISTANCE_COSINE:
+    x->k->row_distances(distances, query, rows, type, scales, n, x->d, !x->form->norms);
+    if (x->form->norms) return;
+    if (x->form->unit) {
         x->k->row_distances(norms, x->zero, rows, type, scales, n, x->d, false);
-        for (size_t i = 0; i < n; i++) distances[i] = 1 - (norms[i] > 0 ? distances[i] / sqrtf(norms[i]) : 0);
-        return;
+        for (size_t i = 0; i < n; i++) distances[i] = norms[i] > 0 ? distances[i] / sqrtf(norms[i]) : 0;
     }
+    for (size_t i = 0; i < n; i++) distances[i] = x->form->beside - distances[i];
 }
 
 static void measure_rows(const kn_searcher *s, const kn_run *r, size_t place, size_t n, float *distances) {
@@ -204,8 +199,7 @@ static void scan_all(kn_searcher *s, const kn_search_options *o, size_t k, uint3
     const kn_index *x = s->x;
     if (probes) kn_quantizer_probe_one(x->quantizer, s->query, probes, s->lists, s->near, s->probe);
     if (x->has_pq && (o->codes || !x->info.has_keys))
-        scan_lists(s, o, probes, x->distance == KNNLM_DISTANCE_COSINE ? BY_DECODED : BY_CODES, false,
-                   &s->top);
+        scan_lists(s, o, probes, x->form->unit ? BY_DECODED : BY_CODES, false, &s->top);
     else if (x->has_pq && count_candidates(s, probes) > CODES_FROM * (uint64_t)k)
         scan_codes_first(s, o, probes, k);
     else

@@ -11,14 +11,14 @@ enum { CHUNK = KN_SINGLE_CHUNK };
 static float make_list_tables(kn_searcher *s, size_t list) {
     const kn_index *x = s->x;
     const float *home = x->centres + list * x->d;
-    bool l2 = x->distance == KNNLM_DISTANCE_L2;
+    bool l2 = x->form->norms;
     float beside = 0;
     memcpy(s->residual, s->query, x->d * sizeof *s->residual);
     if (l2 && !x->plain_codes)
         for (size_t j = 0; j < x->d; j++) s->residual[j] -= home[j];
     if (!l2 && !x->plain_codes) beside = -x->k->dot(s->query, home, x->d);
     kn_pq_tables(&x->pq, s->residual, !l2, s->tables);
-    return beside + (x->distance == KNNLM_DISTANCE_COSINE ? 1 : 0);
+    return beside + x->form->beside;
 }
 
 // ---------------------------------------------------------------- its codes, one by one
@@ -155,8 +155,7 @@ static void scan_blocks(kn_searcher *s, const kn_look *l, meaning *m) {
 // codes have that the steps of 8 bits are too coarse to tell neighbours apart.
 void kn_searcher_scan_codes(kn_searcher *s, const kn_look *l, bool roughly) {
     kn_look rest = *l;
-    meaning m = {.beside = make_list_tables(s, l->list),
-                 .exactly = !roughly || s->x->distance != KNNLM_DISTANCE_L2};
+    meaning m = {.beside = make_list_tables(s, l->list), .exactly = !roughly || !s->x->form->norms};
     rest.from = sum_codes(s, l, m.beside, true);
     bool few = rest.to - rest.from < s->x->pq.count;
     if (!few) make_small_tables(s, &m, l->top->limit);

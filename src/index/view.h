@@ -2,6 +2,7 @@
 #ifndef KN_INDEX_VIEW_H
 #define KN_INDEX_VIEW_H
 
+#include "base/distance.h"
 #include "index/index.h"
 #include "index/pq.h"
 #include "index/quantizer.h"
@@ -25,6 +26,7 @@ struct kn_index {
     kn_index_info info;
     const kn_kernels *k;
     knnlm_distance distance;
+    const kn_distance_form *form; // of it
     kn_row_type type;
     size_t d, row_bytes;
     uint64_t entries;        // of the store
@@ -56,7 +58,7 @@ static inline bool kn_index_admits(const kn_index *x, const kn_search_options *o
 
 // The vector that rows of a list are measured from: squared distances between residuals lose fewer digits.
 static inline const float *kn_index_centre(const kn_index *x, const kn_run *r, size_t list) {
-    if (x->distance != KNNLM_DISTANCE_L2) return x->zero;
+    if (!x->form->norms) return x->zero;
     return r->ends ? x->centres + list * x->d : x->flat_centre;
 }
 

@@ -26,21 +26,15 @@ static size_t least_row(const kn_cache *c, size_t row) {
     return row - start > c->size ? row - c->size : start;
 }
 
-static float measure(kn_cache_distance how, float product, float a, float b) {
-    if (how == KN_CACHE_PRODUCT) return -product;
-    // The root of a * b would overflow for long states, and lose its digits for short ones.
-    if (how == KN_CACHE_COSINE) return 1 - (a > 0 && b > 0 ? product / (sqrtf(a) * sqrtf(b)) : 0);
-    return fmaxf(0, a + b - 2 * product);
-}
-
 static void score_query(void *context, size_t q, int worker) {
     const scoring *s = context;
     size_t row = s->begin + q, low = least_row(s->c, row), count = row - low, nearest = 0;
     float *distances = s->products + q * s->seen + (low - s->from);
     const float *norms = s->norms + (low - s->from);
+    const kn_distance_form *form = kn_distance_form_of(s->c->distance);
     (void)worker;
     for (size_t i = 0; i < count; i++) {
-        distances[i] = measure(s->c->distance, distances[i], s->norms[row - s->from], norms[i]);
+        distances[i] = kn_distance_of_product(form, distances[i], s->norms[row - s->from], norms[i]);
         if (distances[i] < distances[nearest]) nearest = i;
     }
     kn_neighborhood n = {distances, s->c->values + low, NULL, count, nearest};

@@ -3,14 +3,12 @@
 #ifndef KN_MIX_CACHE_H
 #define KN_MIX_CACHE_H
 
+#include "base/distance.h"
 #include "base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-// As the distances of stores: squared L2; the negated inner product; 1 - cosine.
-typedef enum kn_cache_distance { KN_CACHE_L2, KN_CACHE_PRODUCT, KN_CACHE_COSINE } kn_cache_distance;
 
 // Rows of consecutive tokens: the state before each, and the token.
 typedef struct kn_cache {
@@ -18,7 +16,7 @@ typedef struct kn_cache {
     const int32_t *values;
     const size_t *starts; // (rows): the row at which the document of each begins
     size_t d, size;
-    kn_cache_distance distance;
+    knnlm_distance distance; // as of stores
 } kn_cache;
 
 // log p_cache of the tokens of rows [first, first + count), each from the rows of its document before it, for

@@ -9,7 +9,6 @@
 #include <xxhash.h>
 
 const char *const kn_key_type_names[] = {"f16", "f32", "int8", "none", NULL};
-const char *const kn_distance_names[] = {"l2", "ip", "cosine", NULL};
 
 enum { STRING_MAX = 1 << 16 }; // of a setting
 

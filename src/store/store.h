@@ -15,6 +15,7 @@
 #ifndef KN_STORE_H
 #define KN_STORE_H
 
+#include "base/distance.h"
 #include "base/memory.h"
 #include "base/progress.h"
 
@@ -28,9 +29,8 @@ enum {
 #define KN_STORE_ENTRIES_MAX UINT32_MAX // so that an index may number them in 32 bits
 #define KN_STORE_DOCUMENT_BYTES_MAX UINT32_MAX
 
-enum { KN_KEY_TYPES = KNNLM_KEYS_NONE + 1, KN_DISTANCES = KNNLM_DISTANCE_COSINE + 1 };
+enum { KN_KEY_TYPES = KNNLM_KEYS_NONE + 1 };
 extern const char *const kn_key_type_names[];       // "f16", ..., NULL
-extern const char *const kn_distance_names[];       // "l2" (squared), "ip", "cosine", NULL
 size_t kn_key_row_bytes(knnlm_keys type, size_t d); // of one key as rows lie, without the scale of int8
 size_t kn_key_bytes(knnlm_keys type, size_t d);     // of one key, the scale of int8 included
 
