@@ -1008,10 +1008,10 @@ static void measure(text *x, knnlm_distance how) {
                 long double u = (long double)x->keys[a * x->d + j], v = (long double)x->keys[b * x->d + j];
                 product += u * v, aa += u * u, bb += v * v, apart += (u - v) * (u - v);
             }
-            x->distances[a * ROWS + b] = how == KNNLM_DISTANCE_L2        ? apart
+            x->distances[a * ROWS + b] = how == KNNLM_DISTANCE_L2   ? apart
                                          : how == KNNLM_DISTANCE_IP ? -product
-                                         : aa > 0 && bb > 0        ? 1 - product / sqrtl(aa * bb)
-                                                                   : 1;
+                                         : aa > 0 && bb > 0         ? 1 - product / sqrtl(aa * bb)
+                                                                    : 1;
         }
 }
 

@@ -161,11 +161,11 @@ static const void *entry_scale(kn_arrangement *a, size_t i) {
 static knnlm_status write_rows(kn_arrangement *a, kn_annex_writer *w) {
     const kn_store_settings *s = &kn_store_describe(a->store)->settings;
     size_t d = (size_t)s->dimension;
-    bool int8 = s->key_type == KNNLM_KEYS_INT8;
+    bool scaled = kn_key_form_of(s->key_type)->scaled;
     if (s->key_type == KNNLM_KEYS_NONE) return KNNLM_OK;
     KN_TRY(kn_annex_begin(w, "rows"));
     KN_TRY(write_section(a, w, NULL, entry_row, kn_key_row_bytes(s->key_type, d)));
-    if (int8) KN_TRY(write_section(a, w, NULL, entry_scale, sizeof(float)));
+    if (scaled) KN_TRY(write_section(a, w, NULL, entry_scale, sizeof(float)));
     return kn_annex_seal(w, a->count);
 }
 

@@ -124,7 +124,7 @@ static sealed keys_of(const kn_store *s, const kn_segment *g) {
 const char *kn_keys_check(knnlm_keys type, const uint8_t *data, size_t rows_end, size_t from, size_t to) {
     size_t rows_to = to < rows_end ? to : rows_end, scales_from = from > rows_end ? from : rows_end;
     bool finite = from >= rows_to || kn_key_values_finite(type, data + from, rows_to - from);
-    if (finite && type == KNNLM_KEYS_INT8 && scales_from < to)
+    if (finite && kn_key_form_of(type)->scaled && scales_from < to)
         finite = kn_key_values_finite(KNNLM_KEYS_F32, data + scales_from, to - scales_from);
     return finite ? NULL : "a key is not finite";
 }
@@ -147,7 +147,7 @@ static knnlm_status check_segment_keys(const kn_store *s, const kn_segment *g, u
     sealed p = keys_of(s, g);
     if (!g->layout.keys_payload) return KNNLM_OK;
     KN_TRY(check_bytes(&p, g->layout.keys + row * from, row * n, check_key_block, &context));
-    if (set->key_type != KNNLM_KEYS_INT8) return KNNLM_OK;
+    if (!kn_key_form_of(set->key_type)->scaled) return KNNLM_OK;
     return check_bytes(&p, g->layout.scales + 4 * from, 4 * n, check_key_block, &context);
 }
 

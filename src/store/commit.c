@@ -63,7 +63,7 @@ static knnlm_status seal_keys(const kn_store_writer *w, kn_filling *f, uint64_t 
     if (!f->keys) return KNNLM_OK;
     kn_part_take_over(f->keys); // a job must not wait for the queue that it is in
     KN_TRY(kn_part_pad(f->keys));
-    if (w->settings.key_type == KNNLM_KEYS_INT8)
+    if (kn_key_form_of(w->settings.key_type)->scaled)
         KN_TRY(put_section(f->keys, f->scales, f->entries, sizeof *f->scales));
     return kn_part_seal(f->keys, f->entries, seal);
 }

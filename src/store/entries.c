@@ -50,7 +50,7 @@ static const uint32_t *offsets_of(const kn_segment *g) {
 
 kn_store_segment kn_store_segment_at(const kn_store *s, size_t number) {
     const kn_segment *g = &s->segments[number];
-    bool keys = g->layout.keys_payload != 0, scaled = s->manifest.settings.key_type == KNNLM_KEYS_INT8;
+    bool keys = g->layout.keys_payload != 0, scaled = kn_key_form_of(s->manifest.settings.key_type)->scaled;
     return (kn_store_segment){
         .first = g->entry.first_entry,
         .count = g->entry.entries,
@@ -284,30 +284,14 @@ knnlm_status kn_store_offsets(const kn_store *s, uint64_t first, size_t count, u
     return for_range(s, first, count, copy_offsets, out);
 }
 
-static void widen_int8(float *out, const int8_t *keys, const float *scales, size_t count, size_t d) {
-    for (size_t i = 0; i < count; i++)
-        for (size_t j = 0; j < d; j++) out[i * d + j] = scales[i] * (float)keys[i * d + j];
-}
-
 static void copy_keys(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
                       size_t done) {
     size_t d = (size_t)s->manifest.settings.dimension;
-    const uint8_t *keys = g->keys.data + g->layout.keys;
-    float *to = (float *)out + done * d;
-    switch (s->manifest.settings.key_type) {
-    case KNNLM_KEYS_F32:
-        memcpy(to, keys + index * d * 4, count * d * 4);
-        return;
-    case KNNLM_KEYS_F16:
-        kn_f32_from_f16(to, keys + index * d * 2, count * d);
-        return;
-    case KNNLM_KEYS_INT8:
-        widen_int8(to, (const int8_t *)keys + index * d,
-                   (const float *)(const void *)(g->keys.data + g->layout.scales) + index, count, d);
-        return;
-    case KNNLM_KEYS_NONE: // refused before
-        return;
-    }
+    knnlm_keys type = s->manifest.settings.key_type;
+    const kn_key_form *form = kn_key_form_of(type);
+    const void *rows = g->keys.data + g->layout.keys + index * kn_key_row_bytes(type, d);
+    const float *scales = (const float *)(const void *)(g->keys.data + g->layout.scales);
+    form->widen((float *)out + done * d, rows, form->scaled ? scales + index : NULL, count, d);
 }
 
 knnlm_status kn_store_keys(const kn_store *s, uint64_t first, size_t count, float *out) {

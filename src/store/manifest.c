@@ -8,27 +8,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-const char *const kn_key_type_names[] = {"f16", "f32", "int8", "none", NULL};
-
 enum { STRING_MAX = 1 << 16 }; // of a setting
-
-size_t kn_key_row_bytes(knnlm_keys type, size_t d) {
-    switch (type) {
-    case KNNLM_KEYS_F16:
-        return 2 * d;
-    case KNNLM_KEYS_F32:
-        return 4 * d;
-    case KNNLM_KEYS_INT8:
-        return d;
-    case KNNLM_KEYS_NONE:
-        return 0;
-    }
-    return 0;
-}
-
-size_t kn_key_bytes(knnlm_keys type, size_t d) {
-    return kn_key_row_bytes(type, d) + (type == KNNLM_KEYS_INT8 ? sizeof(float) : 0);
-}
 
 // ---------------------------------------------------------------- settings
 

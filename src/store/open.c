@@ -66,7 +66,7 @@ bool kn_segment_measure(const kn_segment_entry *s, knnlm_keys type, size_t dimen
     if (type == KNNLM_KEYS_NONE) return true;
     if (!kn_part_extend(&keys, s->entries, kn_key_row_bytes(type, dimension))) return false;
     out->scales = keys;
-    if (type == KNNLM_KEYS_INT8 && !kn_part_extend(&keys, s->entries, sizeof(float))) return false;
+    if (kn_key_form_of(type)->scaled && !kn_part_extend(&keys, s->entries, sizeof(float))) return false;
     out->keys_payload = keys;
     return true;
 }

@@ -16,6 +16,7 @@
 #define KN_STORE_H
 
 #include "base/distance.h"
+#include "base/keys.h"
 #include "base/memory.h"
 #include "base/progress.h"
 
@@ -28,11 +29,6 @@ enum {
 };
 #define KN_STORE_ENTRIES_MAX UINT32_MAX // so that an index may number them in 32 bits
 #define KN_STORE_DOCUMENT_BYTES_MAX UINT32_MAX
-
-enum { KN_KEY_TYPES = KNNLM_KEYS_NONE + 1 };
-extern const char *const kn_key_type_names[];       // "f16", ..., NULL
-size_t kn_key_row_bytes(knnlm_keys type, size_t d); // of one key as rows lie, without the scale of int8
-size_t kn_key_bytes(knnlm_keys type, size_t d);     // of one key, the scale of int8 included
 
 // How a store was made; two stores with equal settings take each other's entries.
 typedef struct kn_store_settings {
@@ -203,8 +199,6 @@ knnlm_status kn_store_check_annex(const kn_store *store, size_t number, size_t o
                                   kn_block_check *check, void *context);
 // The check of rows of keys that begin at `data` and end at `rows_end`, where the scales of int8 begin.
 const char *kn_keys_check(knnlm_keys type, const uint8_t *data, size_t rows_end, size_t from, size_t to);
-// Whether no number among so many bytes is infinite or NAN.
-bool kn_key_values_finite(knnlm_keys type, const void *data, size_t bytes);
 
 // ---------------------------------------------------------------- writing
 

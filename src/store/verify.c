@@ -210,7 +210,7 @@ static kn_store_problem touched_keys(verification *v, size_t segment, uint64_t f
     size_t row = kn_key_row_bytes(type, d);
     uint64_t a, b;
     if (rows_of(from, to, g->layout.keys, g->entry.entries, row, &a, &b)) touch_entries(v, g, &p, a, b);
-    if (type == KNNLM_KEYS_INT8 && rows_of(from, to, g->layout.scales, g->entry.entries, 4, &a, &b))
+    if (kn_key_form_of(type)->scaled && rows_of(from, to, g->layout.scales, g->entry.entries, 4, &a, &b))
         touch_entries(v, g, &p, a, b);
     return p;
 }
