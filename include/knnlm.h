@@ -47,6 +47,7 @@ typedef enum knnlm_status {
     KNNLM_ENOMEM = 4,   // memory could not be had
     KNNLM_ENOTSUP = 5,  // well formed, but not something this build can do
     KNNLM_ESTOPPED = 6, // interrupted by the user; what could be kept was kept
+    KNNLM_EBUSY = 7,    // another writer has the store: try again when it has ended
 } knnlm_status;
 
 // The message of the last failure in the calling thread; valid until the next failure in it. Never NULL.
@@ -191,8 +192,8 @@ KNNLM_API knnlm_build_options knnlm_build_options_default(void);
 // Reads texts (files, directories, "-") with the model and remembers every context in the store at `path`: a
 // new one, or one that the same settings began; what is in it already is left alone. `options` and `result`
 // may be NULL. Uses the model: one thread at a time.
-// KNNLM_EINVAL: options, or a store of other settings or another model; KNNLM_EIO: a file, the disk, or
-// another writer; KNNLM_EDATA: a text is not UTF-8, or the store is damaged; KNNLM_ENOMEM; KNNLM_ENOTSUP: a
+// KNNLM_EINVAL: options, or a store of other settings or another model; KNNLM_EIO: a file or the disk;
+// KNNLM_EBUSY; KNNLM_EDATA: a text is not UTF-8, or the store is damaged; KNNLM_ENOMEM; KNNLM_ENOTSUP: a
 // document above 4 GiB; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_build(knnlm_model *model, const char *path, const char *const *texts,
                                    size_t count, const knnlm_build_options *options,
@@ -296,7 +297,7 @@ KNNLM_API knnlm_store_settings knnlm_store_settings_default(void);
 // KNNLM_EINVAL: settings; KNNLM_EIO: cannot be created, or is there; KNNLM_ENOMEM.
 KNNLM_API knnlm_status knnlm_writer_create(const char *path, const knnlm_store_settings *settings,
                                            knnlm_writer **out);
-// An existing one. KNNLM_EIO: another writer is at work; else as knnlm_store_open.
+// An existing one. KNNLM_EBUSY: another writer is at work; else as knnlm_store_open.
 KNNLM_API knnlm_status knnlm_writer_open(const char *path, knnlm_writer **out);
 // What was not committed is gone. NULL is allowed.
 KNNLM_API void knnlm_writer_close(knnlm_writer *writer);
@@ -364,7 +365,7 @@ KNNLM_API knnlm_index_options knnlm_index_options_default(void);
 // million entries a commit; what was interrupted is gone on with. Else it may be NULL. `options` and `result`
 // may be NULL. Who has the store open goes on with what was, and opens it again to search the new lists.
 // KNNLM_EINVAL: options, a store without entries, without an index to extend, or, where it keeps no keys,
-// indexed already, or no model, another one, or no codes; KNNLM_EIO: the disk, or another writer;
+// indexed already, or no model, another one, or no codes; KNNLM_EIO: the disk; KNNLM_EBUSY;
 // KNNLM_EDATA: no store, or a damaged one; KNNLM_ENOTSUP: a newer format; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_index(knnlm_model *model, const char *path, const knnlm_index_options *options,
                                    knnlm_index_result *result);

@@ -28,6 +28,8 @@ const char *knnlm_status_name(knnlm_status status) {
         return "not supported";
     case KNNLM_ESTOPPED:
         return "stopped";
+    case KNNLM_EBUSY:
+        return "busy";
     }
     return "unknown status";
 }

@@ -48,8 +48,8 @@ typedef struct kn_build_result {
 kn_build_options kn_build_options_default(void);
 
 // A new store at `path`, or more of one that the same settings began. KNNLM_EINVAL: a store of other settings
-// or of another model is there; KNNLM_EIO: the disk or a file; KNNLM_ESTOPPED: interrupted, the last commit
-// stands.
+// or of another model is there; KNNLM_EIO: the disk or a file; KNNLM_EBUSY: another process is writing;
+// KNNLM_ESTOPPED: interrupted, the last commit stands.
 knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                       const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
 // The same into an existing store, by its settings: of the options only split, memory, force and planned

@@ -144,7 +144,7 @@ typedef struct kn_index_result {
     double objective; // mean squared distance to the centroid
 } kn_index_result;
 
-// (Re)indexes the store at `path`: KNNLM_EIO while another process writes to it. A store without keys is
+// (Re)indexes the store at `path`: KNNLM_EBUSY while another process writes to it. A store without keys is
 // indexed by its source alone, in codes, a million entries a commit: what was interrupted is gone on with by
 // kn_index_extend.
 knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_progress *progress,

@@ -59,7 +59,7 @@ static void end(kn_shelf *s) {
 
 static void complain(kn_complaint *c, knnlm_status status) {
     const char *message = knnlm_message();
-    if (status == KNNLM_EIO && strstr(message, "another process is writing"))
+    if (status == KNNLM_EBUSY)
         kn_complain(c, 409, "conflict", NULL, "%s", message);
     else if (status == KNNLM_ESTOPPED)
         kn_complain(c, 504, "timeout", NULL, "the document was not added in time: nothing has changed");

@@ -210,7 +210,7 @@ typedef struct kn_store_writer kn_store_writer;
 // A new store in a new (or empty) directory, or in one where a crash came before the first commit. It exists
 // from the first commit on. Times are those of the clock, or of the environment's SOURCE_DATE_EPOCH.
 knnlm_status kn_store_create(const char *path, const kn_store_settings *settings, kn_store_writer **out);
-// Locks an existing one, and sweeps up what a crash has left. KNNLM_EIO: another process is writing.
+// Locks an existing one, and sweeps up what a crash has left. KNNLM_EBUSY: another process is writing.
 knnlm_status kn_store_write(const char *path, kn_store_writer **out);
 // Releases the lock. What was not committed is gone.
 void kn_store_writer_close(kn_store_writer *w);

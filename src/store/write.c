@@ -43,7 +43,7 @@ static knnlm_status lock_file(kn_store_writer *w, const char *path) {
         if (w->lock < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", path);
         if (flock(w->lock, LOCK_EX | LOCK_NB) != 0) {
             if (errno != EWOULDBLOCK) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot lock", w->path);
-            return kn_fail(KNNLM_EIO, "%s: another process is writing to it: wait for its end", w->path);
+            return kn_fail(KNNLM_EBUSY, "%s: another process is writing to it: wait for its end", w->path);
         }
         if (is_lock(w->lock, path)) return KNNLM_OK;
         close(w->lock);
