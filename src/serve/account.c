@@ -1,6 +1,9 @@
+// Memory accounts of requests, with a counter in jansson's allocator.
 #include "serve/account.h"
 
 #include "base/memory.h"
+
+#include <jansson.h>
 
 #include <malloc.h>
 #include <pthread.h>
@@ -54,15 +57,15 @@ bool kn_account_expect(kn_account *a, size_t bytes) {
     return settle(a);
 }
 
-bool kn_account_complain(const kn_account *a, const char *param, kn_complaint *c) {
+bool kn_account_error(const kn_account *a, const char *param, kn_http_error *err) {
     const kn_budget *b = a->budget;
-    if (a->shortage != KN_SHORTAGE_REQUEST) return kn_complain_memory(c);
+    if (a->shortage != KN_SHORTAGE_REQUEST) return kn_http_error_memory(err);
     if (!param)
-        return kn_complain(c, 413, "request_too_large", NULL,
-                           "the request would take more than %zu MB of memory (half of --max-memory)",
-                           b->max_request >> 20);
-    return kn_complain(
-        c, 400, "request_too_large", param,
+        return kn_http_error_set(err, 413, "request_too_large", NULL,
+                                 "the request would take more than %zu MB of memory (half of --max-memory)",
+                                 b->max_request >> 20);
+    return kn_http_error_set(
+        err, 400, "request_too_large", param,
         "'%s': the answer would take more than %zu MB of memory (half of --max-memory): ask for "
         "fewer tokens, prompts, choices or logprobs at a time",
         param, b->max_request >> 20);

@@ -8,7 +8,7 @@
 #ifndef KN_SERVE_ACCOUNT_H
 #define KN_SERVE_ACCOUNT_H
 
-#include "serve/complaint.h"
+#include "serve/http_error.h"
 
 #include <stdatomic.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ bool kn_account_take(kn_account *a, size_t bytes);
 bool kn_account_expect(kn_account *a, size_t bytes);
 
 // Why there was none: always false. `param` names the member that made it too much, or is NULL.
-bool kn_account_complain(const kn_account *a, const char *param, kn_complaint *c);
+bool kn_account_error(const kn_account *a, const char *param, kn_http_error *err);
 
 // Whether jansson got no memory in this thread since this was asked last.
 bool kn_json_failed(void);
@@ -63,9 +63,9 @@ bool kn_json_failed(void);
 enum {
     KN_COST_LOGPROB = 1000,       // an entry of "logprobs",
     KN_COST_TOP = 250,            // and each of its alternatives
-    KN_COST_PIECE = 1200,         // a generated token on its way to the answer,
-    KN_COST_PIECE_NUMBERS = 2400, // with its numbers,
-    KN_COST_PIECE_TOP = 220,      // and alternatives
+    KN_COST_CHUNK = 1200,         // a generated token on its way to the answer,
+    KN_COST_CHUNK_NUMBERS = 2400, // with its numbers,
+    KN_COST_CHUNK_TOP = 220,      // and alternatives
     KN_COST_SOURCE = 6000,        // knn.explain: a source, of which each token may have its own
     KN_COST_SCORE = 3200,         // a token of /v1/score,
     KN_COST_TEMPERATURE = 160,    // and p_kNN at one temperature

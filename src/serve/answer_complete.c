@@ -1,8 +1,8 @@
 // /v1/completions: a request becomes texts to be scored (echo with logprobs) and sequences to be generated;
-// what comes of them becomes choices, at the end or piece by piece.
+// what comes of them becomes choices, at the end or chunk by chunk.
 #include "serve/completion.h"
-
-#include "serve/json.h"
+#include "serve/replies.h"
+#include "serve/routes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,10 +33,10 @@ static bool next_falls_off(const kn_completion *a) {
            a->r.stop_count == 0 && !a->r.knn.explain;
 }
 
-static bool make_score(kn_completion *a, size_t prompt, kn_task *t, kn_complaint *c) {
+static bool make_score(kn_completion *a, size_t prompt, kn_request_task *t, kn_http_error *err) {
     const kn_read_prompt *p = &a->prompts[prompt];
     size_t top = (size_t)a->r.logprobs, cells = (p->count + 1) * top + 1;
-    *t = (kn_task){.kind = KN_TASK_SCORE, .tokens = p->tokens, .count = p->count};
+    *t = (kn_request_task){.kind = KN_REQUEST_SCORE, .tokens = p->tokens, .count = p->count};
     t->asked = (kn_asked){.top = top,
                           .verdicts = kn_alloc(p->count + 1, sizeof(kn_verdict)),
                           .ranked = kn_alloc(cells, sizeof(int32_t)),
@@ -44,17 +44,18 @@ static bool make_score(kn_completion *a, size_t prompt, kn_task *t, kn_complaint
                           .own_p = kn_alloc(p->count + 1, sizeof(double))};
     t->next_wanted = next_falls_off(a);
     if (!t->asked.verdicts || !t->asked.ranked || !t->asked.ranked_p || !t->asked.own_p)
-        return kn_complain_memory(c);
-    return kn_shelf_select(a->server->shelf, &a->r.knn, false, &t->selection, c) &&
-           kn_shelf_select(a->server->shelf, &a->r.knn, true, &t->next_selection, c);
+        return kn_http_error_memory(err);
+    return kn_served_select(a->server->served, &a->r.knn, false, &t->selection, err) &&
+           kn_served_select(a->server->served, &a->r.knn, true, &t->next_selection, err);
 }
 
-static bool make_sequence(kn_completion *a, size_t prompt, size_t choice, kn_task *t, kn_complaint *c) {
+static bool make_sequence(kn_completion *a, size_t prompt, size_t choice, kn_request_task *t,
+                          kn_http_error *err) {
     const kn_read_prompt *p = &a->prompts[prompt];
-    *t = (kn_task){.kind = KN_TASK_GENERATE, .tokens = p->tokens, .count = p->count};
+    *t = (kn_request_task){.kind = KN_REQUEST_GENERATE, .tokens = p->tokens, .count = p->count};
     t->options =
         (kn_generate_options){.sampling = a->r.sampling,
-                              .seed = a->r.seed + (a->r.seed_said ? choice : prompt * a->r.choices + choice),
+                              .seed = a->r.seed + (a->r.seed_given ? choice : prompt * a->r.choices + choice),
                               .tokens = a->r.max_tokens,
                               .stops = a->r.stops,
                               .stop_count = a->r.stop_count,
@@ -62,38 +63,36 @@ static bool make_sequence(kn_completion *a, size_t prompt, size_t choice, kn_tas
                               .sources = a->r.knn.explain,
                               .around = 24};
     t->tokens_wanted = a->r.logprobs >= 0 || a->r.knn.explain;
-    t->pieces = json_array();
-    if (!t->pieces) return kn_complain_memory(c);
-    return kn_shelf_select(a->server->shelf, &a->r.knn, true, &t->selection, c);
+    return kn_served_select(a->server->served, &a->r.knn, true, &t->selection, err);
 }
 
-static bool make_tasks(kn_completion *a, kn_complaint *c) {
+static bool make_tasks(kn_completion *a, kn_http_error *err) {
     bool generates = a->r.max_tokens > 0 && !next_falls_off(a);
     size_t prompts = a->r.prompt_count, n = a->r.choices;
     a->choices = kn_alloc(prompts * n, sizeof *a->choices);
     a->tasks = kn_alloc(prompts * (n + 1), sizeof *a->tasks);
-    if (!a->choices || !a->tasks) return kn_complain_memory(c);
+    if (!a->choices || !a->tasks) return kn_http_error_memory(err);
     for (size_t p = 0; p < prompts && scores(a); p++)
-        if (!make_score(a, p, &a->tasks[a->task_count++], c)) return false;
+        if (!make_score(a, p, &a->tasks[a->task_count++], err)) return false;
     a->score_count = a->task_count;
     for (size_t i = 0; i < prompts * n; i++) {
         kn_choice *choice = &a->choices[a->choice_count++];
         *choice = (kn_choice){.number = i, .prompt = i / n};
         if (!generates) continue;
         choice->task = &a->tasks[a->task_count++];
-        if (!make_sequence(a, i / n, i % n, choice->task, c)) return false;
+        if (!make_sequence(a, i / n, i % n, choice->task, err)) return false;
     }
     return true;
 }
 
 // Many prompts are one request, which others wait for.
-static bool check_all(const kn_completion *a, kn_complaint *c) {
+static bool check_all(const kn_completion *a, kn_http_error *err) {
     size_t sum = 0, most = PROMPTS_OF_FULL_LENGTH * a->server->o.max_tokens;
     for (size_t i = 0; i < a->r.prompt_count; i++)
         sum += a->prompts[i].count + a->r.choices * a->r.max_tokens;
     return sum <= most ||
-           kn_complain(c, 400, "context_length_exceeded", "prompt",
-                       "all prompts and answers have %zu tokens: at most %zu in a request", sum, most);
+           kn_http_error_set(err, 400, "context_length_exceeded", "prompt",
+                             "all prompts and answers have %zu tokens: at most %zu in a request", sum, most);
 }
 
 // Bytes of an entry of "logprobs".
@@ -102,15 +101,15 @@ static size_t cost_of_entry(const kn_completion *a) {
 }
 
 static size_t cost_of_generated(const kn_completion *a) {
-    size_t bytes = KN_COST_PIECE, top = a->r.logprobs > 0 ? (size_t)a->r.logprobs : 0;
-    if (a->r.logprobs >= 0 || a->r.knn.explain) bytes += KN_COST_PIECE_NUMBERS + top * KN_COST_PIECE_TOP;
+    size_t bytes = KN_COST_CHUNK, top = a->r.logprobs > 0 ? (size_t)a->r.logprobs : 0;
+    if (a->r.logprobs >= 0 || a->r.knn.explain) bytes += KN_COST_CHUNK_NUMBERS + top * KN_COST_CHUNK_TOP;
     if (a->r.logprobs >= 0) bytes += cost_of_entry(a);
     return bytes + (a->r.knn.explain ? KN_COST_SOURCE : 0);
 }
 
 // What all of it will take, before any of it is done. Sums are far below 2^64: check_all has bounded the
 // tokens.
-static bool take_memory(kn_completion *a, kn_complaint *c) {
+static bool take_memory(kn_completion *a, kn_http_error *err) {
     size_t prompts = a->r.prompt_count, n = a->r.choices, tokens = prompts, text = 0;
     for (size_t i = 0; i < prompts; i++) {
         tokens += a->prompts[i].count;
@@ -121,59 +120,59 @@ static bool take_memory(kn_completion *a, kn_complaint *c) {
     size_t bytes =
         scored + echoed + text * n * KN_COST_TEXT + prompts * n * a->r.max_tokens * cost_of_generated(a);
     if (kn_account_expect(&a->x->account, bytes)) return true;
-    return kn_account_complain(&a->x->account, a->r.logprobs >= 0 ? "logprobs" : "max_tokens", c);
+    return kn_account_error(&a->x->account, a->r.logprobs >= 0 ? "logprobs" : "max_tokens", err);
 }
 
-static bool read_prompts(kn_completion *a, kn_complaint *c) {
+static bool read_prompts(kn_completion *a, kn_http_error *err) {
     a->prompts = kn_alloc(a->r.prompt_count, sizeof *a->prompts);
-    if (!a->prompts) return kn_complain_memory(c);
+    if (!a->prompts) return kn_http_error_memory(err);
     for (size_t i = 0; i < a->r.prompt_count; i++) {
-        if (!kn_prompt_read(a->x, &a->r.prompts[i], a->r.echo, "prompt", &a->prompts[i], c)) return false;
+        if (!kn_prompt_read(a->x, &a->r.prompts[i], a->r.echo, "prompt", &a->prompts[i], err)) return false;
         size_t all = a->prompts[i].count + a->r.max_tokens;
         if (all > a->server->o.max_tokens)
-            return kn_complain(c, 400, "context_length_exceeded", "max_tokens",
-                               "a prompt of %zu tokens and 'max_tokens' of %zu: together at most %zu here",
-                               a->prompts[i].count, a->r.max_tokens, a->server->o.max_tokens);
+            return kn_http_error_set(
+                err, 400, "context_length_exceeded", "max_tokens",
+                "a prompt of %zu tokens and 'max_tokens' of %zu: together at most %zu here",
+                a->prompts[i].count, a->r.max_tokens, a->server->o.max_tokens);
     }
-    return check_all(a, c) && take_memory(a, c);
+    return check_all(a, err) && take_memory(a, err);
 }
 
 static void name(kn_completion *a) {
     uint64_t bits[2] = {0, 0};
     if (getrandom(bits, sizeof bits, 0) < 0) bits[0] = (uint64_t)(uintptr_t)a;
     snprintf(a->id, sizeof a->id, "cmpl-%016llx", (unsigned long long)bits[0]);
-    if (!a->r.seed_said) a->r.seed = bits[1];
+    if (!a->r.seed_given) a->r.seed = bits[1];
     a->created = (int64_t)time(NULL);
 }
 
-static kn_completion *open_completion(kn_exchange *x, json_t *root, kn_complaint *c) {
+static kn_completion *open_completion(kn_exchange *x, kn_http_error *err) {
     kn_completion *a = kn_alloc(1, sizeof *a);
     if (!a) {
-        json_decref(root);
-        kn_complain_memory(c);
+        kn_http_error_memory(err);
         return NULL;
     }
-    *a = (kn_completion){.x = x, .server = x->server, .root = root};
-    kn_job_init(&a->job);
-    bool parsed = kn_completion_parse(root, &a->r, c);
+    *a = (kn_completion){.x = x, .server = x->server, .root = json_incref(x->request)};
+    kn_request_job_init(&a->job);
+    bool parsed = kn_completion_parse(a->root, &a->r, err);
     if (parsed) name(a);
-    if (parsed && read_prompts(a, c) && make_tasks(a, c)) return a;
+    if (parsed && read_prompts(a, err) && make_tasks(a, err)) return a;
     kn_completion_close(a);
     return NULL;
 }
 
 void kn_completion_close(void *completion) {
     kn_completion *a = completion;
-    if (a->submitted) kn_job_end(a->server->engine, &a->job);
+    if (a->submitted) kn_request_job_end(a->server->engine, &a->job);
     for (size_t i = 0; i < a->task_count; i++) {
         free(a->tasks[i].asked.verdicts);
         free(a->tasks[i].asked.ranked);
         free(a->tasks[i].asked.ranked_p);
         free(a->tasks[i].asked.own_p);
-        json_decref(a->tasks[i].pieces);
+        kn_chunk_queue_free(&a->tasks[i].chunks);
     }
     for (size_t i = 0; a->prompts && i < a->r.prompt_count; i++) kn_read_prompt_free(&a->prompts[i]);
-    kn_job_destroy(&a->job);
+    kn_request_job_destroy(&a->job);
     kn_completion_free(&a->r);
     json_decref(a->root);
     free(a->prompts);
@@ -187,12 +186,12 @@ void kn_completion_close(void *completion) {
 
 static json_t *whole_choice(kn_completion *a, kn_choice *choice, bool *fine) {
     kn_slice slice = kn_slice_open(a);
-    json_t *piece;
+    kn_chunk *chunk;
     *fine = true;
     if (a->r.echo) *fine = kn_slice_prompt(a, choice, &slice);
-    while (*fine && (piece = kn_choice_take(a, choice))) {
-        *fine = kn_slice_piece(a, choice, piece, &slice);
-        json_decref(piece);
+    while (*fine && (*fine = kn_choice_take(a, choice, &chunk)) && chunk) {
+        *fine = kn_slice_chunk(a, choice, chunk, &slice);
+        kn_chunk_free(chunk);
     }
     if (*fine && !choice->finish) choice->finish = "length"; // nothing was to be generated
     *fine &= !a->x->account.shortage;
@@ -210,15 +209,12 @@ static json_t *whole(kn_completion *a) {
 }
 
 enum MHD_Result kn_answer_completions(kn_exchange *x) {
-    kn_complaint c = {0};
-    enum MHD_Result result;
-    json_t *root = kn_exchange_json(x, &result);
-    if (!root) return result;
-    kn_completion *a = open_completion(x, root, &c);
-    if (!a) return kn_reply_complaint(x, &c);
+    kn_http_error err = {0};
+    kn_completion *a = open_completion(x, &err);
+    if (!a) return kn_reply_error(x, &err);
     if (a->r.stream) return kn_completion_stream(a);
-    bool done = a->task_count == 0 || kn_exchange_run(x, &a->job, a->tasks, a->task_count, &c);
-    result = done ? kn_reply(x, 200, whole(a)) : kn_reply_complaint(x, &c);
+    bool done = a->task_count == 0 || kn_exchange_run(x, &a->job, a->tasks, a->task_count, &err);
+    enum MHD_Result result = done ? kn_reply(x, 200, whole(a)) : kn_reply_error(x, &err);
     kn_completion_close(a);
     return result;
 }

@@ -1,36 +1,84 @@
 // /v1/stores and what is below.
-#include "serve/http.h"
 #include "serve/json.h"
+#include "serve/replies.h"
+#include "serve/routes.h"
+#include "serve/server.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static enum MHD_Result reply(kn_exchange *x, unsigned status, json_t *json, const kn_complaint *c) {
-    return json ? kn_reply(x, status, json) : kn_reply_complaint(x, c);
+static enum MHD_Result reply(kn_exchange *x, unsigned status, json_t *json, const kn_http_error *err) {
+    return json ? kn_reply(x, status, json) : kn_reply_error(x, err);
+}
+
+// ---------------------------------------------------------------- stores
+
+static json_t *index_json(const kn_served_info *info) {
+    if (!info->index.lists) return json_null();
+    return json_pack("{s:I, s:b}", "lists", (json_int_t)info->index.lists, "codes", info->index.codes);
+}
+
+static json_t *tuned_json(const kn_served_info *info) {
+    if (!info->tuned.known) return json_null();
+    return json_pack("{s:f, s:f, s:I, s:b}", "lambda", info->tuned.lambda, "temperature",
+                     info->tuned.temperature, "k", (json_int_t)info->tuned.k, "adaptive",
+                     info->tuned.adaptive);
+}
+
+static json_t *store_json(const kn_exchange *x, size_t number) {
+    kn_served_info info;
+    kn_served_describe(x->server->served, number, &info);
+    return json_pack(
+        "{s:s, s:o, s:I, s:I, s:I, s:I, s:i, s:s, s:s, s:o, s:o, s:o, s:b}", "object", "store", "name",
+        kn_json_text(info.name, strlen(info.name)), "entries", (json_int_t)info.entries, "documents",
+        (json_int_t)info.documents, "removed_entries", (json_int_t)info.removed_entries, "bytes",
+        (json_int_t)info.bytes, "dimensions", info.dimension, "distance", kn_distance_names[info.distance],
+        "keys", kn_key_type_names[info.key_type], "tap", kn_json_text(info.tap, strlen(info.tap)), "index",
+        index_json(&info), "tuned", tuned_json(&info), "writable", !x->server->o.read_only);
 }
 
 enum MHD_Result kn_answer_stores(kn_exchange *x) {
-    return kn_reply(x, 200, kn_shelf_list(x->server->shelf));
+    json_t *list = json_array();
+    for (size_t i = 0; i < kn_served_count(x->server->served); i++)
+        json_array_append_new(list, store_json(x, i));
+    return kn_reply(x, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 enum MHD_Result kn_answer_store(kn_exchange *x) {
-    kn_complaint c = {0};
-    json_t *json = kn_shelf_describe(x->server->shelf, x->segments[0], &c);
-    return reply(x, 200, json, &c);
+    kn_http_error err = {0};
+    size_t number;
+    bool found = kn_served_find(x->server->served, x->segments[0], &number, &err);
+    return reply(x, 200, found ? store_json(x, number) : NULL, &err);
+}
+
+// ---------------------------------------------------------------- documents
+
+static void add_document_json(void *list, const kn_store_document *d) {
+    json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "name", kn_json_text(d->name, d->name_size),
+                                          "tokens", (json_int_t)d->tokens, "bytes", (json_int_t)d->bytes));
+}
+
+static json_t *documents_json(kn_exchange *x, const kn_document_range *range, kn_http_error *err) {
+    json_t *list = json_array();
+    uint64_t total;
+    if (kn_served_documents(x->server->served, x->segments[0], range, add_document_json, list, &total, err))
+        return json_pack("{s:s, s:I, s:o}", "object", "list", "total", (json_int_t)total, "data", list);
+    json_decref(list);
+    return NULL;
 }
 
 enum MHD_Result kn_answer_documents(kn_exchange *x) {
-    kn_complaint c = {0};
+    kn_http_error err = {0};
     uint64_t offset, limit;
     json_t *json = NULL;
     char *like = kn_exchange_text(x, "q");
     if (!like)
-        kn_complain(&c, 400, NULL, "q", "'q' is not properly percent-encoded");
-    else if (kn_exchange_number(x, "offset", UINT32_MAX, 0, &offset, &c) &&
-             kn_exchange_number(x, "limit", 10000, 100, &limit, &c))
-        json = kn_shelf_documents(x->server->shelf, x->segments[0], offset, (size_t)limit, like, &c);
+        kn_http_error_set(&err, 400, NULL, "q", "'q' is not properly percent-encoded");
+    else if (kn_exchange_number(x, "offset", UINT32_MAX, 0, &offset, &err) &&
+             kn_exchange_number(x, "limit", 10000, 100, &limit, &err))
+        json = documents_json(x, &(kn_document_range){offset, (size_t)limit, like}, &err);
     free(like);
-    return reply(x, 200, json, &c);
+    return reply(x, 200, json, &err);
 }
 
 static bool still_wanted(void *context) {
@@ -38,43 +86,64 @@ static bool still_wanted(void *context) {
     return !kn_exchange_late(x) && !kn_exchange_gone(x);
 }
 
+static kn_served_change change_of(kn_exchange *x) {
+    return (kn_served_change){x->segments[0], x->may_write, still_wanted, x};
+}
+
 enum MHD_Result kn_answer_add_document(kn_exchange *x) {
-    kn_complaint c = {0};
+    kn_http_error err = {0};
     kn_prompt text;
     const char *name;
-    bool created = false;
-    enum MHD_Result result;
-    json_t *root = kn_exchange_json(x, &result), *json = NULL;
-    if (!root) return result;
-    if (!kn_document_parse(root, &name, &text, &c))
-        json = NULL;
-    else if (!kn_account_take(&x->account, text.size * KN_COST_TOKEN))
-        kn_account_complain(&x->account, "text", &c);
-    else
-        json = kn_shelf_add(x->server->shelf, x->segments[0], name, text.text, text.size, still_wanted, x,
-                            &created, &c);
-    result = reply(x, created ? 201 : 200, json, &c);
-    json_decref(root);
-    return result;
+    kn_served_change change = change_of(x);
+    kn_served_added added = {0};
+    json_t *json = NULL;
+    if (!kn_document_parse(x->request, &name, &text, &err)) return kn_reply_error(x, &err);
+    if (!kn_account_take(&x->account, text.size * KN_COST_TOKEN))
+        kn_account_error(&x->account, "text", &err);
+    else if (kn_served_add(x->server->served, &change, name, text.text, text.size, &added, &err))
+        json = json_pack("{s:o, s:I, s:b}", "name", kn_json_text(name, strlen(name)), "tokens",
+                         (json_int_t)added.entries, "unchanged", !added.created);
+    return reply(x, added.created ? 201 : 200, json, &err);
 }
 
 enum MHD_Result kn_answer_remove_document(kn_exchange *x) {
-    kn_complaint c = {0};
-    json_t *json =
-        kn_shelf_remove(x->server->shelf, x->segments[0], x->rest, strlen(x->rest), still_wanted, x, &c);
-    return reply(x, 200, json, &c);
+    kn_http_error err = {0};
+    kn_served_change change = change_of(x);
+    uint64_t removed;
+    json_t *json = NULL;
+    size_t size = strlen(x->rest);
+    if (kn_served_remove(x->server->served, &change, x->rest, size, &removed, &err))
+        json = json_pack("{s:o, s:I}", "name", kn_json_text(x->rest, size), "removed", (json_int_t)removed);
+    return reply(x, 200, json, &err);
+}
+
+// ---------------------------------------------------------------- entries
+
+static json_t *passage_json(kn_exchange *x, uint64_t entry, size_t around, kn_http_error *err) {
+    const char *store = x->segments[0];
+    kn_passage p;
+    if (!kn_served_passage(x->server->served, store, entry, around, &p, err)) return NULL;
+    const kn_origin *o = &p.origin;
+    json_t *json = json_pack(
+        "{s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "store", kn_json_text(store, strlen(store)), "entry",
+        (json_int_t)entry, "document", kn_json_text(o->document.name, o->document.name_size), "position",
+        (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset, "before",
+        kn_json_text(o->before, o->before_size), "text", kn_json_text(o->word, o->word_size), "after",
+        kn_json_text(o->after, o->after_size));
+    kn_passage_free(&p);
+    return json;
 }
 
 enum MHD_Result kn_answer_entry(kn_exchange *x) {
-    kn_complaint c = {0};
+    kn_http_error err = {0};
     uint64_t around;
     char *end;
     json_t *json = NULL;
     const char *id = x->segments[1];
     unsigned long long entry = strtoull(id, &end, 10);
     if (*id < '0' || *id > '9' || *end || strlen(id) > 18)
-        kn_complain(&c, 404, "not_found", NULL, "'%.40s' is no number of an entry", id);
-    else if (kn_exchange_number(x, "around", KN_AROUND_MOST, 100, &around, &c))
-        json = kn_shelf_passage(x->server->shelf, x->segments[0], entry, (size_t)around, &c);
-    return reply(x, 200, json, &c);
+        kn_http_error_set(&err, 404, "not_found", NULL, "'%.40s' is no number of an entry", id);
+    else if (kn_exchange_number(x, "around", KN_AROUND_MOST, 100, &around, &err))
+        json = passage_json(x, entry, (size_t)around, &err);
+    return reply(x, 200, json, &err);
 }

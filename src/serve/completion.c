@@ -1,6 +1,8 @@
-// Pieces of text and their numbers to the choices of an answer.
+// Chunks of text and their numbers to the choices of an answer.
 #include "serve/completion.h"
 
+#include "base/utf8.h"
+#include "generate/text.h"
 #include "serve/json.h"
 
 #include <math.h>
@@ -25,12 +27,22 @@ kn_slice kn_slice_open(const kn_completion *a) {
     return s;
 }
 
-static bool put_text(kn_slice *slice, const char *text, size_t size) {
+static bool put_bytes(kn_slice *slice, const char *text, size_t size) {
     if (kn_grow(&slice->text, &slice->capacity, slice->size + size + 1, 1) != KNNLM_OK) return false;
-    memcpy(slice->text + slice->size, text, size);
+    if (size) memcpy(slice->text + slice->size, text, size);
     slice->size += size;
     slice->text[slice->size] = 0;
     return true;
+}
+
+// What is no character becomes U+FFFD here: two halves that meet do not make one.
+static bool put_text(kn_slice *slice, const char *text, size_t size) {
+    if (kn_utf8_valid(text, size) == size) return put_bytes(slice, text, size);
+    kn_text whole = {0};
+    bool fine = kn_text_append(&whole, text, size) == KNNLM_OK && kn_text_end(&whole) == KNNLM_OK &&
+                put_bytes(slice, whole.data, whole.size);
+    kn_text_free(&whole);
+    return fine;
 }
 
 // OpenAI counts characters.
@@ -84,8 +96,7 @@ static void put_start(const kn_completion *a, kn_slice *slice) {
 
 bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice) {
     const kn_read_prompt *p = &a->prompts[choice->prompt];
-    json_t *text = kn_json_text(p->text, p->size);
-    bool fine = text && put_text(slice, json_string_value(text), json_string_length(text));
+    bool fine = put_text(slice, p->text, p->size);
     if (slice->tokens && p->own_start) put_start(a, slice);
     size_t chars = 0, at = 0;
     for (size_t i = 0; i < p->count && slice->tokens && !a->x->account.shortage; i++) {
@@ -94,59 +105,66 @@ bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice)
         at = kn_most(at, to);
         put_scored(a, choice, slice, i, chars);
     }
-    choice->base = text ? count_chars(json_string_value(text), json_string_length(text)) : 0;
+    choice->base = fine ? count_chars(slice->text, slice->size) : 0;
     choice->echoed = true;
-    json_decref(text);
     return fine;
 }
 
 // ---------------------------------------------------------------- what was generated
 
-static void put_generated(const kn_completion *a, const kn_choice *choice, kn_slice *slice,
-                          const json_t *token) {
+static void put_logprobs(const kn_completion *a, const kn_choice *choice, kn_slice *slice,
+                         const kn_chunk_token *token) {
     const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
-    const json_t *pair;
+    const kn_generated *g = &token->generated;
     json_t *top = json_object();
-    size_t i;
-    double log = json_real_value(json_object_get(token, "logprob"));
-    json_array_foreach (json_object_get(token, "top"), i, pair)
-        put_top(top, t, (int32_t)json_integer_value(json_array_get(pair, 0)),
-                json_real_value(json_array_get(pair, 1)));
-    put_top(top, t, (int32_t)json_integer_value(json_object_get(token, "token")), log);
-    json_array_append(slice->tokens, json_object_get(token, "text"));
-    json_array_append(slice->logprobs, json_object_get(token, "logprob"));
+    double log = kn_json_log(g->p);
+    for (size_t i = 0; i < g->top_count; i++) put_top(top, t, g->top[i], kn_json_log(g->top_p[i]));
+    put_top(top, t, g->token, log);
+    json_array_append_new(slice->tokens, kn_json_token(t, g->token));
+    json_array_append_new(slice->logprobs, json_real(log));
     json_array_append_new(slice->tops, top);
-    json_array_append_new(slice->offsets, json_integer((json_int_t)choice->base +
-                                                       json_integer_value(json_object_get(token, "chars"))));
+    json_array_append_new(slice->offsets, json_integer((json_int_t)(choice->base + token->chars)));
 }
 
-static const char *finish_of(const json_t *piece) {
-    const char *finish = json_string_value(json_object_get(piece, "finish"));
-    return !finish ? NULL : strcmp(finish, "stop") == 0 ? "stop" : "length";
+static json_t *token_json(const kn_completion *a, const kn_generated *g) {
+    return json_pack("{s:i, s:o, s:f, s:f, s:o, s:o, s:f, s:o, s:o}", "token", g->token, "text",
+                     kn_json_token(kn_lm_tokenizer(a->server->lm), g->token), "logprob", kn_json_log(g->p),
+                     "p", exp(g->p), "p_lm", kn_json_exp(g->lm), "p_knn", kn_json_exp(g->knn), "lambda",
+                     g->lambda, "nearest", kn_json_real(g->nearest), "source",
+                     g->source ? json_integer((json_int_t)g->source) : json_null());
 }
 
-static void put_sources(kn_slice *slice, const json_t *piece, bool all) {
-    json_t *sources = json_object_get(piece, "sources");
-    if (all) json_array_clear(slice->sources); // the last piece has all of them, as they ended
-    if (sources) json_array_extend(slice->sources, sources);
+static json_t *source_json(const kn_completion *a, const kn_source *s, size_t number) {
+    const char *store = kn_served_name_of(a->server->served, s->store_path);
+    return json_pack("{s:I, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I}", "number", (json_int_t)number,
+                     "store", kn_json_text(store, strlen(store)), "entry", (json_int_t)s->entry, "document",
+                     kn_json_text(s->document, s->document_size), "position", (json_int_t)s->position,
+                     "offset", (json_int_t)s->offset, "before", kn_json_text(s->before, s->before_size),
+                     "text", kn_json_text(s->text, s->text_size), "after",
+                     kn_json_text(s->after, s->after_size), "share", s->share, "tokens",
+                     (json_int_t)s->tokens);
 }
 
-bool kn_slice_piece(const kn_completion *a, kn_choice *choice, json_t *piece, kn_slice *slice) {
-    const json_t *text = json_object_get(piece, "text");
-    const char *bytes = json_string_value(text);
-    size_t size = json_string_length(text), i;
-    json_t *token;
-    choice->finish = finish_of(piece);
-    json_array_foreach (json_object_get(piece, "tokens"), i, token) {
-        if (slice->tokens) put_generated(a, choice, slice, token);
-        json_object_del(token, "top");
-        json_object_del(token, "chars");
-        if (slice->knn_tokens) json_array_append(slice->knn_tokens, token);
+static void put_sources(const kn_completion *a, kn_slice *slice, const kn_chunk *chunk) {
+    // The last chunk has all of them, as they ended.
+    if (chunk->finish != KNNLM_FINISH_NOT) json_array_clear(slice->sources);
+    for (size_t i = 0; i < chunk->source_count; i++)
+        json_array_append_new(slice->sources,
+                              source_json(a, &chunk->sources[i], chunk->first_source + i + 1));
+}
+
+bool kn_slice_chunk(const kn_completion *a, kn_choice *choice, const kn_chunk *chunk, kn_slice *slice) {
+    static const char *const names[] = {
+        [KNNLM_FINISH_NOT] = NULL, [KNNLM_FINISH_LENGTH] = "length", [KNNLM_FINISH_STOP] = "stop"};
+    choice->finish = names[chunk->finish];
+    for (size_t i = 0; i < chunk->token_count; i++) {
+        const kn_chunk_token *token = &chunk->tokens[i];
+        if (slice->tokens) put_logprobs(a, choice, slice, token);
+        if (slice->knn_tokens) json_array_append_new(slice->knn_tokens, token_json(a, &token->generated));
     }
-    token = json_object_get(piece, "end");
-    if (slice->tokens && json_is_object(token)) put_generated(a, choice, slice, token);
-    if (slice->sources) put_sources(slice, piece, choice->finish != NULL);
-    return put_text(slice, bytes, size);
+    if (slice->tokens && chunk->ended) put_logprobs(a, choice, slice, &chunk->end);
+    if (slice->sources) put_sources(a, slice, chunk);
+    return put_text(slice, chunk->text, chunk->size);
 }
 
 json_t *kn_slice_close(const kn_choice *choice, kn_slice *slice) {
@@ -164,40 +182,38 @@ json_t *kn_slice_close(const kn_choice *choice, kn_slice *slice) {
     return json;
 }
 
-// ---------------------------------------------------------------- pieces
+// ---------------------------------------------------------------- chunks
 
 // What fell off scoring, in the shape of what sequences give.
-static json_t *next_piece(kn_completion *a, kn_choice *choice) {
+static kn_chunk *next_chunk(const kn_completion *a, const kn_choice *choice) {
     const kn_asked *s = &a->tasks[choice->prompt].asked;
     const kn_read_prompt *p = &a->prompts[choice->prompt];
     const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
-    const kn_verdict *v = &s->next_verdict;
+    kn_generated g = {.token = s->next,
+                      .p = s->next_verdict.p,
+                      .top = s->ranked + p->count * s->top,
+                      .top_p = s->ranked_p + p->count * s->top,
+                      .top_count = s->top};
     bool ends = kn_lm_ends(a->server->lm, s->next);
-    json_t *top = json_array();
-    for (size_t i = 0; i < s->top; i++)
-        json_array_append_new(top, json_pack("[i, f]", s->ranked[p->count * s->top + i],
-                                             kn_json_log(s->ranked_p[p->count * s->top + i])));
-    json_t *text =
-        ends ? json_string("") : kn_json_after(t, p->count ? p->tokens[p->count - 1] : -1, s->next);
-    return json_pack("{s:o, s:s, s:[{s:i, s:o, s:f, s:o, s:i}]}", "text", text, "finish",
-                     ends ? "stop" : "length", "tokens", "token", s->next, "text", kn_json_token(t, s->next),
-                     "logprob", kn_json_log(v->p), "top", top, "chars", 0);
+    int32_t last = p->count ? p->tokens[p->count - 1] : -1;
+    char *text = ends ? kn_strdup("") : NULL;
+    size_t size = 0;
+    if (ends ? !text : kn_piece_after(t, last, s->next, &text, &size) != KNNLM_OK) return NULL;
+    return kn_chunk_of_token(&g, text, size, ends ? KNNLM_FINISH_STOP : KNNLM_FINISH_LENGTH);
 }
 
-json_t *kn_choice_take(kn_completion *a, kn_choice *choice) {
-    json_t *piece = NULL;
+bool kn_choice_take(kn_completion *a, kn_choice *choice, kn_chunk **out) {
+    *out = NULL;
     if (!choice->task) {
         bool fell = a->score_count && a->tasks[choice->prompt].next_wanted && !choice->next_made;
         choice->next_made = true;
-        return fell ? next_piece(a, choice) : NULL;
+        if (fell) *out = next_chunk(a, choice);
+        return !fell || *out;
     }
     pthread_mutex_lock(&a->job.lock);
-    if (choice->taken < json_array_size(choice->task->pieces)) {
-        piece = json_incref(json_array_get(choice->task->pieces, choice->taken));
-        json_array_set_new(choice->task->pieces, choice->taken++, json_null());
-    }
+    *out = kn_chunk_queue_take(&choice->task->chunks);
     pthread_mutex_unlock(&a->job.lock);
-    return piece;
+    return true;
 }
 
 // ---------------------------------------------------------------- around it

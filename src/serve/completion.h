@@ -2,13 +2,13 @@
 #ifndef KN_SERVE_COMPLETION_H
 #define KN_SERVE_COMPLETION_H
 
-#include "serve/http.h"
+#include "serve/prompt.h"
+#include "serve/server.h"
 
 typedef struct kn_choice {
     size_t number, prompt;
-    kn_task *task; // NULL: nothing is generated
+    kn_request_task *task; // NULL: nothing is generated
     bool next_made, echoed;
-    size_t taken;       // pieces
     size_t base;        // characters of the echoed prompt
     const char *finish; // NULL: not yet
 } kn_choice;
@@ -16,11 +16,11 @@ typedef struct kn_choice {
 typedef struct kn_completion {
     kn_exchange *x; // gone once the answer is
     kn_server *server;
-    json_t *root;
+    json_t *root; // a reference of its own: a stream outlives the exchange's
     kn_completion_request r;
     kn_read_prompt *prompts;
-    kn_job job;
-    kn_task *tasks; // scores of prompts first
+    kn_request_job job;
+    kn_request_task *tasks; // scores of prompts first
     size_t task_count, score_count;
     kn_choice *choices;
     size_t choice_count;
@@ -30,7 +30,7 @@ typedef struct kn_completion {
     // of a stream: events that wait to be sent
     char *out;
     size_t out_size, out_capacity, out_sent;
-    double said; // when something was sent last
+    double last_sent; // when something was sent last
     bool ended;
 } kn_completion;
 
@@ -48,11 +48,11 @@ typedef struct kn_slice {
 
 kn_slice kn_slice_open(const kn_completion *a);
 bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice);
-bool kn_slice_piece(const kn_completion *a, kn_choice *choice, json_t *piece, kn_slice *slice);
+bool kn_slice_chunk(const kn_completion *a, kn_choice *choice, const kn_chunk *chunk, kn_slice *slice);
 // The choice as JSON; releases the slice.
 json_t *kn_slice_close(const kn_choice *choice, kn_slice *slice);
-// The next piece of a choice, the caller's; NULL: none yet. Takes the job's lock.
-json_t *kn_choice_take(kn_completion *a, kn_choice *choice);
+// The next chunk of a choice, the caller's, in *out (NULL: none yet); false: no memory. Takes the job's lock.
+bool kn_choice_take(kn_completion *a, kn_choice *choice, kn_chunk **out);
 // Around choices, which it takes.
 json_t *kn_completion_frame(const kn_completion *a, json_t *choices, bool usage);
 json_t *kn_completion_usage(const kn_completion *a);

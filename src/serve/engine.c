@@ -1,8 +1,5 @@
+// The engine: one thread that has the model, and batches what many clients ask.
 #include "serve/engine.h"
-
-#include "eval/explain.h"
-#include "serve/account.h"
-#include "serve/json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,13 +13,13 @@ enum { SCORED_TOGETHER = 2048, EXPLAINED_TOGETHER = 32 };
 
 struct kn_task_view {
     kn_mixture *mixture, *next;     // next: for what comes after a text
-    size_t numbers[KN_STORES_MOST]; // of its stores on the shelf
+    size_t numbers[KN_STORES_MOST]; // of its stores among those served
 };
 
 struct kn_server_engine {
     kn_lm *lm;
-    kn_turn *turn;
-    kn_shelf *shelf;
+    kn_ticket_lock *model_lock;
+    kn_served *served;
     kn_metrics *metrics;
     kn_engine_options o;
     kn_generator *generator;
@@ -31,14 +28,14 @@ struct kn_server_engine {
     pthread_mutex_t lock; // of what follows
     pthread_cond_t work;
     struct {
-        kn_task *first, *last;
-    } queues[KN_TASK_KINDS]; // waiting, in the order of coming
+        kn_request_task *first, *last;
+    } queues[KN_REQUEST_KINDS]; // waiting, in the order of coming
     size_t waiting_jobs, running;
     bool ending;
     // the thread's own
     size_t last_texts; // scored together the last time, and how long that took
     double last_seconds;
-    kn_task **sequences; // (parallel): those that take steps
+    kn_request_task **sequences; // (parallel): those that take steps
     size_t sequence_count;
 };
 
@@ -52,18 +49,18 @@ static void init_monotonic(pthread_cond_t *condition) {
     pthread_condattr_destroy(&monotonic);
 }
 
-void kn_job_init(kn_job *job) {
-    *job = (kn_job){0};
+void kn_request_job_init(kn_request_job *job) {
+    *job = (kn_request_job){0};
     pthread_mutex_init(&job->lock, NULL);
     init_monotonic(&job->changed);
 }
 
-void kn_job_destroy(kn_job *job) {
+void kn_request_job_destroy(kn_request_job *job) {
     pthread_mutex_destroy(&job->lock);
     pthread_cond_destroy(&job->changed);
 }
 
-void kn_job_wait(kn_job *job, unsigned long seen) {
+void kn_request_job_wait(kn_request_job *job, unsigned long seen) {
     struct timespec until;
     if (job->changes != seen) return;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -73,14 +70,15 @@ void kn_job_wait(kn_job *job, unsigned long seen) {
     pthread_cond_timedwait(&job->changed, &job->lock, &until);
 }
 
-static void queue(kn_server_engine *e, kn_task *t) {
-    kn_task **last = &e->queues[t->kind].last;
+static void queue(kn_server_engine *e, kn_request_task *t) {
+    kn_request_task **last = &e->queues[t->kind].last;
     t->next = NULL;
     *(*last ? &(*last)->next : &e->queues[t->kind].first) = t;
     *last = t;
 }
 
-bool kn_job_submit(kn_server_engine *e, kn_job *job, kn_task *tasks, size_t count, kn_complaint *c) {
+bool kn_request_job_submit(kn_server_engine *e, kn_request_job *job, kn_request_task *tasks, size_t count,
+                           kn_http_error *err) {
     pthread_mutex_lock(&e->lock);
     bool full = e->waiting_jobs >= e->o.queue, ending = e->ending;
     if (!full && !ending) {
@@ -93,18 +91,19 @@ bool kn_job_submit(kn_server_engine *e, kn_job *job, kn_task *tasks, size_t coun
         pthread_cond_signal(&e->work);
     }
     pthread_mutex_unlock(&e->lock);
-    if (ending) return kn_complain(c, 503, "shutting_down", NULL, "the server is shutting down");
-    return !full || kn_complain(c, 429, "queue_full", NULL, "too many requests are waiting: try again");
+    if (ending) return kn_http_error_set(err, 503, "shutting_down", NULL, "the server is shutting down");
+    return !full ||
+           kn_http_error_set(err, 429, "queue_full", NULL, "too many requests are waiting: try again");
 }
 
 // Takes what has not begun out of the queues: those behind it need not wait for somebody who left.
-static void withdraw(kn_server_engine *e, kn_job *job) {
+static void withdraw(kn_server_engine *e, kn_request_job *job) {
     size_t withdrawn = 0;
     pthread_mutex_lock(&e->lock);
-    for (int kind = 0; kind < KN_TASK_KINDS && job->waiting; kind++) {
-        kn_task *t = e->queues[kind].first;
+    for (int kind = 0; kind < KN_REQUEST_KINDS && job->waiting; kind++) {
+        kn_request_task *t = e->queues[kind].first;
         e->queues[kind].first = e->queues[kind].last = NULL;
-        for (kn_task *next; t; t = next) {
+        for (kn_request_task *next; t; t = next) {
             next = t->next;
             if (t->job == job)
                 withdrawn++;
@@ -121,17 +120,17 @@ static void withdraw(kn_server_engine *e, kn_job *job) {
     pthread_mutex_unlock(&job->lock);
 }
 
-void kn_job_end(kn_server_engine *e, kn_job *job) {
+void kn_request_job_end(kn_server_engine *e, kn_request_job *job) {
     pthread_mutex_lock(&job->lock);
     job->unwanted = true;
     pthread_mutex_unlock(&job->lock);
     withdraw(e, job);
     pthread_mutex_lock(&job->lock);
-    while (job->open) kn_job_wait(job, job->changes);
+    while (job->open) kn_request_job_wait(job, job->changes);
     pthread_mutex_unlock(&job->lock);
 }
 
-static bool unwanted(kn_task *t) {
+static bool unwanted(kn_request_task *t) {
     pthread_mutex_lock(&t->job->lock);
     bool is = t->job->unwanted || t->job->status != KNNLM_OK;
     pthread_mutex_unlock(&t->job->lock);
@@ -146,8 +145,8 @@ static void view_free(struct kn_task_view *v) {
 }
 
 // The task is not touched after this: its memory may be gone.
-static void finish(kn_server_engine *e, kn_task *t, knnlm_status status) {
-    kn_job *job = t->job;
+static void finish(kn_server_engine *e, kn_request_task *t, knnlm_status status) {
+    kn_request_job *job = t->job;
     kn_sequence_close(t->sequence);
     view_free(t->view);
     t->sequence = NULL;
@@ -171,8 +170,8 @@ static void finish(kn_server_engine *e, kn_task *t, knnlm_status status) {
 
 // Takes the first waiting task of a kind (whose text is not longer than `room`) out of its queue; NULL: none.
 // A job waits as long as one of its tasks does.
-static kn_task *take(kn_server_engine *e, kn_task_kind kind, size_t room) {
-    kn_task *t = e->queues[kind].first;
+static kn_request_task *take(kn_server_engine *e, kn_request_kind kind, size_t room) {
+    kn_request_task *t = e->queues[kind].first;
     if (!t || t->count > room) return NULL; // those behind it do not overtake
     e->queues[kind].first = t->next;
     if (!t->next) e->queues[kind].last = NULL;
@@ -183,7 +182,7 @@ static kn_task *take(kn_server_engine *e, kn_task_kind kind, size_t room) {
 }
 
 static bool is_waiting(const kn_server_engine *e) {
-    for (int kind = 0; kind < KN_TASK_KINDS; kind++)
+    for (int kind = 0; kind < KN_REQUEST_KINDS; kind++)
         if (e->queues[kind].first) return true;
     return false;
 }
@@ -195,7 +194,7 @@ static bool has_work(const kn_server_engine *e) {
 // ---------------------------------------------------------------- scoring
 
 typedef struct scoring {
-    kn_task **tasks;
+    kn_request_task **tasks;
     size_t count;
 } scoring;
 
@@ -207,16 +206,16 @@ static bool still_wanted(void *context) {
 }
 
 // States of stores may have changed since the last time.
-static knnlm_status view(kn_server_engine *e, kn_task *t) {
+static knnlm_status view(kn_server_engine *e, kn_request_task *t) {
     size_t numbers[KN_STORES_MOST];
     view_free(t->view);
     t->view = kn_alloc(1, sizeof *t->view);
     if (!t->view) return KNNLM_ENOMEM;
-    KN_TRY(kn_shelf_view(e->shelf, &t->selection, &t->view->mixture, t->view->numbers));
-    return t->next_wanted ? kn_shelf_view(e->shelf, &t->next_selection, &t->view->next, numbers) : KNNLM_OK;
+    KN_TRY(kn_served_view(e->served, &t->selection, &t->view->mixture, t->view->numbers));
+    return t->next_wanted ? kn_served_view(e->served, &t->next_selection, &t->view->next, numbers) : KNNLM_OK;
 }
 
-static knnlm_status ask(kn_server_engine *e, kn_task *t, kn_asked *out) {
+static knnlm_status ask(kn_server_engine *e, kn_request_task *t, kn_asked *out) {
     KN_TRY(view(e, t));
     *out = t->asked;
     out->tokens = t->tokens;
@@ -228,7 +227,7 @@ static knnlm_status ask(kn_server_engine *e, kn_task *t, kn_asked *out) {
     return KNNLM_OK;
 }
 
-static void score(kn_server_engine *e, kn_task **tasks, size_t count) {
+static void score(kn_server_engine *e, kn_request_task **tasks, size_t count) {
     kn_asked *asked = kn_alloc(count, sizeof *asked);
     knnlm_status status = asked ? KNNLM_OK : KNNLM_ENOMEM;
     scoring s = {tasks, count};
@@ -243,11 +242,11 @@ static void score(kn_server_engine *e, kn_task **tasks, size_t count) {
     free(asked);
 }
 
-static size_t take_texts(kn_server_engine *e, kn_task **tasks, size_t most) {
+static size_t take_texts(kn_server_engine *e, kn_request_task **tasks, size_t most) {
     size_t count = 0, tokens = 0;
     pthread_mutex_lock(&e->lock);
     while (count < most && (count == 0 || tokens < SCORED_TOGETHER)) {
-        kn_task *t = take(e, KN_TASK_SCORE, count ? SCORED_TOGETHER - tokens : SIZE_MAX);
+        kn_request_task *t = take(e, KN_REQUEST_SCORE, count ? SCORED_TOGETHER - tokens : SIZE_MAX);
         if (!t) break;
         tokens += t->count + 1;
         tasks[count++] = t;
@@ -257,7 +256,7 @@ static size_t take_texts(kn_server_engine *e, kn_task **tasks, size_t most) {
 }
 
 static void score_some(kn_server_engine *e) {
-    kn_task *tasks[SCORED_TOGETHER / 8];
+    kn_request_task *tasks[SCORED_TOGETHER / 8];
     size_t taken = take_texts(e, tasks, sizeof tasks / sizeof *tasks), count = 0;
     for (size_t i = 0; i < taken; i++) {
         if (unwanted(tasks[i]))
@@ -274,52 +273,42 @@ static void score_some(kn_server_engine *e) {
 
 // ---------------------------------------------------------------- explaining
 
-static json_t *name_json(const char *name) {
-    return kn_json_text(name, strlen(name));
+void kn_request_explanation_free(kn_request_explanation *x) {
+    kn_explanation_free(&x->found);
+    free(x->names);
+    *x = (kn_request_explanation){0};
 }
 
-static json_t *words_json(kn_server_engine *e, const kn_explanation *x) {
-    json_t *words = json_array();
-    for (size_t i = 0; i < x->word_count; i++) {
-        const kn_word *w = &x->words[i];
-        json_array_append_new(words, json_pack("{s:i, s:o, s:f, s:f, s:o, s:b}", "token", w->token, "text",
-                                               kn_json_token(kn_lm_tokenizer(e->lm), w->token), "p", w->p,
-                                               "p_lm", w->lm, "p_knn", kn_json_real(w->knn), "target",
-                                               w->token == x->target));
+// Names of documents are the store's, whose state may be gone before the answer is written.
+static knnlm_status keep_names(kn_request_explanation *x) {
+    size_t size = 1;
+    for (size_t i = 0; i < x->found.neighbor_count; i++)
+        size += x->found.neighbors[i].origin.document.name_size;
+    char *at = x->names = kn_alloc(size, 1);
+    if (!at) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < x->found.neighbor_count; i++) {
+        kn_store_document *d = &x->found.neighbors[i].origin.document;
+        if (d->name_size) memcpy(at, d->name, d->name_size);
+        d->name = at;
+        at += d->name_size;
     }
-    return words;
+    return KNNLM_OK;
 }
 
-static json_t *neighbors_json(kn_server_engine *e, const kn_task *t, const kn_explanation *x) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < x->neighbor_count; i++) {
-        const kn_shown *n = &x->neighbors[i];
-        const kn_origin *o = &n->origin;
-        json_array_append_new(
-            list, json_pack("{s:o, s:I, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:I, s:I}", "store",
-                            name_json(kn_shelf_name(e->shelf, t->view->numbers[n->store])), "entry",
-                            (json_int_t)n->id, "token", n->value, "text", kn_json_text(o->word, o->word_size),
-                            "before", kn_json_text(o->before, o->before_size), "after",
-                            kn_json_text(o->after, o->after_size), "share", n->share, "distance",
-                            kn_json_real(n->distance), "document",
-                            kn_json_text(o->document.name, o->document.name_size), "position",
-                            (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset));
-    }
-    return list;
+static knnlm_status explain_one(kn_request_task *t, const kn_next *next) {
+    kn_request_explanation x = {0};
+    KN_TRY(kn_explain_next(t->view->mixture, next, t->target, t->words, t->neighbors, t->around, &x.found));
+    for (size_t i = 0; i < x.found.neighbor_count; i++)
+        x.found.neighbors[i].store = t->view->numbers[x.found.neighbors[i].store];
+    knnlm_status status = keep_names(&x);
+    if (status == KNNLM_OK)
+        t->explanation = x;
+    else
+        kn_request_explanation_free(&x);
+    return status;
 }
 
-static knnlm_status answer(kn_server_engine *e, kn_task *t, const kn_next *next) {
-    kn_explanation x;
-    KN_TRY(kn_explain_next(t->view->mixture, next, t->target, t->words, t->neighbors, t->around, &x));
-    t->answer = json_pack("{s:I, s:b, s:f, s:o, s:f, s:o, s:o}", "tokens", (json_int_t)x.tokens, "cut", x.cut,
-                          "lambda", x.lambda, "nearest", kn_json_real(x.nearest), "entropy", x.entropy,
-                          "words", words_json(e, &x), "neighbors", neighbors_json(e, t, &x));
-    kn_explanation_free(&x);
-    bool failed = kn_json_failed();
-    return t->answer && !failed ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory");
-}
-
-static void explain(kn_server_engine *e, kn_task **tasks, size_t count) {
+static void explain(kn_server_engine *e, kn_request_task **tasks, size_t count) {
     kn_context contexts[EXPLAINED_TOGETHER] = {{0}};
     kn_nexts *next = NULL;
     knnlm_status status = KNNLM_OK;
@@ -330,18 +319,18 @@ static void explain(kn_server_engine *e, kn_task **tasks, size_t count) {
     }
     if (status == KNNLM_OK) status = kn_nexts_open(e->lm, contexts, count, &next);
     for (size_t i = 0; i < count; i++) {
-        knnlm_status own = status == KNNLM_OK ? answer(e, tasks[i], kn_nexts_at(next, i)) : status;
+        knnlm_status own = status == KNNLM_OK ? explain_one(tasks[i], kn_nexts_at(next, i)) : status;
         finish(e, tasks[i], own);
     }
     kn_nexts_close(next);
 }
 
 static void explain_some(kn_server_engine *e) {
-    kn_task *tasks[EXPLAINED_TOGETHER];
+    kn_request_task *tasks[EXPLAINED_TOGETHER];
     size_t count = 0, tokens = 0;
     while (count < EXPLAINED_TOGETHER && tokens < SCORED_TOGETHER) {
         pthread_mutex_lock(&e->lock);
-        kn_task *t = take(e, KN_TASK_EXPLAIN, SIZE_MAX);
+        kn_request_task *t = take(e, KN_REQUEST_EXPLAIN, SIZE_MAX);
         pthread_mutex_unlock(&e->lock);
         if (!t) break;
         tokens += kn_least(t->count, (size_t)kn_lm_describe(e->lm)->context);
@@ -358,7 +347,7 @@ static void explain_some(kn_server_engine *e) {
 static void admit_some(kn_server_engine *e) {
     while (e->sequence_count < e->o.parallel) {
         pthread_mutex_lock(&e->lock);
-        kn_task *t = take(e, KN_TASK_GENERATE, SIZE_MAX);
+        kn_request_task *t = take(e, KN_REQUEST_GENERATE, SIZE_MAX);
         pthread_mutex_unlock(&e->lock);
         if (!t) return;
         knnlm_status status = unwanted(t)
@@ -373,100 +362,21 @@ static void admit_some(kn_server_engine *e) {
     }
 }
 
-// Characters before a byte of the text; bytes are asked for in ascending order.
-static size_t chars_before(kn_task *t, const char *text, size_t byte) {
-    for (; t->counted_bytes < byte; t->counted_bytes++)
-        t->counted_chars += ((unsigned char)text[t->counted_bytes] & 0xc0) != 0x80;
-    return t->counted_chars;
-}
-
-static json_t *token_json(const kn_server_engine *e, const kn_generated *g, size_t chars) {
-    json_t *top = json_array();
-    for (size_t i = 0; i < g->top_count; i++)
-        json_array_append_new(top, json_pack("[i, f]", g->top[i], kn_json_log(g->top_p[i])));
-    return json_pack("{s:i, s:o, s:f, s:f, s:o, s:o, s:f, s:o, s:o, s:o, s:I}", "token", g->token, "text",
-                     kn_json_token(kn_lm_tokenizer(e->lm), g->token), "logprob", kn_json_log(g->p), "p",
-                     exp(g->p), "p_lm", kn_json_exp(g->lm), "p_knn", kn_json_exp(g->knn), "lambda", g->lambda,
-                     "nearest", kn_json_real(g->nearest), "source",
-                     g->source ? json_integer((json_int_t)g->source) : json_null(), "top", top, "chars",
-                     (json_int_t)chars);
-}
-
-static json_t *source_json(const kn_server_engine *e, const kn_source *s, size_t number) {
-    return json_pack("{s:I, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I}", "number", (json_int_t)number,
-                     "store", name_json(kn_shelf_name_of(e->shelf, s->store_path)), "entry",
-                     (json_int_t)s->entry, "document", kn_json_text(s->document, s->document_size),
-                     "position", (json_int_t)s->position, "offset", (json_int_t)s->offset, "before",
-                     kn_json_text(s->before, s->before_size), "text", kn_json_text(s->text, s->text_size),
-                     "after", kn_json_text(s->after, s->after_size), "share", s->share, "tokens",
-                     (json_int_t)s->tokens);
-}
-
-static json_t *news_tokens(const kn_server_engine *e, kn_task *t) {
-    size_t count, size;
-    const kn_generated *tokens = kn_sequence_tokens(t->sequence, &count);
-    const char *text = kn_sequence_text(t->sequence, &size);
-    json_t *list = json_array();
-    for (; t->sent_tokens < count; t->sent_tokens++) {
-        const kn_generated *g = &tokens[t->sent_tokens];
-        json_array_append_new(list, token_json(e, g, chars_before(t, text, kn_least(g->offset, size))));
-    }
-    return list;
-}
-
-// The token that ended the text; null where none has. Who counts tokens and their probabilities counts it.
-static json_t *news_end(const kn_server_engine *e, kn_task *t) {
-    const kn_generated *g = kn_sequence_end(t->sequence);
-    size_t size;
-    const char *text = kn_sequence_text(t->sequence, &size);
-    return g ? token_json(e, g, chars_before(t, text, size)) : json_null();
-}
-
-// New ones; at the end all of them, as they ended.
-static json_t *news_sources(const kn_server_engine *e, kn_task *t, bool all) {
-    size_t count;
-    const kn_source *sources = kn_sequence_sources(t->sequence, &count);
-    json_t *list = json_array();
-    for (size_t i = all ? 0 : t->sent_sources; i < count; i++)
-        json_array_append_new(list, source_json(e, &sources[i], i + 1));
-    t->sent_sources = count;
-    return list;
-}
-
-// KNNLM_ENOMEM: a piece without what there was no memory for would be a wrong answer.
-static knnlm_status tell_news(kn_server_engine *e, kn_task *t) {
-    size_t size;
-    const char *text = kn_sequence_text(t->sequence, &size);
-    knnlm_finish finish = kn_sequence_finish(t->sequence);
-    size_t tokens;
-    kn_sequence_tokens(t->sequence, &tokens);
-    if (size == t->sent_text && tokens == t->sent_tokens && finish == KNNLM_FINISH_NOT) return KNNLM_OK;
-    json_t *piece =
-        json_pack("{s:o, s:s?}", "text", kn_json_text(text + t->sent_text, size - t->sent_text), "finish",
-                  finish == KNNLM_FINISH_NOT    ? NULL
-                  : finish == KNNLM_FINISH_STOP ? "stop"
-                                                : "length");
-    t->sent_text = size;
-    if (t->tokens_wanted) json_object_set_new(piece, "tokens", news_tokens(e, t));
-    if (t->tokens_wanted) json_object_set_new(piece, "end", news_end(e, t));
-    t->sent_tokens = tokens;
-    if (t->options.sources)
-        json_object_set_new(piece, "sources", news_sources(e, t, finish != KNNLM_FINISH_NOT));
-    if (!piece || kn_json_failed()) {
-        json_decref(piece);
-        return kn_fail(KNNLM_ENOMEM, "out of memory");
-    }
+static knnlm_status send_chunk(kn_request_task *t) {
+    kn_chunk *chunk;
+    KN_TRY(kn_chunk_make(t->sequence, t->tokens_wanted, t->options.sources, &t->cursor, &chunk));
+    if (!chunk) return KNNLM_OK;
     pthread_mutex_lock(&t->job->lock);
-    bool kept = json_array_append_new(t->pieces, piece) == 0;
+    kn_chunk_queue_put(&t->chunks, chunk);
     t->generated = kn_sequence_generated(t->sequence) + (kn_sequence_end(t->sequence) != NULL);
     t->job->changes++;
     pthread_cond_broadcast(&t->job->changed);
     pthread_mutex_unlock(&t->job->lock);
-    return kept ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory");
+    return KNNLM_OK;
 }
 
 static void drop(kn_server_engine *e, size_t i, knnlm_status status) {
-    kn_task *t = e->sequences[i];
+    kn_request_task *t = e->sequences[i];
     e->sequences[i] = e->sequences[--e->sequence_count];
     finish(e, t, status);
 }
@@ -491,9 +401,9 @@ static void generate_some(kn_server_engine *e) {
     if (e->sequence_count == 0) return;
     knnlm_status status = step_all(e);
     for (size_t i = e->sequence_count; i-- > 0;) {
-        kn_task *t = e->sequences[i];
+        kn_request_task *t = e->sequences[i];
         size_t before = t->generated;
-        knnlm_status own = status == KNNLM_OK ? tell_news(e, t) : status;
+        knnlm_status own = status == KNNLM_OK ? send_chunk(t) : status;
         atomic_fetch_add(&e->metrics->generated, t->generated - before);
         if (own != KNNLM_OK || kn_sequence_finish(t->sequence) != KNNLM_FINISH_NOT) drop(e, i, own);
     }
@@ -510,7 +420,7 @@ static void wait_until(kn_server_engine *e, double when) {
 // they took makes one batch of what would be two. The lock is held.
 static void wait_for_company(kn_server_engine *e) {
     double until = kn_seconds() + fmin(e->last_seconds / 4, 0.005);
-    while (e->queues[KN_TASK_SCORE].first && !e->sequence_count && !e->ending &&
+    while (e->queues[KN_REQUEST_SCORE].first && !e->sequence_count && !e->ending &&
            e->waiting_jobs < e->last_texts && kn_seconds() < until)
         wait_until(e, until);
 }
@@ -535,17 +445,18 @@ static void *work(void *context) {
         bool over = e->ending && !has_work(e);
         pthread_mutex_unlock(&e->lock);
         if (over) return NULL;
-        kn_turn_take(e->turn);
+        kn_ticket_lock_acquire(e->model_lock);
         take_turns(e);
-        kn_turn_give(e->turn);
+        kn_ticket_lock_release(e->model_lock);
     }
 }
 
-knnlm_status kn_server_engine_open(kn_lm *lm, kn_turn *turn, kn_shelf *shelf, kn_metrics *metrics,
-                                   const kn_engine_options *o, kn_server_engine **out) {
+knnlm_status kn_server_engine_open(kn_lm *lm, kn_ticket_lock *model_lock, kn_served *served,
+                                   kn_metrics *metrics, const kn_engine_options *o, kn_server_engine **out) {
     kn_server_engine *e = kn_alloc(1, sizeof *e);
     if (!e) return KNNLM_ENOMEM;
-    *e = (kn_server_engine){.lm = lm, .turn = turn, .shelf = shelf, .metrics = metrics, .o = *o};
+    *e =
+        (kn_server_engine){.lm = lm, .model_lock = model_lock, .served = served, .metrics = metrics, .o = *o};
     pthread_mutex_init(&e->lock, NULL);
     init_monotonic(&e->work);
     e->sequences = kn_alloc(o->parallel, sizeof *e->sequences);

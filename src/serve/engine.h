@@ -7,19 +7,34 @@
 #ifndef KN_SERVE_ENGINE_H
 #define KN_SERVE_ENGINE_H
 
+#include "eval/explain.h"
 #include "eval/together.h"
+#include "serve/chunk.h"
 #include "serve/metrics.h"
-#include "serve/shelf.h"
+#include "serve/served.h"
 
 typedef struct kn_engine_options {
     size_t parallel; // sequences generated at a time
     size_t queue;    // jobs that may wait
 } kn_engine_options;
 
-typedef enum kn_task_kind { KN_TASK_SCORE, KN_TASK_EXPLAIN, KN_TASK_GENERATE, KN_TASK_KINDS } kn_task_kind;
+typedef enum kn_request_kind {
+    KN_REQUEST_SCORE,
+    KN_REQUEST_EXPLAIN,
+    KN_REQUEST_GENERATE,
+    KN_REQUEST_KINDS
+} kn_request_kind;
 
-typedef struct kn_task {
-    kn_task_kind kind;
+// An explanation that outlives the state of the stores it was found in.
+typedef struct kn_request_explanation {
+    kn_explanation found; // neighbours have the numbers of served stores
+    char *names;          // those of their documents are in here
+} kn_request_explanation;
+void kn_request_explanation_free(kn_request_explanation *explanation); // also where there is none
+
+// What is asked for, and what comes of it. Results are the asker's, who frees them.
+typedef struct kn_request_task {
+    kn_request_kind kind;
     kn_selection selection;
     const int32_t *tokens; // of the text, the context, the prompt
     size_t count;
@@ -30,52 +45,52 @@ typedef struct kn_task {
     // explain
     int32_t target;
     size_t words, neighbors, around;
-    json_t *answer; // of explain; the task's
+    kn_request_explanation explanation;
     // generate
     kn_generate_options options;
-    bool tokens_wanted; // pieces have "tokens"
-    json_t *
-        pieces; // an array, under the job's lock: {"text", "tokens", "end", "sources", "finish"} as they come
-    size_t generated;
+    bool tokens_wanted;    // chunks have tokens
+    kn_chunk_queue chunks; // as they come, under the job's lock
+    size_t generated;      // tokens; likewise
 
     // the engine's
-    struct kn_job *job;
-    struct kn_task *next;
+    struct kn_request_job *job;
+    struct kn_request_task *next;
     kn_sequence *sequence;
     struct kn_task_view *view; // how it is mixed; while it is at work
-    size_t sent_text, sent_tokens, sent_sources;
-    size_t counted_bytes, counted_chars; // of the sequence's text
+    kn_chunk_cursor cursor;
     bool begun, over;
-} kn_task;
+} kn_request_task;
 
-typedef struct kn_job {
+typedef struct kn_request_job {
     pthread_mutex_t lock;
-    pthread_cond_t changed; // a piece came, or a task is over
+    pthread_cond_t changed; // a chunk came, or a task is over
     unsigned long changes;  // how often
     size_t open;            // tasks that are not over
     size_t waiting;         // tasks that have not begun; under the engine's lock
     bool unwanted;          // to be ended
     knnlm_status status;    // the first failure of a task
     char message[400];
-} kn_job;
+} kn_request_job;
 
 typedef struct kn_server_engine kn_server_engine;
 
-knnlm_status kn_server_engine_open(kn_lm *lm, kn_turn *turn, kn_shelf *shelf, kn_metrics *metrics,
-                                   const kn_engine_options *options, kn_server_engine **out);
+knnlm_status kn_server_engine_open(kn_lm *lm, kn_ticket_lock *model_lock, kn_served *served,
+                                   kn_metrics *metrics, const kn_engine_options *options,
+                                   kn_server_engine **out);
 // Nothing may be submitted any more, and every job must be over.
 void kn_server_engine_close(kn_server_engine *e);
 size_t kn_server_engine_waiting(kn_server_engine *e); // jobs
 size_t kn_server_engine_running(kn_server_engine *e); // tasks that have begun
 
-void kn_job_init(kn_job *job);
-void kn_job_destroy(kn_job *job);
-// False, with a complaint, when too many are waiting.
-bool kn_job_submit(kn_server_engine *e, kn_job *job, kn_task *tasks, size_t count, kn_complaint *c);
+void kn_request_job_init(kn_request_job *job);
+void kn_request_job_destroy(kn_request_job *job);
+// False, with an error, when too many are waiting.
+bool kn_request_job_submit(kn_server_engine *e, kn_request_job *job, kn_request_task *tasks, size_t count,
+                           kn_http_error *err);
 // Waits until there were more than `seen` changes, or for a tenth of a second; the job's lock is held by the
 // caller.
-void kn_job_wait(kn_job *job, unsigned long seen);
+void kn_request_job_wait(kn_request_job *job, unsigned long seen);
 // Ends the job and waits until the engine has let go of it.
-void kn_job_end(kn_server_engine *e, kn_job *job);
+void kn_request_job_end(kn_server_engine *e, kn_request_job *job);
 
 #endif

@@ -1,3 +1,4 @@
+// Texts, numbers and errors of ours as JSON.
 #include "serve/json.h"
 
 #include "base/memory.h"
@@ -68,4 +69,31 @@ json_t *kn_json_real(double number) {
 
 double kn_json_log(double log) {
     return log < -9999 || isnan(log) ? -9999 : log;
+}
+
+// ---------------------------------------------------------------- errors
+
+static const char *type_of(unsigned status) {
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
+    case 429:
+        return "rate_limit_error";
+    case 504:
+        return "timeout_error";
+    default:
+        return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+json_t *kn_json_error(const kn_http_error *err) {
+    // A message may quote what the client sent, cut in the middle of a character.
+    json_t *message = json_string(err->message);
+    if (!message) message = json_string("the request is wrong, and so are the characters in it");
+    json_t *param = *err->param ? json_string(err->param) : json_null();
+    if (!param) param = json_null();
+    return json_pack("{s:{s:o, s:s, s:o, s:s?}}", "error", "message", message, "type", type_of(err->status),
+                     "param", param, "code", err->code);
 }

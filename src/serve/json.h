@@ -2,6 +2,7 @@
 #ifndef KN_SERVE_JSON_H
 #define KN_SERVE_JSON_H
 
+#include "serve/http_error.h"
 #include "text/tokenizer.h"
 
 #include <jansson.h>
@@ -18,5 +19,7 @@ json_t *kn_json_exp(double log);
 json_t *kn_json_real(double number);
 // As a logarithm: OpenAI's -9999 stands for that of 0, which JSON does not have.
 double kn_json_log(double log);
+// {"error": {...}}
+json_t *kn_json_error(const kn_http_error *err);
 
 #endif

@@ -1,3 +1,4 @@
+// What is counted, as Prometheus reads it.
 #include "serve/metrics.h"
 
 #include <inttypes.h>
@@ -32,17 +33,17 @@ static void print_counter(FILE *out, const char *name, const char *help, uint64_
     fprintf(out, "# HELP %s %s\n# TYPE %s counter\n%s %" PRIu64 "\n", name, help, name, name, value);
 }
 
-void kn_metrics_print(const kn_metrics *m, const char *const *endpoints, size_t count, FILE *out) {
+void kn_metrics_print(const kn_metrics *m, const char *const *labels, size_t count, FILE *out) {
     fprintf(out, "# HELP knnlm_requests_total Requests answered.\n# TYPE knnlm_requests_total counter\n");
     for (size_t e = 0; e < count; e++)
         for (size_t s = 0; s < KN_METRIC_STATUSES; s++)
             if (m->requests[e][s])
-                fprintf(out, "knnlm_requests_total{endpoint=\"%s\",status=\"%u\"} %" PRIu64 "\n",
-                        endpoints[e], statuses[s], (uint64_t)m->requests[e][s]);
+                fprintf(out, "knnlm_requests_total{endpoint=\"%s\",status=\"%u\"} %" PRIu64 "\n", labels[e],
+                        statuses[s], (uint64_t)m->requests[e][s]);
     fprintf(out, "# HELP knnlm_request_seconds Time from the request to the end of its answer.\n"
                  "# TYPE knnlm_request_seconds histogram\n");
     for (size_t e = 0; e < count; e++)
-        if (m->microseconds[e]) print_histogram(m, e, endpoints[e], out);
+        if (m->microseconds[e]) print_histogram(m, e, labels[e], out);
     print_counter(out, "knnlm_tokens_scored_total", "Tokens of texts that were scored.", m->scored);
     print_counter(out, "knnlm_tokens_generated_total", "Tokens generated.", m->generated);
     print_counter(out, "knnlm_prompt_tokens_total", "Tokens of prompts that were continued.",

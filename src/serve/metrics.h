@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { KN_METRIC_ENDPOINTS = 16, KN_METRIC_STATUSES = 20, KN_METRIC_BUCKETS = 12 };
+enum { KN_METRIC_ENDPOINTS = 32, KN_METRIC_STATUSES = 20, KN_METRIC_BUCKETS = 12 };
 
 typedef struct kn_metrics {
     atomic_uint_fast64_t requests[KN_METRIC_ENDPOINTS][KN_METRIC_STATUSES];
@@ -20,7 +20,7 @@ typedef struct kn_metrics {
 } kn_metrics;
 
 void kn_metrics_request(kn_metrics *m, size_t endpoint, unsigned status, double seconds);
-// `endpoints`: their names, in order. Appends to the stream.
-void kn_metrics_print(const kn_metrics *m, const char *const *endpoints, size_t count, FILE *out);
+// `labels` of the endpoints, in the order of their numbers. Appends to the stream.
+void kn_metrics_print(const kn_metrics *m, const char *const *labels, size_t count, FILE *out);
 
 #endif

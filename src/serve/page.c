@@ -1,4 +1,5 @@
-#include "serve/http.h"
+// The files of the page, by path.
+#include "serve/page.h"
 
 #include <string.h>
 

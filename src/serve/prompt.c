@@ -1,4 +1,7 @@
-#include "serve/http.h"
+// Prompts of requests, texts or ids, to tokens with their offsets.
+#include "serve/prompt.h"
+
+#include "serve/server.h"
 
 #include "generate/text.h"
 
@@ -22,44 +25,44 @@ static size_t text_bytes(const kn_tokenizer *t, const int32_t *tokens, size_t co
     return sum;
 }
 
-bool kn_ids_check(kn_exchange *x, const kn_prompt *p, const char *param, size_t copies, kn_complaint *c) {
+bool kn_ids_check(kn_exchange *x, const kn_prompt *p, const char *param, size_t copies, kn_http_error *err) {
     int32_t vocabulary = kn_lm_describe(x->server->lm)->vocabulary;
     size_t bytes;
     for (size_t i = 0; i < p->count; i++)
         if (p->tokens[i] >= vocabulary)
-            return kn_complain(c, 400, NULL, param, "'%s': token %d is not in the vocabulary of %d", param,
-                               p->tokens[i], vocabulary);
+            return kn_http_error_set(err, 400, NULL, param, "'%s': token %d is not in the vocabulary of %d",
+                                     param, p->tokens[i], vocabulary);
     if (kn_mul(copies, text_bytes(kn_lm_tokenizer(x->server->lm), p->tokens, p->count), &bytes) &&
         kn_account_take(&x->account, bytes))
         return true;
-    return kn_account_complain(&x->account, param, c);
+    return kn_account_error(&x->account, param, err);
 }
 
 static bool take_ids(kn_exchange *x, const kn_prompt *p, const char *param, kn_read_prompt *out,
-                     kn_complaint *c) {
+                     kn_http_error *err) {
     const kn_tokenizer *t = kn_lm_tokenizer(x->server->lm);
-    if (!kn_ids_check(x, p, param, 2, c)) return false;
+    if (!kn_ids_check(x, p, param, 2, err)) return false;
     if (!kn_account_take(&x->account, p->count * KN_COST_TOKEN))
-        return kn_account_complain(&x->account, param, c);
+        return kn_account_error(&x->account, param, err);
     out->own_start = p->count && p->tokens[0] == kn_tokenizer_start(t);
     out->count = p->count - out->own_start;
     out->tokens = kn_alloc(out->count + 1, sizeof *out->tokens);
-    if (!out->tokens) return kn_complain_memory(c);
+    if (!out->tokens) return kn_http_error_memory(err);
     memcpy(out->tokens, p->tokens + out->own_start, out->count * sizeof *out->tokens);
     return true;
 }
 
 // jansson has seen to it that the text is UTF-8.
 static bool take_text(kn_exchange *x, const kn_prompt *p, const char *param, kn_read_prompt *out,
-                      kn_complaint *c) {
+                      kn_http_error *err) {
     kn_tokens tokens = {.with_offsets = true};
     if (!kn_account_take(&x->account, p->size * (1 + KN_COST_TOKEN)))
-        return kn_account_complain(&x->account, param, c);
+        return kn_account_error(&x->account, param, err);
     knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(x->server->lm), p->text, p->size, &tokens);
     out->tokens = tokens.ids;
     out->offsets = tokens.offsets;
     out->count = tokens.count;
-    return status == KNNLM_OK || kn_complain_status(c, status, knnlm_message());
+    return status == KNNLM_OK || kn_http_error_status(err, status, knnlm_message());
 }
 
 static knnlm_status find_offsets(const kn_tokenizer *t, kn_read_prompt *p) {
@@ -101,14 +104,14 @@ static knnlm_status decode(const kn_tokenizer *t, kn_read_prompt *p) {
 }
 
 bool kn_prompt_read(kn_exchange *x, const kn_prompt *p, bool text, const char *param, kn_read_prompt *out,
-                    kn_complaint *c) {
+                    kn_http_error *err) {
     const kn_server *s = x->server;
     const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
     *out = (kn_read_prompt){0};
-    if (p->text ? !take_text(x, p, param, out, c) : !take_ids(x, p, param, out, c)) return false;
+    if (p->text ? !take_text(x, p, param, out, err) : !take_ids(x, p, param, out, err)) return false;
     if (out->count > s->o.max_tokens)
-        return kn_complain(c, 400, "context_length_exceeded", param, "'%s' has %zu tokens: at most %zu here",
-                           param, out->count, s->o.max_tokens);
+        return kn_http_error_set(err, 400, "context_length_exceeded", param,
+                                 "'%s' has %zu tokens: at most %zu here", param, out->count, s->o.max_tokens);
     if (!text) return true;
     knnlm_status status = KNNLM_OK;
     if (p->text) {
@@ -119,5 +122,5 @@ bool kn_prompt_read(kn_exchange *x, const kn_prompt *p, bool text, const char *p
         status = find_offsets(t, out);
         if (status == KNNLM_OK) status = decode(t, out);
     }
-    return status == KNNLM_OK || kn_complain_status(c, KNNLM_ENOMEM, knnlm_message());
+    return status == KNNLM_OK || kn_http_error_status(err, KNNLM_ENOMEM, knnlm_message());
 }

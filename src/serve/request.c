@@ -1,17 +1,20 @@
+// Bodies of requests: JSON to what is asked for.
 #include "serve/request.h"
+
+#include "base/memory.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-json_t *kn_request_load(const char *body, size_t size, kn_complaint *c) {
+json_t *kn_request_load(const char *body, size_t size, kn_http_error *err) {
     json_error_t error;
     json_t *root = json_loadb(body, size, JSON_ALLOW_NUL, &error);
     if (!root)
-        kn_complain(c, 400, NULL, NULL, "the body is not JSON: line %d, column %d: %s", error.line,
-                    error.column, error.text);
+        kn_http_error_set(err, 400, NULL, NULL, "the body is not JSON: line %d, column %d: %s", error.line,
+                          error.column, error.text);
     else if (!json_is_object(root)) {
-        kn_complain(c, 400, NULL, NULL, "the body is not a JSON object");
+        kn_http_error_set(err, 400, NULL, NULL, "the body is not a JSON object");
         json_decref(root);
         root = NULL;
     }
@@ -24,13 +27,13 @@ json_t *kn_request_load(const char *body, size_t size, kn_complaint *c) {
 typedef struct form {
     const json_t *object;
     const char *within; // "knn.", or ""
-    kn_complaint *c;
+    kn_http_error *err;
 } form;
 
 static bool refuse(const form *f, const char *name, const char *wanted) {
     char param[64];
     snprintf(param, sizeof param, "%s%s", f->within, name);
-    return kn_complain(f->c, 400, NULL, param, "'%s' must be %s", param, wanted);
+    return kn_http_error_set(f->err, 400, NULL, param, "'%s' must be %s", param, wanted);
 }
 
 // NULL: left out.
@@ -123,9 +126,12 @@ static bool take_stores(const form *f, kn_knn_request *out) {
     size_t i;
     if (!list) return true;
     if (!json_is_array(list)) return refuse(f, "stores", "a list of names");
-    json_array_foreach (list, i, value)
+    out->stores = kn_alloc(json_array_size(list) + 1, sizeof *out->stores);
+    if (!out->stores) return kn_http_error_memory(f->err);
+    json_array_foreach (list, i, value) {
         if (!json_is_string(value)) return refuse(f, "stores", "a list of names");
-    out->stores = list;
+        out->stores[out->store_count++] = json_string_value(value);
+    }
     return true;
 }
 
@@ -141,10 +147,10 @@ static bool known_members(const form *f) {
         for (size_t i = 0; i < sizeof knn_members / sizeof *knn_members; i++)
             known |= strcmp(name, knn_members[i]) == 0;
         if (!known)
-            return kn_complain(f->c, 400, NULL, "knn",
-                               "'knn' has no member '%.40s': it has lambda, "
-                               "temperature, k, stores, fallback, explain, temperatures",
-                               name);
+            return kn_http_error_set(f->err, 400, NULL, "knn",
+                                     "'knn' has no member '%.40s': it has lambda, "
+                                     "temperature, k, stores, fallback, explain, temperatures",
+                                     name);
     }
     return true;
 }
@@ -154,12 +160,17 @@ static bool take_knn(const form *outer, kn_knn_request *out) {
     *out = (kn_knn_request){.lambda = NAN, .temperature = NAN, .fallback = true};
     if (!object) return true;
     if (!json_is_object(object)) return refuse(outer, "knn", "an object");
-    form f = {object, "knn.", outer->c};
+    form f = {object, "knn.", outer->err};
     return known_members(&f) && take_number(&f, "lambda", 0, 1, &out->lambda) &&
            take_number(&f, "temperature", KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST, &out->temperature) &&
            take_integer(&f, "k", 1, KN_NEIGHBORS_MOST, &out->k) && take_stores(&f, out) &&
            take_flag(&f, "fallback", &out->fallback) && take_flag(&f, "explain", &out->explain) &&
            take_temperatures(&f, out);
+}
+
+static void free_knn(kn_knn_request *knn) {
+    free(knn->stores);
+    *knn = (kn_knn_request){0};
 }
 
 // ---------------------------------------------------------------- texts
@@ -174,7 +185,7 @@ static bool ids_of(const form *f, const char *name, const json_t *list, kn_promp
     size_t i;
     out->count = json_array_size(list);
     out->tokens = malloc((out->count + 1) * sizeof *out->tokens);
-    if (!out->tokens) return kn_complain_memory(f->c);
+    if (!out->tokens) return kn_http_error_memory(f->err);
     json_array_foreach (list, i, value) {
         if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > INT32_MAX)
             return refuse(f, name, "made of token ids");
@@ -202,10 +213,10 @@ static bool take_prompts(const form *f, kn_completion_request *out) {
     bool several = value && json_is_array(value) && !is_ids(value);
     size_t count = several ? json_array_size(value) : 1, i;
     if (count > KN_PROMPTS_MOST)
-        return kn_complain(f->c, 400, NULL, "prompt", "%zu prompts: at most %d at a time", count,
-                           KN_PROMPTS_MOST);
+        return kn_http_error_set(f->err, 400, NULL, "prompt", "%zu prompts: at most %d at a time", count,
+                                 KN_PROMPTS_MOST);
     out->prompts = calloc(count, sizeof *out->prompts);
-    if (!out->prompts) return kn_complain_memory(f->c);
+    if (!out->prompts) return kn_http_error_memory(f->err);
     out->prompt_count = count;
     if (!value) out->prompts[0].text = "";
     if (!value) return true;
@@ -220,7 +231,7 @@ static bool take_text(const form *f, const char *name, kn_prompt *out) {
     const json_t *ids = member(f, "tokens");
     bool text = member(f, name) != NULL;
     if (text == (ids != NULL))
-        return kn_complain(f->c, 400, NULL, name, "either '%s' or 'tokens' is needed", name);
+        return kn_http_error_set(f->err, 400, NULL, name, "either '%s' or 'tokens' is needed", name);
     if (text) return take_string(f, name, &out->text, &out->size);
     if (!json_is_array(ids)) return refuse(f, "tokens", "a list of token ids");
     return ids_of(f, "tokens", ids, out);
@@ -266,7 +277,7 @@ static bool take_stream(const form *f, kn_completion_request *out) {
     if (!take_flag(f, "stream", &out->stream)) return false;
     if (!options) return true;
     if (!json_is_object(options)) return refuse(f, "stream_options", "an object");
-    form inner = {options, "stream_options.", f->c};
+    form inner = {options, "stream_options.", f->err};
     return take_flag(&inner, "include_usage", &out->include_usage);
 }
 
@@ -284,12 +295,13 @@ static bool refuse_others(const form *f, const kn_completion_request *out) {
     const json_t *suffix = member(f, "suffix"), *bias = member(f, "logit_bias");
     int64_t best = (int64_t)out->choices;
     if (suffix && !(json_is_string(suffix) && json_string_length(suffix) == 0))
-        return kn_complain(f->c, 400, NULL, "suffix", "'suffix' is not supported");
+        return kn_http_error_set(f->err, 400, NULL, "suffix", "'suffix' is not supported");
     if (bias && !(json_is_object(bias) && json_object_size(bias) == 0))
-        return kn_complain(f->c, 400, NULL, "logit_bias", "'logit_bias' is not supported");
+        return kn_http_error_set(f->err, 400, NULL, "logit_bias", "'logit_bias' is not supported");
     if (!take_integer(f, "best_of", INT64_MIN, INT64_MAX, &best)) return false;
     if (best != (int64_t)out->choices)
-        return kn_complain(f->c, 400, NULL, "best_of", "'best_of' is only supported where it equals 'n'");
+        return kn_http_error_set(f->err, 400, NULL, "best_of",
+                                 "'best_of' is only supported where it equals 'n'");
     return true;
 }
 
@@ -297,21 +309,22 @@ static bool take_lengths(const form *f, kn_completion_request *out) {
     int64_t seed = 0;
     out->max_tokens = 16;
     out->choices = 1;
-    out->seed_said = member(f, "seed") != NULL;
+    out->seed_given = member(f, "seed") != NULL;
     if (!take_size(f, "max_tokens", 0, INT32_MAX, &out->max_tokens) ||
         !take_size(f, "n", 1, KN_CHOICES_MOST, &out->choices) ||
         !take_integer(f, "seed", INT64_MIN, INT64_MAX, &seed) || !take_flag(f, "echo", &out->echo))
         return false;
     out->seed = (uint64_t)seed;
     if (out->prompt_count * out->choices > KN_PROMPTS_MOST)
-        return kn_complain(f->c, 400, NULL, "n", "%zu prompts, %zu choices of each: at most %d in all",
-                           out->prompt_count, out->choices, KN_PROMPTS_MOST);
+        return kn_http_error_set(f->err, 400, NULL, "n",
+                                 "%zu prompts, %zu choices of each: at most %d in all", out->prompt_count,
+                                 out->choices, KN_PROMPTS_MOST);
     if (out->max_tokens == 0 && !out->echo) return refuse(f, "max_tokens", "at least 1, or 'echo' true");
     return true;
 }
 
-bool kn_completion_parse(const json_t *root, kn_completion_request *out, kn_complaint *c) {
-    form f = {root, "", c};
+bool kn_completion_parse(const json_t *root, kn_completion_request *out, kn_http_error *err) {
+    form f = {root, "", err};
     *out = (kn_completion_request){0};
     return take_prompts(&f, out) && take_sampling(&f, &out->sampling) && take_stops(&f, out) &&
            take_lengths(&f, out) && take_stream(&f, out) && take_logprobs(&f, out) &&
@@ -321,19 +334,25 @@ bool kn_completion_parse(const json_t *root, kn_completion_request *out, kn_comp
 void kn_completion_free(kn_completion_request *r) {
     for (size_t i = 0; i < r->prompt_count; i++) kn_prompt_free(&r->prompts[i]);
     free(r->prompts);
+    free_knn(&r->knn);
     *r = (kn_completion_request){0};
 }
 
 // ---------------------------------------------------------------- the others
 
-bool kn_score_parse(const json_t *root, kn_score_request *out, kn_complaint *c) {
-    form f = {root, "", c};
+bool kn_score_parse(const json_t *root, kn_score_request *out, kn_http_error *err) {
+    form f = {root, "", err};
     *out = (kn_score_request){0};
     return take_knn(&f, &out->knn) && take_text(&f, "text", &out->text);
 }
 
-bool kn_explain_parse(const json_t *root, kn_explain_request *out, kn_complaint *c) {
-    form f = {root, "", c};
+void kn_score_free(kn_score_request *r) {
+    kn_prompt_free(&r->text);
+    free_knn(&r->knn);
+}
+
+bool kn_explain_parse(const json_t *root, kn_explain_request *out, kn_http_error *err) {
+    form f = {root, "", err};
     *out = (kn_explain_request){.target_token = -1, .words = 8, .neighbors = 8, .around = 12};
     return take_knn(&f, &out->knn) && take_name(&f, "target", &out->target) &&
            take_integer(&f, "target_token", 0, INT32_MAX, &out->target_token) &&
@@ -342,26 +361,31 @@ bool kn_explain_parse(const json_t *root, kn_explain_request *out, kn_complaint 
            take_size(&f, "around", 0, 200, &out->around) && take_text(&f, "context", &out->context);
 }
 
-bool kn_tokenize_parse(const json_t *root, kn_prompt *out, bool *special, kn_complaint *c) {
-    form f = {root, "", c};
+void kn_explain_free(kn_explain_request *r) {
+    kn_prompt_free(&r->context);
+    free_knn(&r->knn);
+}
+
+bool kn_tokenize_parse(const json_t *root, kn_prompt *out, bool *special, kn_http_error *err) {
+    form f = {root, "", err};
     const char *name = member(&f, "prompt") ? "prompt" : "content";
     *out = (kn_prompt){0};
     *special = false;
     if (!take_string(&f, name, &out->text, &out->size) || !take_flag(&f, "add_special_tokens", special))
         return false;
-    return out->text || kn_complain(c, 400, NULL, "prompt", "'prompt' is needed: a string");
+    return out->text || kn_http_error_set(err, 400, NULL, "prompt", "'prompt' is needed: a string");
 }
 
-bool kn_detokenize_parse(const json_t *root, kn_prompt *out, kn_complaint *c) {
-    form f = {root, "", c};
+bool kn_detokenize_parse(const json_t *root, kn_prompt *out, kn_http_error *err) {
+    form f = {root, "", err};
     const json_t *ids = member(&f, "tokens");
     *out = (kn_prompt){0};
     if (!json_is_array(ids)) return refuse(&f, "tokens", "a list of token ids");
     return ids_of(&f, "tokens", ids, out);
 }
 
-bool kn_document_parse(const json_t *root, const char **name, kn_prompt *text, kn_complaint *c) {
-    form f = {root, "", c};
+bool kn_document_parse(const json_t *root, const char **name, kn_prompt *text, kn_http_error *err) {
+    form f = {root, "", err};
     *name = NULL;
     *text = (kn_prompt){0};
     if (!take_name(&f, "name", name) || !take_string(&f, "text", &text->text, &text->size)) return false;

@@ -4,7 +4,9 @@
 #define KN_SERVE_REQUEST_H
 
 #include "generate/generate.h"
-#include "serve/complaint.h"
+#include "serve/http_error.h"
+
+#include <jansson.h>
 
 enum {
     KN_PROMPTS_MOST = 1024,
@@ -17,14 +19,15 @@ enum {
     KN_AROUND_MOST = 1000,
 };
 
-// The text of a body as JSON; NULL: broken (complaint made).
-json_t *kn_request_load(const char *body, size_t size, kn_complaint *c);
+// The text of a body as JSON; NULL: broken (error set).
+json_t *kn_request_load(const char *body, size_t size, kn_http_error *err);
 
 // The knn member.
 typedef struct kn_knn_request {
-    double lambda, temperature; // NAN: not said
-    int64_t k;                  // 0: not said
-    const json_t *stores;       // names, an array of strings; NULL: all
+    double lambda, temperature; // NAN: not given
+    int64_t k;                  // 0: not given
+    const char **stores;        // names; NULL: all
+    size_t store_count;
     bool fallback, explain;
     double temperatures[KN_TEMPERATURES_MOST];
     size_t temperature_count;
@@ -45,20 +48,22 @@ typedef struct kn_completion_request {
     const char *stops[KN_STOPS_MOST];
     size_t stop_count, max_tokens, choices;
     uint64_t seed;
-    bool seed_said, stream, include_usage, echo;
+    bool seed_given, stream, include_usage, echo;
     int logprobs; // negative: none
     kn_knn_request knn;
 } kn_completion_request;
 
 // Strings belong to `root`, which must last as long. To be freed whatever it returns.
-bool kn_completion_parse(const json_t *root, kn_completion_request *out, kn_complaint *c);
+bool kn_completion_parse(const json_t *root, kn_completion_request *out, kn_http_error *err);
 void kn_completion_free(kn_completion_request *r);
 
 typedef struct kn_score_request {
     kn_prompt text;
     kn_knn_request knn;
 } kn_score_request;
-bool kn_score_parse(const json_t *root, kn_score_request *out, kn_complaint *c);
+// To be freed whatever it returns.
+bool kn_score_parse(const json_t *root, kn_score_request *out, kn_http_error *err);
+void kn_score_free(kn_score_request *r);
 
 typedef struct kn_explain_request {
     kn_prompt context;
@@ -67,13 +72,15 @@ typedef struct kn_explain_request {
     size_t words, neighbors, around;
     kn_knn_request knn;
 } kn_explain_request;
-bool kn_explain_parse(const json_t *root, kn_explain_request *out, kn_complaint *c);
+// To be freed whatever it returns.
+bool kn_explain_parse(const json_t *root, kn_explain_request *out, kn_http_error *err);
+void kn_explain_free(kn_explain_request *r);
 
 // A text of /tokenize, the ids of /detokenize.
-bool kn_tokenize_parse(const json_t *root, kn_prompt *out, bool *special, kn_complaint *c);
-bool kn_detokenize_parse(const json_t *root, kn_prompt *out, kn_complaint *c);
+bool kn_tokenize_parse(const json_t *root, kn_prompt *out, bool *special, kn_http_error *err);
+bool kn_detokenize_parse(const json_t *root, kn_prompt *out, kn_http_error *err);
 // A document to be added.
-bool kn_document_parse(const json_t *root, const char **name, kn_prompt *text, kn_complaint *c);
+bool kn_document_parse(const json_t *root, const char **name, kn_prompt *text, kn_http_error *err);
 void kn_prompt_free(kn_prompt *p);
 
 #endif

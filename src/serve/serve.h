@@ -1,13 +1,16 @@
 // HTTP and JSON over the rooms above: docs/protocol.md has what is spoken.
 //
-//   http.c      connections: requests and their answers, routes
-//   access.c    who may ask: Host, Origin, key
-//   account.c   how much memory requests take
-//   watch.c     how long clients take to ask, and to take their answers
+//   server.c    opening, listening, closing
+//   handle.c    libmicrohttpd's callbacks: a request, from its head to its answer
+//   guard.c     who may ask: Host, Origin, key; how long a body may be
+//   routes.c    the table of endpoints
 //   request.c   JSON to what is asked for
-//   answer_*.c  what each path answers
-//   engine.c    the thread that has the model, and batches what many clients ask
-//   shelf*.c    the stores, which change while they are served, through us or by others
+//   answer_*.c  what each endpoint answers; completion.c: the JSON of completions
+//   replies.c   JSON, errors and files to the wire
+//   engine.c    the thread that has the model, and batches what many clients ask; gives C structs (chunk.h)
+//   served*.c   the served stores, which change meanwhile, through us or by others; gives C structs
+//   account.c   how much memory requests take
+//   watch.c     how long clients take to ask, and to take their answers (slowloris, slow read)
 #ifndef KN_SERVE_H
 #define KN_SERVE_H
 

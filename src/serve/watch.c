@@ -1,3 +1,4 @@
+// A watchdog thread over connections: slow clients (slowloris, slow read) are cut off.
 #include "serve/watch.h"
 
 #include "base/memory.h"

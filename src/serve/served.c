@@ -1,6 +1,7 @@
-#include "serve/shelf.h"
+// The served stores: opening, publishing new states, and mixing what a request asks for.
+#include "serve/served.h"
 
-#include "serve/shelf_parts.h"
+#include "serve/served_parts.h"
 
 #include <libgen.h>
 #include <math.h>
@@ -18,27 +19,27 @@ static char *name_of(const char *path) {
     return name;
 }
 
-knnlm_status kn_book_reopen(const kn_shelf *s, const kn_book *b, kn_book_state *out) {
+knnlm_status kn_served_store_reopen(const kn_served *s, const kn_served_store *b, kn_served_state *out) {
     kn_mixture_options alone = s->options;
     alone.stores = &b->choice;
     alone.store_count = 1; // how several share is decided by each request
-    *out = (kn_book_state){0};
+    *out = (kn_served_state){0};
     KN_TRY(kn_store_open(b->path, &out->store));
     const kn_store_info *info = kn_store_describe(out->store);
     if (info->entries == info->removed_entries) return KNNLM_OK; // nothing to be searched, but to be added to
     knnlm_status status = kn_mixture_open(s->lm, &alone, &out->mixture);
-    if (status != KNNLM_OK) kn_book_state_close(out);
+    if (status != KNNLM_OK) kn_served_state_close(out);
     return status;
 }
 
-void kn_book_state_close(kn_book_state *state) {
+void kn_served_state_close(kn_served_state *state) {
     kn_mixture_close(state->mixture);
     kn_store_close(state->store);
-    *state = (kn_book_state){0};
+    *state = (kn_served_state){0};
 }
 
 // One pass of the model has one tap: a store that was made anew with another cannot join the others.
-static knnlm_status check_tap(const kn_book *b, kn_book_state *fresh) {
+static knnlm_status check_tap(const kn_served_store *b, kn_served_state *fresh) {
     const char *old = kn_store_describe(b->state.store)->settings.tap;
     const char *new = kn_store_describe(fresh->store)->settings.tap;
     if (!*old || !*new || strcmp(old, new) == 0) return KNNLM_OK;
@@ -47,49 +48,49 @@ static knnlm_status check_tap(const kn_book *b, kn_book_state *fresh) {
 }
 
 // Opened before anybody has to wait for it.
-static knnlm_status publish(kn_shelf *s, kn_book *b) {
-    kn_book_state fresh, old;
-    KN_TRY(kn_book_reopen(s, b, &fresh));
+static knnlm_status publish(kn_served *s, kn_served_store *b) {
+    kn_served_state fresh, old;
+    KN_TRY(kn_served_store_reopen(s, b, &fresh));
     knnlm_status status = check_tap(b, &fresh);
     if (status != KNNLM_OK) {
-        kn_book_state_close(&fresh);
+        kn_served_state_close(&fresh);
         return status;
     }
-    kn_turn_take(s->turn);
+    kn_ticket_lock_acquire(s->model_lock);
     pthread_rwlock_wrlock(&s->lock);
     old = b->state;
     b->state = fresh;
     pthread_rwlock_unlock(&s->lock);
-    kn_turn_give(s->turn);
-    kn_book_state_close(&old);
+    kn_ticket_lock_release(s->model_lock);
+    kn_served_state_close(&old);
     return KNNLM_OK;
 }
 
-knnlm_status kn_book_publish(kn_shelf *s, kn_book *b) {
+knnlm_status kn_served_store_publish(kn_served *s, kn_served_store *b) {
     pthread_mutex_lock(&s->publishing);
     knnlm_status status = publish(s, b);
     pthread_mutex_unlock(&s->publishing);
     return status;
 }
 
-static knnlm_status open_book(kn_shelf *s, size_t number) {
-    kn_book *b = &s->books[number];
+static knnlm_status open_store(kn_served *s, size_t number) {
+    kn_served_store *b = &s->stores[number];
     b->choice = s->options.stores[number];
     b->path = kn_strdup(b->choice.path);
     b->name = name_of(b->choice.path);
     if (!b->path || !b->name) return KNNLM_ENOMEM;
     b->choice.path = b->path;
     for (size_t i = 0; i < number; i++)
-        if (strcmp(s->books[i].name, b->name) == 0)
+        if (strcmp(s->stores[i].name, b->name) == 0)
             return kn_fail(KNNLM_EINVAL, "%s: another store is called \"%s\" too", b->path, b->name);
-    return kn_book_reopen(s, b, &b->state);
+    return kn_served_store_reopen(s, b, &b->state);
 }
 
 // One pass of the model has one tap, be a store empty for now or not.
-static knnlm_status share_tap(kn_shelf *s) {
+static knnlm_status share_tap(kn_served *s) {
     const kn_store_info *first = NULL;
     for (size_t i = 0; i < s->count; i++) {
-        const kn_store_info *info = kn_store_describe(s->books[i].state.store);
+        const kn_store_info *info = kn_store_describe(s->stores[i].state.store);
         if (!*info->settings.tap) continue;
         if (first && strcmp(first->settings.tap, info->settings.tap) != 0)
             return kn_fail(KNNLM_EINVAL,
@@ -100,27 +101,27 @@ static knnlm_status share_tap(kn_shelf *s) {
     return first ? kn_tap_parse(first->settings.tap, &s->tap) : KNNLM_OK;
 }
 
-// Weights that were said of single stores; the others share what requests give them.
-static knnlm_status check_weights(const kn_shelf *s) {
+// Weights that were given to single stores; the others share what requests give them.
+static knnlm_status check_weights(const kn_served *s) {
     double sum = 0;
     for (size_t i = 0; i < s->count; i++)
-        if (!isnan(s->books[i].choice.weight)) sum += s->books[i].choice.weight;
+        if (!isnan(s->stores[i].choice.weight)) sum += s->stores[i].choice.weight;
     return sum <= 1 + 1e-12 ? KNNLM_OK
                             : kn_fail(KNNLM_EINVAL, "the weights of the stores are in sum %g, above 1", sum);
 }
 
-static knnlm_status open_all(kn_shelf *s, const kn_mixture_options *o) {
+static knnlm_status open_all(kn_served *s, const kn_mixture_options *o) {
     if (o->store_count > KN_STORES_MOST)
         return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
     for (size_t i = 0; i < o->store_count; i++) {
         s->count = i + 1;
-        KN_TRY(open_book(s, i));
+        KN_TRY(open_store(s, i));
     }
     KN_TRY(share_tap(s));
     return check_weights(s);
 }
 
-// Who only looks must not hold up who has the turn and waits to change something.
+// Who only reads must not hold up who has the model's lock and waits to change something.
 static void init_lock(pthread_rwlock_t *lock) {
     pthread_rwlockattr_t attributes;
     pthread_rwlockattr_init(&attributes);
@@ -129,11 +130,11 @@ static void init_lock(pthread_rwlock_t *lock) {
     pthread_rwlockattr_destroy(&attributes);
 }
 
-knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o, bool writable,
-                           kn_shelf **out) {
-    kn_shelf *s = kn_alloc(1, sizeof *s);
+knnlm_status kn_served_open(kn_lm *lm, kn_ticket_lock *model_lock, const kn_mixture_options *o,
+                            kn_served **out) {
+    kn_served *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
-    *s = (kn_shelf){.lm = lm, .turn = turn, .options = *o, .writable = writable, .tap = KN_TAP_DEFAULT};
+    *s = (kn_served){.lm = lm, .model_lock = model_lock, .options = *o, .tap = KN_TAP_DEFAULT};
     s->options.cache = 0; // a request has no document
     init_lock(&s->lock);
     pthread_mutex_init(&s->writing, NULL);
@@ -144,18 +145,18 @@ knnlm_status kn_shelf_open(kn_lm *lm, kn_turn *turn, const kn_mixture_options *o
     if (status == KNNLM_OK)
         *out = s;
     else
-        kn_shelf_close(s);
+        kn_served_close(s);
     return status;
 }
 
-void kn_shelf_close(kn_shelf *s) {
+void kn_served_close(kn_served *s) {
     if (!s) return;
-    kn_shelf_refresh_end(s);
+    kn_served_refresh_end(s);
     for (size_t i = 0; i < s->count; i++) {
-        kn_book_state_close(&s->books[i].state);
-        free(s->books[i].name);
-        free(s->books[i].path);
-        free(s->books[i].failure);
+        kn_served_state_close(&s->stores[i].state);
+        free(s->stores[i].name);
+        free(s->stores[i].path);
+        free(s->stores[i].failure);
     }
     kn_mixture_close(s->nothing);
     pthread_rwlock_destroy(&s->lock);
@@ -164,72 +165,79 @@ void kn_shelf_close(kn_shelf *s) {
     free(s);
 }
 
-size_t kn_shelf_count(const kn_shelf *s) {
+size_t kn_served_count(const kn_served *s) {
     return s->count;
 }
 
-const char *kn_shelf_name(const kn_shelf *s, size_t number) {
-    return s->books[number].name;
+const char *kn_served_name(const kn_served *s, size_t number) {
+    return s->stores[number].name;
 }
 
-const char *kn_shelf_name_of(const kn_shelf *s, const char *path) {
+const char *kn_served_name_of(const kn_served *s, const char *path) {
     for (size_t i = 0; i < s->count; i++)
-        if (strcmp(s->books[i].path, path) == 0) return s->books[i].name;
+        if (strcmp(s->stores[i].path, path) == 0) return s->stores[i].name;
     return "";
 }
 
-void kn_shelf_hide_paths(const kn_shelf *s, kn_complaint *c) {
-    for (size_t i = 0; i < s->count; i++) kn_complaint_hide(c, s->books[i].path, s->books[i].name);
+void kn_served_hide_paths(const kn_served *s, kn_http_error *err) {
+    for (size_t i = 0; i < s->count; i++) kn_http_error_hide_path(err, s->stores[i].path, s->stores[i].name);
 }
 
-uint64_t kn_shelf_entries(kn_shelf *s, size_t number) {
+uint64_t kn_served_entries(kn_served *s, size_t number) {
     pthread_rwlock_rdlock(&s->lock);
-    const kn_store_info *info = kn_store_describe(s->books[number].state.store);
+    const kn_store_info *info = kn_store_describe(s->stores[number].state.store);
     uint64_t entries = info->entries - info->removed_entries;
     pthread_rwlock_unlock(&s->lock);
     return entries;
 }
 
-kn_book *kn_shelf_find(kn_shelf *s, const char *name, kn_complaint *c) {
-    for (size_t i = 0; i < s->count; i++)
-        if (strcmp(s->books[i].name, name) == 0) return &s->books[i];
-    kn_complain(c, 404, "not_found", NULL, "no store is called '%.100s'", name);
-    return NULL;
+static size_t number_of(const kn_served *s, const char *name) {
+    size_t i = 0;
+    while (i < s->count && strcmp(s->stores[i].name, name) != 0) i++;
+    return i;
+}
+
+bool kn_served_find(const kn_served *s, const char *name, size_t *number, kn_http_error *err) {
+    *number = number_of(s, name);
+    return *number < s->count ||
+           kn_http_error_set(err, 404, "not_found", NULL, "no store is called '%.100s'", name);
+}
+
+kn_served_store *kn_served_named(kn_served *s, const char *name, kn_http_error *err) {
+    size_t number;
+    return kn_served_find(s, name, &number, err) ? &s->stores[number] : NULL;
 }
 
 // ---------------------------------------------------------------- mixing
 
-static bool select_named(const kn_shelf *s, const json_t *names, uint32_t *out, kn_complaint *c) {
-    const json_t *name;
-    size_t i;
+static bool select_named(const kn_served *s, const kn_knn_request *knn, uint32_t *out, kn_http_error *err) {
     *out = 0;
-    json_array_foreach (names, i, name) {
-        size_t n = 0;
-        while (n < s->count && strcmp(s->books[n].name, json_string_value(name)) != 0) n++;
+    for (size_t i = 0; i < knn->store_count; i++) {
+        size_t n = number_of(s, knn->stores[i]);
         if (n == s->count)
-            return kn_complain(c, 404, "not_found", "knn.stores", "no store is called '%.100s'",
-                               json_string_value(name));
+            return kn_http_error_set(err, 404, "not_found", "knn.stores", "no store is called '%.100s'",
+                                     knn->stores[i]);
         *out |= 1u << n;
     }
     return true;
 }
 
-bool kn_shelf_select(const kn_shelf *s, const kn_knn_request *knn, bool fallback, kn_selection *out,
-                     kn_complaint *c) {
+bool kn_served_select(const kn_served *s, const kn_knn_request *knn, bool fallback, kn_selection *out,
+                      kn_http_error *err) {
     *out = (kn_selection){.stores = (uint32_t)((1ull << s->count) - 1),
                           .lambda = knn->lambda,
                           .temperature = knn->temperature,
                           .k = knn->k,
                           .fallback = fallback && knn->fallback};
-    return !knn->stores || select_named(s, knn->stores, &out->stores, c);
+    return !knn->stores || select_named(s, knn, &out->stores, err);
 }
 
-knnlm_status kn_shelf_view(const kn_shelf *s, const kn_selection *selection, kn_mixture **out,
-                           size_t *numbers) {
+knnlm_status kn_served_view(const kn_served *s, const kn_selection *selection, kn_mixture **out,
+                            size_t *numbers) {
     const kn_mixture *mixtures[KN_STORES_MOST + 1] = {s->nothing};
     size_t count = 0;
     for (size_t i = 0; i < s->count; i++) {
-        const kn_book *b = &s->books[i];
+        const kn_served_store *b = &s->stores[i];
         if (!(selection->stores >> i & 1) || !b->state.mixture) continue;
         numbers[count++] = i;
         mixtures[count] = b->state.mixture;

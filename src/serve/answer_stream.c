@@ -1,6 +1,7 @@
-// An answer that is sent as it comes: server-sent events.
+// /v1/completions with `stream`: an answer that is sent as it comes, as server-sent events.
 #include "serve/completion.h"
-
+#include "serve/json.h"
+#include "serve/replies.h"
 #include "serve/watch.h"
 
 #include <stdlib.h>
@@ -46,20 +47,24 @@ static bool scored(kn_completion *a, const kn_choice *choice) {
     return over;
 }
 
+// Takes the chunk.
+static bool put_chunk(kn_completion *a, kn_choice *choice, kn_chunk *chunk) {
+    kn_slice slice = kn_slice_open(a);
+    bool fine = kn_slice_chunk(a, choice, chunk, &slice);
+    kn_chunk_free(chunk);
+    return put_choice(a, kn_slice_close(choice, &slice)) && fine;
+}
+
 // Whatever has come since the last time becomes events.
 static bool collect(kn_completion *a) {
     bool fine = true;
     for (size_t i = 0; i < a->choice_count && fine; i++) {
         kn_choice *choice = &a->choices[i];
-        json_t *piece;
+        kn_chunk *chunk;
         if (!scored(a, choice)) continue;
         if (a->r.echo && !choice->echoed) fine = echo(a, choice);
-        while (fine && (piece = kn_choice_take(a, choice))) {
-            kn_slice slice = kn_slice_open(a);
-            fine = kn_slice_piece(a, choice, piece, &slice);
-            fine = put_choice(a, kn_slice_close(choice, &slice)) && fine;
-            json_decref(piece);
-        }
+        while (fine && (fine = kn_choice_take(a, choice, &chunk)) && chunk)
+            fine = put_chunk(a, choice, chunk);
     }
     return fine;
 }
@@ -70,27 +75,27 @@ static void finish(kn_completion *a) {
     put(a, "data: [DONE]\n\n");
 }
 
-static void fail(kn_completion *a, kn_complaint *c) {
+static void fail(kn_completion *a, kn_http_error *err) {
     a->ended = true;
     kn_account_pause(&a->x->account);
-    kn_server_hide_paths(a->server, c);
-    put_event(a, kn_complaint_json(c));
+    kn_server_hide_paths(a->server, err);
+    put_event(a, kn_json_error(err));
 }
 
 // libmicrohttpd, and others on the way, give up a connection on which nothing comes for long: a comment keeps
 // it.
 static void keep_alive(kn_completion *a) {
-    if (kn_seconds() - a->said < QUIET_SECONDS) return;
+    if (kn_seconds() - a->last_sent < QUIET_SECONDS) return;
     put(a, ":\n\n");
 }
 
 // Waits until there is something to send, or nothing will come any more. False: the client is gone.
 static bool wait_for_more(kn_completion *a) {
-    kn_complaint c;
+    kn_http_error err;
     while (a->out_sent == a->out_size && !a->ended) {
         if (kn_exchange_late(a->x)) {
-            kn_exchange_complain_late(a->x, &c);
-            fail(a, &c);
+            kn_exchange_late_error(a->x, &err);
+            fail(a, &err);
             break;
         }
         pthread_mutex_lock(&a->job.lock);
@@ -99,18 +104,18 @@ static bool wait_for_more(kn_completion *a) {
         unsigned long seen = a->job.changes;
         pthread_mutex_unlock(&a->job.lock);
         if (status != KNNLM_OK) {
-            kn_complain_status(&c, status, a->job.message);
-            fail(a, &c);
+            kn_http_error_status(&err, status, a->job.message);
+            fail(a, &err);
         } else if (!collect(a) || kn_json_failed()) {
-            kn_account_complain(&a->x->account, NULL, &c);
-            fail(a, &c);
+            kn_account_error(&a->x->account, NULL, &err);
+            fail(a, &err);
         } else if (over) {
             finish(a);
         } else if (a->out_sent == a->out_size) {
             if (kn_exchange_gone(a->x)) return false;
             keep_alive(a);
             pthread_mutex_lock(&a->job.lock);
-            kn_job_wait(&a->job, seen);
+            kn_request_job_wait(&a->job, seen);
             pthread_mutex_unlock(&a->job.lock);
         }
     }
@@ -130,7 +135,7 @@ static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t 
         }
     }
     size_t n = kn_least(most, a->out_size - a->out_sent);
-    a->said = kn_seconds();
+    a->last_sent = kn_seconds();
     memcpy(buffer, a->out + a->out_sent, n);
     a->out_sent += n;
     kn_watch_sending(a->server->watch, a->x->connection);
@@ -139,13 +144,13 @@ static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t 
 
 enum MHD_Result kn_completion_stream(kn_completion *a) {
     kn_exchange *x = a->x;
-    kn_complaint c;
-    if (a->task_count && !kn_job_submit(a->server->engine, &a->job, a->tasks, a->task_count, &c)) {
+    kn_http_error err;
+    if (a->task_count && !kn_request_job_submit(a->server->engine, &a->job, a->tasks, a->task_count, &err)) {
         kn_completion_close(a);
-        return kn_reply_complaint(x, &c);
+        return kn_reply_error(x, &err);
     }
     a->submitted = a->task_count > 0;
-    a->said = kn_seconds();
+    a->last_sent = kn_seconds();
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, KN_SEND_BLOCK, send_more, a, kn_completion_close);
     if (!response) {

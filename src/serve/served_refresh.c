@@ -1,6 +1,6 @@
 // Stores that another process changes (knnlm add, remove, compact, tune): a thread looks at their manifests a
 // few times a second, and opens what is new beside the old.
-#include "serve/shelf_parts.h"
+#include "serve/served_parts.h"
 
 #include "base/progress.h"
 
@@ -10,7 +10,7 @@
 
 enum { LOOK_MS = 250, RETRY_SECONDS = 2 };
 
-static bool is_current(kn_shelf *s, const kn_book *b) {
+static bool is_current(kn_served *s, const kn_served_store *b) {
     pthread_rwlock_rdlock(&s->lock);
     bool current = kn_store_is_current(b->state.store);
     pthread_rwlock_unlock(&s->lock);
@@ -18,7 +18,7 @@ static bool is_current(kn_shelf *s, const kn_book *b) {
 }
 
 // What cannot be opened is said once, and tried again: the state before goes on being served.
-static void tell_failure(kn_shelf *s, kn_book *b) {
+static void tell_failure(kn_served *s, kn_served_store *b) {
     const char *message = knnlm_message();
     b->retry = kn_seconds() + RETRY_SECONDS;
     if (b->failure && strcmp(b->failure, message) == 0) return;
@@ -27,16 +27,16 @@ static void tell_failure(kn_shelf *s, kn_book *b) {
     if (s->warn) s->warn(b->path, message);
 }
 
-static void refresh(kn_shelf *s, kn_book *b) {
+static void refresh(kn_served *s, kn_served_store *b) {
     if (kn_seconds() < b->retry || is_current(s, b)) return;
-    if (kn_book_publish(s, b) != KNNLM_OK) return tell_failure(s, b);
+    if (kn_served_store_publish(s, b) != KNNLM_OK) return tell_failure(s, b);
     free(b->failure);
     b->failure = NULL;
     b->retry = 0;
 }
 
-// False: the shelf is being closed.
-static bool rest(kn_shelf *s) {
+// False: it is being closed.
+static bool rest(kn_served *s) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += LOOK_MS * 1000000L;
@@ -50,13 +50,13 @@ static bool rest(kn_shelf *s) {
 }
 
 static void *look(void *context) {
-    kn_shelf *s = context;
+    kn_served *s = context;
     while (rest(s))
-        for (size_t i = 0; i < s->count; i++) refresh(s, &s->books[i]);
+        for (size_t i = 0; i < s->count; i++) refresh(s, &s->stores[i]);
     return NULL;
 }
 
-knnlm_status kn_shelf_refresh(kn_shelf *s, kn_warn *warn) {
+knnlm_status kn_served_refresh(kn_served *s, kn_warn *warn) {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -69,7 +69,7 @@ knnlm_status kn_shelf_refresh(kn_shelf *s, kn_warn *warn) {
     return code ? kn_fail(KNNLM_ENOMEM, "cannot start a thread: %s", strerror(code)) : KNNLM_OK;
 }
 
-void kn_shelf_refresh_end(kn_shelf *s) {
+void kn_served_refresh_end(kn_served *s) {
     if (!s->refresh.started) return;
     pthread_mutex_lock(&s->refresh.lock);
     s->refresh.ending = true;

@@ -1,7 +1,13 @@
-// Who may ask: well-formed requests, to a name of ours, from pages that are let in, with the key.
-#include "serve/http.h"
+// Who may ask: well-formed requests (request smuggling), to a name of ours (DNS rebinding), from pages that
+// are let in (CSRF, CORS), with the key, and bodies of bounded size.
+#include "serve/guard.h"
+
+#include "serve/replies.h"
+#include "serve/routes.h"
+#include "serve/server.h"
 
 #include <arpa/inet.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,7 +29,7 @@ static enum MHD_Result count(void *context, enum MHD_ValueKind kind, const char 
 
 // Where a proxy before us may read another length or another host out of a request than we do, what follows
 // it on the connection could be somebody else's (request smuggling). The connection ends.
-static bool check_framing(kn_exchange *x, kn_complaint *c) {
+static bool check_framing(kn_exchange *x, kn_http_error *err) {
     counted n = {0};
     const char *encoding = kn_exchange_header(x, "Transfer-Encoding"), *wrong = NULL;
     MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count, &n);
@@ -37,7 +43,7 @@ static bool check_framing(kn_exchange *x, kn_complaint *c) {
         wrong = n.hosts ? "Host is given more than once" : "Host is missing";
     if (!wrong) return true;
     x->last = true;
-    return kn_complain(c, 400, NULL, NULL, "%s", wrong);
+    return kn_http_error_set(err, 400, NULL, NULL, "%s", wrong);
 }
 
 // ---------------------------------------------------------------- hosts
@@ -89,7 +95,7 @@ static bool everybody(const kn_server *s) {
 // DNS rebinding: a page of evil.example, whose name suddenly leads here, would be a page of our own to its
 // browser. Its requests still say which name they are for: only addresses, which no name service has a say
 // in, and names that are known to be ours are answered.
-static bool check_host(const kn_exchange *x, kn_complaint *c) {
+static bool check_host(const kn_exchange *x, kn_http_error *err) {
     const kn_server *s = x->server;
     host_name h;
     if (everybody(s)) return true;
@@ -98,14 +104,15 @@ static bool check_host(const kn_exchange *x, kn_complaint *c) {
     for (size_t i = 0; i < s->o.allowed_host_count && fine && !known; i++)
         known = strcasecmp(s->allowed_hosts[i], h.text) == 0;
     if (known) return true;
-    return kn_complain(c, 403, "host", NULL, "no name of this server (Host): --allowed-host adds one");
+    return kn_http_error_set(err, 403, "host", NULL,
+                             "no name of this server (Host): --allowed-host adds one");
 }
 
 // ---------------------------------------------------------------- pages
 
 // Browsers say which page asks. Other pages than our own are not let in, so that no page on the web can read
 // or change the stores of who looks at it (CSRF).
-static bool check_origin(const kn_exchange *x, kn_complaint *c) {
+static bool check_origin(const kn_exchange *x, kn_http_error *err) {
     const char *origin = kn_exchange_header(x, "Origin"), *host = kn_exchange_header(x, "Host");
     if (!origin || everybody(x->server)) return true;
     if (x->server->cors && strcmp(x->server->cors, origin) == 0) return true;
@@ -114,7 +121,7 @@ static bool check_origin(const kn_exchange *x, kn_complaint *c) {
                             ? origin + 8 // behind a proxy that speaks TLS
                             : NULL;
     if (after && strcasecmp(after, host) == 0) return true;
-    return kn_complain(c, 403, "origin", NULL, "pages of other origins are not let in (--cors)");
+    return kn_http_error_set(err, 403, "origin", NULL, "pages of other origins are not let in (--cors)");
 }
 
 // What OpenAI's own client sends from a browser, and what else clients of such servers have.
@@ -147,12 +154,13 @@ static void list_allowed(const char *asked, char *out, size_t size) {
     }
 }
 
-enum MHD_Result kn_access_preflight(kn_exchange *x) {
+enum MHD_Result kn_guard_preflight(kn_exchange *x) {
     struct MHD_Response *response = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
-    char allowed[1024];
+    char methods[64], allowed[1024];
+    kn_route_methods(methods, sizeof methods);
     list_allowed(kn_exchange_header(x, "Access-Control-Request-Headers"), allowed, sizeof allowed);
     if (response) {
-        MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+        MHD_add_response_header(response, "Access-Control-Allow-Methods", methods);
         MHD_add_response_header(response, "Access-Control-Allow-Headers", allowed);
         MHD_add_response_header(response, "Access-Control-Max-Age", "600");
         MHD_add_response_header(response, "Vary", "Access-Control-Request-Headers");
@@ -160,13 +168,13 @@ enum MHD_Result kn_access_preflight(kn_exchange *x) {
     return kn_reply_response(x, 204, NULL, response);
 }
 
-bool kn_access_is_preflight(const kn_exchange *x, const char *method) {
+bool kn_guard_is_preflight(const kn_exchange *x, const char *method) {
     return x->server->cors && strcmp(method, "OPTIONS") == 0 &&
            kn_exchange_header(x, "Access-Control-Request-Method");
 }
 
-bool kn_access_check(kn_exchange *x, kn_complaint *c) {
-    return check_framing(x, c) && check_host(x, c) && check_origin(x, c);
+bool kn_guard_check(kn_exchange *x, kn_http_error *err) {
+    return check_framing(x, err) && check_host(x, err) && check_origin(x, err);
 }
 
 // ---------------------------------------------------------------- keys
@@ -179,10 +187,29 @@ static bool same_key(const char *key, const char *given) {
     return different == 0;
 }
 
-bool kn_access_has_key(const kn_exchange *x) {
+bool kn_guard_has_key(const kn_exchange *x) {
     static const char scheme[] = "Bearer ";
     const char *given = kn_exchange_header(x, "Authorization");
     if (!x->server->api_key) return true;
     if (!given || strncasecmp(given, scheme, sizeof scheme - 1) != 0) return false;
     return same_key(x->server->api_key, given + sizeof scheme - 1);
+}
+
+// ---------------------------------------------------------------- bodies
+
+static bool body_error(const kn_exchange *x, kn_http_error *err) {
+    return kn_http_error_set(err, 413, "body_too_large", NULL, "the body has more than %zu bytes",
+                             x->server->o.max_body);
+}
+
+bool kn_guard_length(const kn_exchange *x, kn_http_error *err) {
+    const char *length = kn_exchange_header(x, "Content-Length");
+    return !length || strtoull(length, NULL, 10) <= x->server->o.max_body || body_error(x, err);
+}
+
+bool kn_guard_body(kn_exchange *x, size_t more, kn_http_error *err) {
+    size_t before = x->capacity;
+    if (x->size + more > x->server->o.max_body) return body_error(x, err);
+    if (kn_grow(&x->body, &x->capacity, x->size + more + 1, 1) != KNNLM_OK) return kn_http_error_memory(err);
+    return kn_account_take(&x->account, x->capacity - before) || kn_account_error(&x->account, NULL, err);
 }

@@ -1,33 +1,32 @@
-// The inside of a shelf, for the files that are it.
-#ifndef KN_SERVE_SHELF_PARTS_H
-#define KN_SERVE_SHELF_PARTS_H
+// The inside of the served stores, for the files that are it.
+#ifndef KN_SERVE_SERVED_PARTS_H
+#define KN_SERVE_SERVED_PARTS_H
 
-#include "serve/shelf.h"
+#include "serve/served.h"
 
 // A store in one state.
-typedef struct kn_book_state {
+typedef struct kn_served_state {
     kn_store *store;
     kn_mixture *mixture; // of it alone; NULL: it has no entries
-} kn_book_state;
+} kn_served_state;
 
-typedef struct kn_book {
+typedef struct kn_served_store {
     char *name, *path;
     kn_store_choice choice;
-    kn_book_state state;
+    kn_served_state state;
     char *failure; // of the last attempt to open a newer state, and when to try again
     double retry;
-} kn_book;
+} kn_served_store;
 
-struct kn_shelf {
+struct kn_served {
     kn_lm *lm;
-    kn_turn *turn;
+    kn_ticket_lock *model_lock;
     kn_mixture_options options;
-    bool writable;
     kn_tap tap;
     kn_mixture *nothing; // without stores: every view begins with it
-    kn_book books[KN_STORES_MOST];
+    kn_served_store stores[KN_STORES_MOST];
     size_t count;
-    pthread_rwlock_t lock;   // of the states, against those who read without having the turn
+    pthread_rwlock_t lock;   // of the states, against those who read without holding the model's lock
     pthread_mutex_t writing; // one change at a time
     // Held from opening a newer state to its taking the old one's place: who comes later opens later, and no
     // older state takes the place of a newer one.
@@ -41,12 +40,13 @@ struct kn_shelf {
     } refresh;
 };
 
-kn_book *kn_shelf_find(kn_shelf *s, const char *name, kn_complaint *c);
-knnlm_status kn_book_reopen(const kn_shelf *s, const kn_book *b, kn_book_state *out);
-void kn_book_state_close(kn_book_state *state);
+// NULL: none of this name (404 set).
+kn_served_store *kn_served_named(kn_served *s, const char *name, kn_http_error *err);
+knnlm_status kn_served_store_reopen(const kn_served *s, const kn_served_store *b, kn_served_state *out);
+void kn_served_state_close(kn_served_state *state);
 // What is on disk takes the place of what is served. KNNLM_EINVAL: its keys have another tap; else as
-// kn_book_reopen.
-knnlm_status kn_book_publish(kn_shelf *s, kn_book *b);
-void kn_shelf_refresh_end(kn_shelf *s);
+// kn_served_store_reopen.
+knnlm_status kn_served_store_publish(kn_served *s, kn_served_store *b);
+void kn_served_refresh_end(kn_served *s);
 
 #endif

@@ -1,0 +1,27 @@
+// /v1/models: what the model is.
+#include "serve/json.h"
+#include "serve/replies.h"
+#include "serve/routes.h"
+#include "serve/server.h"
+
+#include <string.h>
+
+static json_t *model_json(const kn_server *s) {
+    const kn_lm_info *info = kn_lm_describe(s->lm);
+    return json_pack("{s:o, s:s, s:I, s:s, s:{s:s, s:s, s:i, s:i, s:I, s:s}}", "id",
+                     kn_json_text(s->model, strlen(s->model)), "object", "model", "created",
+                     (json_int_t)s->created, "owned_by", "knnlm", "meta", "architecture", info->architecture,
+                     "engine", info->engine, "vocabulary", info->vocabulary, "context", info->context,
+                     "parameters", (json_int_t)info->parameters, "fingerprint", info->fingerprint);
+}
+
+enum MHD_Result kn_answer_models(kn_exchange *x) {
+    return kn_reply(x, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(x->server)));
+}
+
+enum MHD_Result kn_answer_model(kn_exchange *x) {
+    kn_http_error err;
+    if (strcmp(x->rest, x->server->model) == 0) return kn_reply(x, 200, model_json(x->server));
+    kn_http_error_set(&err, 404, "model_not_found", NULL, "no model is called '%.100s'", x->rest);
+    return kn_reply_error(x, &err);
+}

@@ -1,0 +1,119 @@
+// The served stores: read by requests, changed while they are. Not a door: only this room includes it.
+//
+// A store is open in one state; a change makes a new one on disk, which is opened beside it and takes its
+// place in between two batches. So who holds the model's lock (ticket_lock.h), or reads under that of the
+// served stores, sees one state as long. What is given out here are copies, which last.
+#ifndef KN_SERVE_SERVED_H
+#define KN_SERVE_SERVED_H
+
+#include "knn/mixture.h"
+#include "knn/origin.h"
+#include "serve/request.h"
+#include "serve/ticket_lock.h"
+
+typedef struct kn_served kn_served;
+// The store's path, and a line that says what is wrong with it. Called by a thread of its own.
+typedef void kn_warn(const char *store, const char *message);
+
+// `model_lock` is taken by whoever uses the model. Options are copied; KNNLM_EINVAL: two stores of one name,
+// or as kn_mixture_open.
+knnlm_status kn_served_open(kn_lm *lm, kn_ticket_lock *model_lock, const kn_mixture_options *options,
+                            kn_served **out);
+void kn_served_close(kn_served *served);
+// From now on changes that other processes make are served within a second. What cannot be opened is warned
+// of, and the state before is served on.
+knnlm_status kn_served_refresh(kn_served *served, kn_warn *warn);
+size_t kn_served_count(const kn_served *served);
+const char *kn_served_name(const kn_served *served, size_t number);
+const char *kn_served_name_of(const kn_served *served, const char *path); // "": none is there
+// Paths of stores in the message become their names.
+void kn_served_hide_paths(const kn_served *served, kn_http_error *err);
+uint64_t kn_served_entries(kn_served *served, size_t number);
+// The number of a store; 404 where there is none of this name.
+bool kn_served_find(const kn_served *served, const char *name, size_t *number, kn_http_error *err);
+
+// ---------------------------------------------------------------- mixing
+
+// What of it a request wants.
+typedef struct kn_selection {
+    uint32_t stores;            // a bit each
+    double lambda, temperature; // NAN: not given
+    int64_t k;                  // 0: not given
+    bool fallback;
+} kn_selection;
+
+// 404 for a name that is none.
+bool kn_served_select(const kn_served *served, const kn_knn_request *knn, bool fallback, kn_selection *out,
+                      kn_http_error *err);
+// A mixture by the selection, the caller's, with *numbers (KN_STORES_MOST) of its stores among those served.
+// Who calls holds the model's lock. KNNLM_ENOMEM.
+knnlm_status kn_served_view(const kn_served *served, const kn_selection *selection, kn_mixture **out,
+                            size_t *numbers);
+
+// ---------------------------------------------------------------- reading
+
+typedef struct kn_served_info {
+    const char *name;            // valid as long as the stores are served
+    uint64_t entries, documents; // those that were not removed
+    uint64_t removed_entries, bytes;
+    int32_t dimension;
+    knnlm_distance distance;
+    knnlm_keys key_type;
+    char tap[64];
+    struct {
+        uint64_t lists; // 0: no index
+        bool codes;
+    } index;
+    struct {
+        bool known, adaptive;
+        double lambda, temperature;
+        int64_t k;
+    } tuned;
+} kn_served_info;
+void kn_served_describe(kn_served *served, size_t number, kn_served_info *out);
+
+// Which documents of a store: those whose name contains `like`, from `offset` on, at most `limit`.
+typedef struct kn_document_range {
+    uint64_t offset;
+    size_t limit;
+    const char *like; // "": all
+} kn_document_range;
+// Called under the lock: what it is given does not last, and it must not call back.
+typedef void kn_document_visit(void *context, const kn_store_document *document);
+// *total counts all that are like it. False: no such store, or it cannot be read (error set).
+bool kn_served_documents(kn_served *served, const char *store, const kn_document_range *range,
+                         kn_document_visit *visit, void *context, uint64_t *total, kn_http_error *err);
+
+// An entry with the text around it.
+typedef struct kn_passage {
+    kn_origin origin;
+    char *name; // of the document, which `origin` has
+} kn_passage;
+// False: no such store or entry, or it cannot be read (error set). To be freed only after true.
+bool kn_served_passage(kn_served *served, const char *store, uint64_t entry, size_t around, kn_passage *out,
+                       kn_http_error *err);
+void kn_passage_free(kn_passage *passage);
+
+// ---------------------------------------------------------------- changing
+
+typedef struct kn_served_change {
+    const char *store;
+    bool allowed;          // false: 403, once the store is found
+    bool (*go_on)(void *); // asked now and then
+    void *context;
+} kn_served_change;
+
+typedef struct kn_served_added {
+    uint64_t entries;
+    bool created; // the store did not have the text before
+} kn_served_added;
+
+// On disk and seen by every request from then on, or nothing has changed (but where the new state cannot be
+// opened: then it is on disk alone). False: error set.
+bool kn_served_add(kn_served *served, const kn_served_change *change, const char *name, const char *text,
+                   size_t size, kn_served_added *out, kn_http_error *err);
+// *removed entries.
+bool kn_served_remove(kn_served *served, const kn_served_change *change, const char *document, size_t size,
+                      uint64_t *removed, kn_http_error *err);
+
+#endif

@@ -1,0 +1,107 @@
+// Reading of served stores: what they are, their documents, a passage.
+#include "serve/served_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void describe(const kn_served_store *b, kn_served_info *out) {
+    const kn_store_info *info = kn_store_describe(b->state.store);
+    const kn_store_tuned *tuned = &info->tuned;
+    *out = (kn_served_info){.name = b->name,
+                            .entries = info->entries - info->removed_entries,
+                            .documents = info->documents - info->removed_documents,
+                            .removed_entries = info->removed_entries,
+                            .bytes = info->bytes,
+                            .dimension = info->settings.dimension,
+                            .distance = info->settings.distance,
+                            .key_type = info->settings.key_type,
+                            .tuned = {.known = tuned->known,
+                                      .adaptive = tuned->bins.distances > 0,
+                                      .lambda = tuned->lambda,
+                                      .temperature = tuned->temperature,
+                                      .k = tuned->k}};
+    snprintf(out->tap, sizeof out->tap, "%s", info->settings.tap);
+    if (!b->state.mixture) return;
+    const kn_index_info *index = kn_datastore_describe(kn_mixture_datastore(b->state.mixture, 0))->index;
+    out->index.lists = (uint64_t)index->lists;
+    out->index.codes = index->code_bytes > 0;
+}
+
+void kn_served_describe(kn_served *s, size_t number, kn_served_info *out) {
+    pthread_rwlock_rdlock(&s->lock);
+    describe(&s->stores[number], out);
+    pthread_rwlock_unlock(&s->lock);
+}
+
+// ---------------------------------------------------------------- documents
+
+static bool like_of(const kn_store_document *d, const char *like) {
+    return !*like || memmem(d->name, d->name_size, like, strlen(like)) != NULL;
+}
+
+// A half that an interrupted addition left is no document.
+static bool is_whole(const kn_store_document *d) {
+    return !d->removed && d->count == d->tokens;
+}
+
+static knnlm_status visit_documents(const kn_store *store, const kn_document_range *range,
+                                    kn_document_visit *visit, void *context, uint64_t *total) {
+    uint64_t documents = kn_store_describe(store)->documents;
+    *total = 0;
+    for (uint64_t i = 0; i < documents; i++) {
+        kn_store_document d;
+        knnlm_status status = kn_store_document_at(store, i, &d);
+        if (status == KNNLM_EDATA) continue; // damaged: knnlm verify tells of it
+        KN_TRY(status);
+        if (!is_whole(&d) || !like_of(&d, range->like)) continue;
+        if (*total >= range->offset && *total - range->offset < range->limit) visit(context, &d);
+        (*total)++;
+    }
+    return KNNLM_OK;
+}
+
+bool kn_served_documents(kn_served *s, const char *store, const kn_document_range *range,
+                         kn_document_visit *visit, void *context, uint64_t *total, kn_http_error *err) {
+    const kn_served_store *b = kn_served_named(s, store, err);
+    if (!b) return false;
+    pthread_rwlock_rdlock(&s->lock);
+    knnlm_status status = visit_documents(b->state.store, range, visit, context, total);
+    pthread_rwlock_unlock(&s->lock);
+    return status == KNNLM_OK || kn_http_error_status(err, KNNLM_EIO, knnlm_message());
+}
+
+// ---------------------------------------------------------------- a passage
+
+static knnlm_status read_passage(const kn_served_store *b, uint64_t entry, size_t around, kn_passage *out) {
+    const kn_mixture *m = b->state.mixture;
+    const kn_tokenizer *t = m ? kn_datastore_tokenizer(kn_mixture_datastore(m, 0)) : NULL;
+    if (kn_store_entry_removed(b->state.store, entry)) return KNNLM_EINVAL;
+    KN_TRY(kn_origin_read(b->state.store, t, entry, around, &out->origin));
+    kn_store_document *d = &out->origin.document;
+    out->name = kn_strndup(d->name, d->name_size);
+    d->name = out->name;
+    if (out->name) return KNNLM_OK;
+    kn_passage_free(out);
+    return KNNLM_ENOMEM;
+}
+
+bool kn_served_passage(kn_served *s, const char *store, uint64_t entry, size_t around, kn_passage *out,
+                       kn_http_error *err) {
+    const kn_served_store *b = kn_served_named(s, store, err);
+    *out = (kn_passage){0};
+    if (!b) return false;
+    pthread_rwlock_rdlock(&s->lock);
+    knnlm_status status = read_passage(b, entry, around, out);
+    pthread_rwlock_unlock(&s->lock);
+    if (status == KNNLM_EINVAL)
+        return kn_http_error_set(err, 404, "not_found", NULL, "the store '%.100s' has no entry %llu", b->name,
+                                 (unsigned long long)entry);
+    return status == KNNLM_OK || kn_http_error_status(err, KNNLM_EIO, knnlm_message());
+}
+
+void kn_passage_free(kn_passage *passage) {
+    kn_origin_free(&passage->origin);
+    free(passage->name);
+    *passage = (kn_passage){0};
+}
