@@ -4,6 +4,8 @@
 // An input is a digit, which chooses the server, and a request as it goes over the wire.
 #include "server_kit.h"
 
+#include <arpa/inet.h>
+
 #define KEY "sesame"
 #define FRIEND "https://friend.example"
 
@@ -37,7 +39,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
 // ---------------------------------------------------------------- the request
 
 typedef struct head {
-    char *method, *target, *key, *origin; // key: of Authorization; in `text`
+    char *method, *target, *key, *origin, *host; // key: of Authorization; in `text`
     const char *body;
     size_t size;
     char text[TEXT_MAX + 1];
@@ -59,6 +61,7 @@ static void take_header(served *s, head *h, char *line) {
     char *value = line + n + 1 + strspn(line + n + 1, " \t");
     if (strcasecmp(line, "Authorization") == 0 && !h->key) h->key = value;
     if (strcasecmp(line, "Origin") == 0 && !h->origin) h->origin = value;
+    if (strcasecmp(line, "Host") == 0 && !h->host) h->host = value;
     server_header(s, line, value);
 }
 
@@ -97,11 +100,32 @@ static void judge_locked(const head *h, const http_answer *a) {
     if (allowed && strcmp(allowed, FRIEND) != 0) http_die("lets another origin read");
 }
 
+// A name or address of the machine that a client on it may call it by, with a port or without.
+static bool is_own(const char *host) {
+    char name[INET6_ADDRSTRLEN + 2];
+    struct in_addr four;
+    struct in6_addr six;
+    size_t size = strlen(host), digits = 0;
+    while (digits < size && strchr("0123456789", host[size - 1 - digits])) digits++;
+    if (digits < size && host[size - 1 - digits] == ':') size -= digits + 1;
+    if (size >= sizeof name) return false;
+    memcpy(name, host, size);
+    name[size] = 0;
+    if (strcasecmp(name, "localhost") == 0) return true;
+    if (inet_pton(AF_INET, name, &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+    if (size < 2 || name[0] != '[' || name[size - 1] != ']') return false;
+    name[size - 1] = 0;
+    return inet_pton(AF_INET6, name + 1, &six) == 1 && IN6_IS_ADDR_LOOPBACK(&six);
+}
+
 static void judge(int number, const head *h, const http_answer *a) {
     server_check(a);
     if (number == LOCKED) judge_locked(h, a);
     if (number != ANYBODY && h->origin && a->status < 300 && strstr(h->origin, "evil"))
         http_die("let a foreign page in");
+    // DNS rebinding: the page of another name, which leads here, is a page of ours to its browser.
+    if (number != ANYBODY && a->status < 300 && !(h->host && is_own(h->host)))
+        http_die("answered a foreign Host");
     if (a->status == 405 && !http_header(a, "Allow")) http_die("405 without Allow");
     if (a->status == 401 && !http_header(a, "WWW-Authenticate")) http_die("401 without WWW-Authenticate");
     if (!http_header(a, "X-Content-Type-Options")) http_die("an answer that may be sniffed");
