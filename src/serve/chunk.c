@@ -121,10 +121,10 @@ kn_chunk *kn_chunk_of_token(const kn_generated *token, char *text, size_t size, 
         free(text);
         return NULL;
     }
-    *chunk = (kn_chunk){.text = text, .size = size, .finish = finish, .token_count = 1};
+    *chunk = (kn_chunk){.text = text, .size = size, .finish = finish};
     chunk->tokens = kn_alloc(1, sizeof *chunk->tokens);
+    chunk->token_count = chunk->tokens != NULL;
     if (chunk->tokens && copy_token(token, 0, chunk->tokens) == KNNLM_OK) return chunk;
-    chunk->token_count = chunk->tokens ? 1 : 0;
     kn_chunk_free(chunk);
     return NULL;
 }
