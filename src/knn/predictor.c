@@ -92,7 +92,7 @@ static knnlm_status plan_row(kn_predictor *p, size_t row) {
     place *places = p->places + row * KN_STORES_MOST;
     for (size_t i = 0; i < m->info.count; i++) {
         size_t n;
-        KN_TRY(find_search(p, &m->parts[i], i, row ? places[i - KN_STORES_MOST].search : SIZE_MAX, &n));
+        KN_TRY(find_search(p, &m->parts[i], i, row ? (places - KN_STORES_MOST)[i].search : SIZE_MAX, &n));
         search *s = &p->searches[n];
         KN_TRY(kn_grow(&s->rows, &s->row_capacity, s->count + 1, sizeof *s->rows));
         places[i] = (place){n, s->count};
