@@ -1,3 +1,4 @@
+// Converts rows of numbers between f32 and the formats of model files: f16, bf16, Q8_0.
 #include "base/convert.h"
 
 static uint16_t load16(const uint8_t *bytes) {

@@ -1,3 +1,4 @@
+// Counts the CPUs that the process may use, by its affinity and its cgroups, and those that are idle.
 #include "base/cpus.h"
 
 #include <limits.h>

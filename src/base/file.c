@@ -1,3 +1,4 @@
+// Maps files for reading, replaces files whole or not at all, and asks file systems for what is free.
 #include "base/file.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+// Parses the header of a GGUF file: keys and tensors, each checked against the size of the file.
 #include "base/gguf_file.h"
 
 #include <ctype.h>

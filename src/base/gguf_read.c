@@ -1,3 +1,4 @@
+// Reads keys, arrays and tensors of a GGUF file that was parsed, in the type that the caller wants.
 #include "base/convert.h"
 #include "base/gguf_file.h"
 

@@ -1,3 +1,4 @@
+// The types of GGUF's keys and tensors: their names and sizes.
 #include "base/convert.h"
 #include "base/gguf_file.h"
 

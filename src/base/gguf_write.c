@@ -1,3 +1,4 @@
+// Writes a GGUF file: keys first, then the tensors' headers, then their data.
 #include "base/convert.h"
 #include "base/gguf_file.h"
 

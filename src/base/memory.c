@@ -1,3 +1,4 @@
+// Allocates memory in checked sizes, and reads how much of it the process and the machine have.
 #include "base/memory.h"
 
 #include <stdio.h>

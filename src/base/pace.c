@@ -1,3 +1,4 @@
+// Takes threads away when CPUs are missing, and tries more again after a while.
 #include "base/pace.h"
 
 #include <math.h>

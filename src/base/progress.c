@@ -1,3 +1,4 @@
+// Clocks: wall time, and the CPU time of the process and of a thread.
 #include "base/progress.h"
 
 #include <time.h>

@@ -1,3 +1,4 @@
+// One thread and a bounded queue of jobs: puts wait when it is full, the first failure is kept.
 #include "base/spool.h"
 
 #include "base/memory.h"

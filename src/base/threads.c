@@ -1,3 +1,4 @@
+// The process's thread pool: workers spin shortly for the next parallel loop, then sleep.
 #include "base/threads.h"
 
 #include "base/cpus.h"

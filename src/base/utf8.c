@@ -1,3 +1,4 @@
+// Validates, decodes and encodes UTF-8, and escapes bytes that would break a row of a table.
 #include "base/utf8.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Runs a build or an addition: which documents are new, what the reader's records become, when to commit.
 #include "build/build.h"
 
 #include "base/file.h"

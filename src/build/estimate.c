@@ -1,3 +1,4 @@
+// Estimates the disk, memory and time of a build, and refuses what cannot fit.
 #include "build/plan.h"
 
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// Settles the settings of a build or an addition, and checks the model against the store.
 #include "build/plan.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Takes pieces of the texts at even steps over their bytes.
 #include "build/sample.h"
 
 #include "base/memory.h"

@@ -1,3 +1,4 @@
+// Computes the keys of entries again by running the model over their windows.
 #include "build/source.h"
 
 #include "index/projection.h"

@@ -1,3 +1,4 @@
+// Assigns every entry to a list, and writes keys and codes in list order.
 #include "index/arrange.h"
 #include "index/pq_stream.h"
 

@@ -1,3 +1,4 @@
+// Makes the index of a store from a FAISS file: its centroids, lists and codes.
 #include "index/faiss.h"
 
 #include "index/note.h"

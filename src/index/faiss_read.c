@@ -1,3 +1,4 @@
+// Parses FAISS's IVFPQ files: inverted lists of product-quantized codes.
 #include "index/faiss.h"
 
 #include "index/note.h"

@@ -1,3 +1,4 @@
+// Writes an index as FAISS's IVFPQ file.
 #include "index/faiss.h"
 
 #include "index/view.h"

@@ -1,3 +1,4 @@
+// Two-level assignment: groups of lists by k-means over the centroids, then the lists of the nearest groups.
 #include "index/groups.h"
 
 #include "base/threads.h"

@@ -1,3 +1,4 @@
+// Prints and parses what a store's manifest says about its index.
 #include "index/note.h"
 
 #include <jansson.h>

@@ -1,3 +1,4 @@
+// Opens the index of a store, or none, where searches are exhaustive; settles the settings of a search.
 #include "index/open.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// Sets up a product quantizer and frees it.
 #include "index/pq.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// Saves, reads and checks projections of keys (PCA).
 #include "index/projection.h"
 
 #include "base/gguf.h"

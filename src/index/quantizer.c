@@ -1,3 +1,4 @@
+// Makes the coarse quantizer: packs its centroids and multiplies vectors with them.
 #include "index/quantizer_parts.h"
 
 #include "base/convert.h"

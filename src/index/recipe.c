@@ -1,3 +1,4 @@
+// Parses how entries are coded ("pq64", "pq64x4"), and tells how an index was made.
 #include "index/note.h"
 
 #include <ctype.h>

@@ -1,3 +1,4 @@
+// Bounds distances from below by a product of fewer dimensions in bf16, so that most rows are never measured.
 #include "index/rough.h"
 
 #include "base/threads.h"

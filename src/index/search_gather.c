@@ -1,3 +1,4 @@
+// Measures the rows that a mask names, and gathers those near enough.
 #include "index/search_parts.h"
 
 static uint32_t number_of(const kn_gathering *g, size_t q) {

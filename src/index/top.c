@@ -1,3 +1,4 @@
+// Selects and sorts the k smallest of many, by buckets rather than by comparisons.
 #include "index/top.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-// Reads where an entry came from.
+// Reads the tokens around an entry from its store, and decodes them.
 #include "knn/origin.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// Checks what callers ask of a model, passes it to the engine, and checks what comes out.
 #include "lm/lm.h"
 
 #include "lm/engine.h"

@@ -1,3 +1,4 @@
+// Learns principal components from a sample, and projects vectors onto them.
 #include "math/pca.h"
 
 #include "base/threads.h"

@@ -1,3 +1,4 @@
+// Joins the softmaxes of blocks (largest, sum, moment) into one, and the log-sum-exp of a row.
 #include "math/math.h"
 
 #include <math.h>

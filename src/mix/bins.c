@@ -1,3 +1,4 @@
+// Fits a mixing weight per bin of tokens, by the distance of the nearest neighbour and the entropy.
 #include "mix/tune.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// The mixture itself: log of lambda p_kNN + (1 - lambda) p_LM, over several stores; lambda by bins.
 #include "mix/mix.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+// Scores tokens by the continuous cache: all queries of a block against the rows before them as one product.
 #include "mix/cache.h"
 
 #include "base/threads.h"

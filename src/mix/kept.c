@@ -1,3 +1,4 @@
+// Keeps each token's neighbours for tuning, and computes p_kNN for every k and temperature from them.
 #include "mix/tune.h"
 
 #include "base/threads.h"

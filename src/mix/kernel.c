@@ -1,3 +1,4 @@
+// p_kNN from neighbours: the softmax of their negative distances, and its entropy.
 #include "mix/mix.h"
 
 #include <float.h>

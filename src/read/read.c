@@ -1,3 +1,4 @@
+// Cuts documents into windows, gathers windows into batches, and hands out the model's records in order.
 #include "read/read.h"
 
 #include "base/memory.h"

@@ -1,3 +1,4 @@
+// Reads and writes what an index keeps in the store's files, part by part.
 #include "store/writer.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// Finds segments, documents and entries by number, and reads tokens, offsets and keys.
 #include "store/state.h"
 
 #include "base/convert.h"

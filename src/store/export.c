@@ -1,3 +1,4 @@
+// Exports a store as .npy arrays and a table of its documents.
 #include "base/convert.h"
 #include "base/utf8.h"
 #include "store/interop.h"

@@ -1,3 +1,4 @@
+// Imports entries from .npy arrays and a table of their documents.
 #include "store/import.h"
 #include "base/utf8.h"
 #include "store/writer.h"

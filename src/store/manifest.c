@@ -1,3 +1,4 @@
+// Prints, parses and copies the manifest: settings, segments, attachments.
 #include "store/state.h"
 #include "store/tuned.h"
 

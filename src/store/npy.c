@@ -1,3 +1,4 @@
+// Reads and writes NumPy's .npy files.
 #include "store/npy.h"
 
 #include "base/convert.h"

@@ -1,3 +1,4 @@
+// Opens a store at its last commit: manifest, segments, their parts.
 #include "store/state.h"
 
 #include <errno.h>

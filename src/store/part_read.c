@@ -1,3 +1,4 @@
+// Maps a part of a segment and checks its header and its blocks' checksums.
 #include "store/part.h"
 
 #include <string.h>

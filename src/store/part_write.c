@@ -1,3 +1,4 @@
+// Writes a part of a segment block by block, a spool behind it, and seals it with checksums.
 #include "store/part.h"
 
 #include "base/memory.h"

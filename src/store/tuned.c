@@ -1,3 +1,4 @@
+// Checks, prints and parses the tuned settings of a store.
 #include "store/tuned.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+// The writer of a store: its lock, documents and entries as they come, removals, commits.
 #include "store/tuned.h"
 #include "store/writer.h"
 

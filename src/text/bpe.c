@@ -1,3 +1,4 @@
+// Makes a byte-level BPE tokenizer from its tokens and merges.
 #include "text/bpe.h"
 
 #include "text/bpe_alphabet.h"

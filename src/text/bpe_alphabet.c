@@ -1,3 +1,4 @@
+// Maps bytes to GPT-2's printable characters and back.
 #include "text/bpe_alphabet.h"
 
 #include "base/utf8.h"

@@ -1,3 +1,4 @@
+// Counts pre-tokens of a training text on all threads.
 #include "text/bpe_count.h"
 
 #include "base/threads.h"

@@ -1,3 +1,4 @@
+// Encodes text by BPE: cached words, short words by scanning pairs, long ones with a heap.
 #include "base/utf8.h"
 #include "text/bpe.h"
 

@@ -1,3 +1,4 @@
+// Reads documents from files, directories and stdin, block by block; splits WikiText by its titles.
 #include "text/documents.h"
 
 #include "base/utf8.h"

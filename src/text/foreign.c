@@ -1,3 +1,4 @@
+// A tokenizer whose encoder another engine brings along.
 #include "text/foreign.h"
 
 #include "base/utf8.h"

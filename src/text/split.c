@@ -1,3 +1,4 @@
+// Splits text as GPT-2's pattern does: ASCII by hand, the rest by PCRE2.
 #include "text/split.h"
 
 #include "base/memory.h"

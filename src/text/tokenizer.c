@@ -1,3 +1,4 @@
+// What all tokenizers share: opening, encoding, decoding, fingerprints, lists of tokens.
 #include "text/tokenizer.h"
 
 #include "base/file.h"

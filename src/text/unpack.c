@@ -1,3 +1,4 @@
+// Reads a file as one stream of bytes, and unpacks zstd and gzip on the way.
 #include "text/unpack.h"
 
 #include "base/memory.h"

@@ -1,3 +1,4 @@
+// Lists of strings and their hash tables.
 #include "text/vocab.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+// Walks directories in name order.
 #include "text/walk.h"
 
 #include <dirent.h>

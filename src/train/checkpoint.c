@@ -1,3 +1,4 @@
+// Saves and loads checkpoints, and checks that a run may go on from one.
 #include "train/checkpoint.h"
 
 #include "base/memory.h"

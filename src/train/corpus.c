@@ -1,3 +1,4 @@
+// Reads the training text as tokens, and shuffles its windows.
 #include "train/corpus.h"
 
 #include "base/memory.h"

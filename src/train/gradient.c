@@ -1,3 +1,4 @@
+// Loss and gradient of a batch: forward, backward, summed over windows in a fixed order.
 #include "train/gradient.h"
 
 #include "base/threads.h"

@@ -1,3 +1,4 @@
+// Updates parameters by AdamW or Nesterov momentum; Muon's part is in muon.c.
 #include "train/optimizer.h"
 
 #include "base/threads.h"

@@ -1,3 +1,4 @@
+// The learning rate at a step: warm-up, then cosine, linear, a plateau, restarts or constant.
 #include "train/schedule.h"
 
 #include <math.h>

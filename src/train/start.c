@@ -1,3 +1,4 @@
+// Opens the model or the checkpoint that a run begins from.
 #include "train/start.h"
 
 #include "lm/lm.h"

@@ -1,3 +1,4 @@
+// The training loop: updates, validation, checkpoints, reports.
 #include "train/train.h"
 
 #include "base/memory.h"

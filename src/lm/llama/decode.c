@@ -1,3 +1,4 @@
+// Runs batches of tokens through a llama.cpp context.
 #include "base/cpus.h"
 #include "base/pace.h"
 #include "base/threads.h"

@@ -1,3 +1,4 @@
+// Opens llama.cpp's shared library, finds its functions, and turns its log into our messages.
 #include "lm/llama/library.h"
 
 #include <dlfcn.h>

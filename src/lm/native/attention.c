@@ -1,3 +1,4 @@
+// Causal self-attention in packed blocks; reference.c has it in plain loops.
 #include "lm/native/attention.h"
 
 #include "base/threads.h"

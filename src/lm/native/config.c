@@ -1,3 +1,4 @@
+// Presets of native models, their limits, and their configuration in GGUF files.
 #include "lm/native/config.h"
 
 #include <math.h>

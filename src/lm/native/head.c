@@ -1,3 +1,4 @@
+// The output softmax over packed clusters of the vocabulary; reference.c has it in plain loops.
 #include "lm/native/head.h"
 
 #include "base/threads.h"

@@ -1,3 +1,4 @@
+// The parts of a layer on packed panels; reference.c has them in plain loops.
 #include "lm/native/layers.h"
 
 #include "base/threads.h"

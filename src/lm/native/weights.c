@@ -1,3 +1,4 @@
+// Packs the weights of a native model, from parameters in memory or from a file.
 #include "lm/native/weights.h"
 
 #include <float.h>

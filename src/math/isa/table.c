@@ -1,3 +1,4 @@
+// The table of kernels of one instruction set.
 #include "math/isa/isa.h"
 
 #define KN_TEXT_(x) #x
