@@ -1,11 +1,18 @@
-// What tests expect of a status: success, or a failure whose message is one line that says so. Includes
-// nothing of cmocka's: the test has.
+// What every test program in C begins with: cmocka, what is expected of a status (success, or a failure whose
+// message is one line that says so), and memory.
 #ifndef KN_TESTS_EXPECT_H
 #define KN_TESTS_EXPECT_H
 
 #include "knnlm.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #define OK(call)                                                                                             \
     do {                                                                                                     \
@@ -18,5 +25,14 @@
         if (!strstr(knnlm_message(), text)) fail_msg("\"%s\" is not in \"%s\"", text, knnlm_message());      \
         if (strchr(knnlm_message(), '\n')) fail_msg("not one line: %s", knnlm_message());                    \
     } while (0)
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+// Zeroed; released with free().
+static inline void *test_alloc(size_t count, size_t size) {
+    void *memory = calloc(count ? count : 1, size);
+    assert_non_null(memory);
+    return memory;
+}
 
 #endif

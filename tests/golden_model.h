@@ -3,26 +3,16 @@
 #ifndef GOLDEN_MODEL_H
 #define GOLDEN_MODEL_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "expect.h"
 #include "lm/native/config.h"
-#include "reference_model.h"
+#include "lm/native/reference.h"
+
+#include <math.h>
+#include <stdio.h>
 
 #define GOLDEN_NAMES                                                                                         \
     { "adaptive", "gpt2", "plain", "cpu" }
 enum { GOLDEN_COUNT = 4, GOLDEN_PATH = 512 };
-
-// A call that must succeed; its message is the test's otherwise.
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        knnlm_status assert_status_ = (call);                                                                \
-        if (assert_status_ != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                          \
-    } while (0)
 
 typedef struct golden {
     const char *name;
@@ -37,12 +27,6 @@ typedef struct golden {
     const float *logprobs, *entropies, *distribution; // distribution: of the picked rows
     double loss;
 } golden;
-
-static inline void *test_alloc(size_t count, size_t size) {
-    void *memory = calloc(count ? count : 1, size);
-    assert_non_null(memory);
-    return memory;
-}
 
 static inline const void *golden_tensor(const kn_gguf *file, const char *name, size_t *count) {
     const kn_gguf_tensor *t = kn_gguf_tensor_find(file, name);
@@ -60,7 +44,7 @@ static inline void golden_read_answers(golden *g) {
     g->logprobs = golden_tensor(g->answers, "logprobs", NULL);
     g->entropies = golden_tensor(g->answers, "entropies", NULL);
     g->distribution = golden_tensor(g->answers, "distribution", NULL);
-    assert_ok(kn_gguf_get_f64(g->answers, "golden.loss", &g->loss, &found));
+    OK(kn_gguf_get_f64(g->answers, "golden.loss", &g->loss, &found));
     assert_true(found);
 }
 
@@ -69,13 +53,13 @@ static inline void golden_open(golden *g, const char *name) {
     *g = (golden){.name = name};
     snprintf(g->path, sizeof g->path, "%s/tests/golden/%s.model.gguf", KN_SOURCE_DIR, name);
     snprintf(answers, sizeof answers, "%s/tests/golden/%s.golden.gguf", KN_SOURCE_DIR, name);
-    assert_ok(kn_gguf_open(g->path, &g->model));
-    assert_ok(kn_gguf_open(answers, &g->answers));
-    assert_ok(kn_config_load(g->model, &g->config));
-    assert_ok(kn_layout_init(&g->config, &g->layout));
+    OK(kn_gguf_open(g->path, &g->model));
+    OK(kn_gguf_open(answers, &g->answers));
+    OK(kn_config_load(g->model, &g->config));
+    OK(kn_layout_init(&g->config, &g->layout));
     g->params = test_alloc(g->layout.total, sizeof *g->params);
     g->exact_params = test_alloc(g->layout.total, sizeof *g->exact_params);
-    assert_ok(kn_model_load_params(g->model, &g->config, &g->layout, g->params));
+    OK(kn_model_load_params(g->model, &g->config, &g->layout, g->params));
     for (size_t i = 0; i < g->layout.total; i++) g->exact_params[i] = g->params[i];
     golden_read_answers(g);
 }
@@ -88,8 +72,15 @@ static inline void golden_close(golden *g) {
     free(g->exact_params);
 }
 
-static inline reference golden_reference(const golden *g) {
-    return (reference){&g->config, &g->layout, g->exact_params};
+static inline kn_reference golden_reference(const golden *g) {
+    return (kn_reference){&g->config, &g->layout, g->exact_params};
+}
+
+static inline double reference_loss(const kn_reference *r, const int32_t *inputs, const int32_t *targets,
+                                    int length) {
+    double loss;
+    OK(kn_reference_loss(r, inputs, targets, length, &loss));
+    return loss;
 }
 
 // Largest difference of two arrays, relative to the largest magnitude of the second (at least `floor`): what

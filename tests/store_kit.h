@@ -1,7 +1,9 @@
 // What the tests of stores share: documents that are a function of a number, a model of what a store must
-// hold, and directories read into memory. Nothing here but OK and FAILS needs cmocka: threads use it too.
+// hold, and directories read into memory. Nothing here but OK and FAILS is cmocka's: threads use it too.
 #ifndef STORE_KIT_H
 #define STORE_KIT_H
+
+#include "expect.h"
 
 #include "base/random.h"
 #include "store/store.h"
@@ -10,17 +12,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include "expect.h"
 
 enum { KIT_VOCABULARY = 1000, KIT_DIMENSION_MAX = 512, KIT_PATH = 512 };
 #define KIT_EPOCH "1700000000"

@@ -1,11 +1,6 @@
 // The public functions that index and search, by the installed header alone: every answer against a loop over
 // all entries in double precision; filters; threads that search one store; what is refused, and how.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/random.h"
 #include "knnlm.h"
@@ -15,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "expect.h"
 
 enum { D = 24, DOCUMENT = 150, DOCUMENTS = 12, ENTRIES = DOCUMENT * DOCUMENTS, QUERIES = 20, LISTS = 16 };
 

@@ -1,12 +1,5 @@
 // The public header's predictions: distributions that sum to 1, scores that are their logarithms, and what a
 // store or a weight that makes no sense gives.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "expect.h"
 
 #include <math.h>

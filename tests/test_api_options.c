@@ -1,17 +1,10 @@
 // The public structs of options: how a library reads those of older and newer callers.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "api/api.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "expect.h"
 
 // Options as a library has them now, and as a caller of long ago has them.
 typedef struct options {

@@ -1,4 +1,6 @@
 // The base room: messages, checked sizes, files written whole or not at all, threads, random numbers.
+#include "expect.h"
+
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/progress.h"
@@ -8,18 +10,12 @@
 
 #include <glob.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include "expect.h"
 
 static char directory[] = "test_base.XXXXXX";
 

@@ -1,4 +1,6 @@
 // Byte-level BPE: encoding and decoding, against GPT-2's vectors and against the plain definition.
+#include "expect.h"
+
 #include "base/file.h"
 #include "base/random.h"
 #include "base/threads.h"
@@ -6,15 +8,10 @@
 #include "text/bpe.h"
 #include "text/bpe_alphabet.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "data.h"
 

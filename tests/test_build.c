@@ -28,9 +28,9 @@ typedef struct desk {
 
 static void write_file(const char *path, const char *text, size_t size) {
     kn_writer *w;
-    assert_ok(kn_writer_open(path, &w));
-    assert_ok(kn_writer_put(w, text, size));
-    assert_ok(kn_writer_commit(w));
+    OK(kn_writer_open(path, &w));
+    OK(kn_writer_put(w, text, size));
+    OK(kn_writer_commit(w));
 }
 
 static void write_document(desk *d, size_t document, size_t seed) {
@@ -46,7 +46,7 @@ static void write_document(desk *d, size_t document, size_t seed) {
     write_file(d->paths[document], text, size);
     kn_tokens_free(&d->tokens[document]);
     d->tokens[document].with_offsets = true;
-    assert_ok(kn_tokenizer_encode(t, text, size, &d->tokens[document]));
+    OK(kn_tokenizer_encode(t, text, size, &d->tokens[document]));
     free(text);
 }
 
@@ -57,8 +57,8 @@ static int desk_open(void **state) {
     assert_non_null(mkdtemp(d->folder));
     snprintf(d->store, sizeof d->store, "%s/s.store", d->folder);
     setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
-    assert_ok(kn_threads_set(2));
-    assert_ok(kn_lm_open(d->model, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
+    OK(kn_threads_set(2));
+    OK(kn_lm_open(d->model, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
     for (size_t i = 0; i < DOCUMENTS; i++) {
         snprintf(d->paths[i], sizeof d->paths[i], "%s/%zu.txt", d->folder, i);
         d->names[i] = d->paths[i];
@@ -81,13 +81,13 @@ static int desk_close(void **state) {
 
 static kn_build_result build(desk *d, const kn_build_options *o) {
     kn_build_result r;
-    assert_ok(kn_build(d->lm, d->store, d->names, DOCUMENTS, o, NULL, &r));
+    OK(kn_build(d->lm, d->store, d->names, DOCUMENTS, o, NULL, &r));
     return r;
 }
 
 static kn_store *open_store(desk *d) {
     kn_store *s;
-    assert_ok(kn_store_open(d->store, &s));
+    OK(kn_store_open(d->store, &s));
     return s;
 }
 
@@ -104,14 +104,14 @@ static void expected_key(desk *d, const kn_tokens *t, size_t at, size_t min_cont
     for (size_t i = 0; i < n; i++)
         inputs[i] = from + i ? t->ids[from + i - 1] : kn_tokenizer_start(kn_lm_tokenizer(d->lm));
     kn_window w = {.inputs = inputs, .length = (int32_t)n, .first = 0};
-    assert_ok(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &(kn_lm_output){.keys = rows}));
+    OK(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &(kn_lm_output){.keys = rows}));
     memcpy(key, rows + (n - 1) * WIDTH, WIDTH * sizeof *key);
 }
 
 static void check_document(desk *d, const kn_store *s, uint64_t number, size_t document, size_t min_context) {
     const kn_tokens *t = &d->tokens[document];
     kn_store_document r;
-    assert_ok(kn_store_document_at(s, number, &r));
+    OK(kn_store_document_at(s, number, &r));
     assert_int_equal(r.tokens, t->count);
     assert_int_equal(r.count, t->count);
     assert_int_equal(r.name_size, strlen(d->names[document]));
@@ -119,14 +119,14 @@ static void check_document(desk *d, const kn_store *s, uint64_t number, size_t d
     for (size_t i = 0; i < t->count; i++) {
         kn_store_entry e;
         float key[WIDTH], want[WIDTH];
-        assert_ok(kn_store_entry_at(s, r.first + i, &e));
+        OK(kn_store_entry_at(s, r.first + i, &e));
         assert_int_equal(e.token, t->ids[i]);
         assert_int_equal(e.position, i);
         assert_int_equal(e.offset, t->offsets[i]);
         // Every key near the borders of windows and of the document, and one in seven elsewhere.
         if (i % (CONTEXT - min_context) > 1 && i + 2 < t->count && i % 7) continue;
         expected_key(d, t, i, min_context, want);
-        assert_ok(kn_store_keys(s, e.id, 1, key));
+        OK(kn_store_keys(s, e.id, 1, key));
         for (size_t j = 0; j < WIDTH; j++)
             assert_true(fabsf(key[j] - want[j]) <= 2e-6f * (1 + fabsf(want[j])));
     }
@@ -144,7 +144,7 @@ static void every_token_is_an_entry(void **state) {
         size_t count = contexts[c] == CONTEXT - 1 ? 3 : DOCUMENTS;
         snprintf(d->store, sizeof d->store, "%s/%zu.store", d->folder, c);
         kn_build_result r;
-        assert_ok(kn_build(d->lm, d->store, d->names, count, &o, NULL, &r));
+        OK(kn_build(d->lm, d->store, d->names, count, &o, NULL, &r));
         kn_store *s = open_store(d);
         size_t total = 0;
         for (size_t i = 0; i < count; i++) total += d->tokens[i].count;
@@ -179,7 +179,7 @@ static void threads_do_not_matter(void **state) {
     o.project = 8;
     uint64_t digests[3];
     for (int i = 0; i < 3; i++) {
-        assert_ok(kn_threads_set(i + 1));
+        OK(kn_threads_set(i + 1));
         snprintf(d->store, sizeof d->store, "%s/%d.store", d->folder, i);
         build(d, &o);
         digests[i] = digest(d->store);
@@ -225,7 +225,7 @@ static void a_stopped_build_goes_on(void **state) {
 static kn_build_result add(desk *d, const char *const *names, size_t count) {
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
-    assert_ok(kn_build_add(d->lm, d->store, names, count, &o, NULL, &r));
+    OK(kn_build_add(d->lm, d->store, names, count, &o, NULL, &r));
     return r;
 }
 
@@ -247,7 +247,7 @@ static uint64_t number_of(const kn_store *s, const char *name) {
     uint64_t found = UINT64_MAX;
     for (uint64_t i = 0; i < kn_store_describe(s)->documents; i++) {
         kn_store_document d;
-        assert_ok(kn_store_document_at(s, i, &d));
+        OK(kn_store_document_at(s, i, &d));
         if (d.removed || d.name_size != strlen(name) || memcmp(d.name, name, d.name_size) != 0) continue;
         assert_int_equal(found, UINT64_MAX);
         found = i;
@@ -260,8 +260,8 @@ static uint64_t number_of(const kn_store *s, const char *name) {
 static void give_text(desk *d, size_t from, size_t to, bool both) {
     char *a, *b;
     size_t sizes[2];
-    assert_ok(kn_file_read(d->paths[from], &a, &sizes[0]));
-    assert_ok(kn_file_read(d->paths[to], &b, &sizes[1]));
+    OK(kn_file_read(d->paths[from], &a, &sizes[0]));
+    OK(kn_file_read(d->paths[to], &b, &sizes[1]));
     write_file(d->paths[to], a, sizes[0]);
     if (both) write_file(d->paths[from], b, sizes[1]);
     free(a);
@@ -296,10 +296,10 @@ static void a_name_has_the_content_last_given(void **state) {
     kn_store_close(s);
     r = add(d, d->names, DOCUMENTS);
     assert_int_equal(r.documents_unchanged, DOCUMENTS);
-    assert_ok(knnlm_writer_open(d->store, &w)); // one of the names goes, the other stays
-    assert_ok(knnlm_writer_remove(w, d->names[3], &removed));
+    OK(knnlm_writer_open(d->store, &w)); // one of the names goes, the other stays
+    OK(knnlm_writer_remove(w, d->names[3], &removed));
     assert_int_equal(removed, 1);
-    assert_ok(knnlm_writer_commit(w));
+    OK(knnlm_writer_commit(w));
     knnlm_writer_close(w);
     s = open_store(d);
     check_named(d, s, 2, 3);
@@ -324,12 +324,12 @@ static void names_change_places(void **state) {
         for (size_t x = 2; types[i] != KNNLM_KEYS_F32 && x < 4; x++) {
             kn_store_document was, is;
             float a[WIDTH], b[WIDTH];
-            assert_ok(kn_store_document_at(s, 5 - x, &was)); // removed, but not yet compacted
-            assert_ok(kn_store_document_at(s, number_of(s, d->names[x]), &is));
+            OK(kn_store_document_at(s, 5 - x, &was)); // removed, but not yet compacted
+            OK(kn_store_document_at(s, number_of(s, d->names[x]), &is));
             assert_int_equal(is.count, d->tokens[5 - x].count);
             for (uint64_t e = 0; types[i] == KNNLM_KEYS_INT8 && e < is.count; e++) {
-                assert_ok(kn_store_keys(s, was.first + e, 1, a));
-                assert_ok(kn_store_keys(s, is.first + e, 1, b));
+                OK(kn_store_keys(s, was.first + e, 1, a));
+                OK(kn_store_keys(s, is.first + e, 1, b));
                 assert_memory_equal(a, b, sizeof a); // copied, not rounded again
             }
         }
@@ -372,9 +372,9 @@ static void one_document_is_added_whole_or_not_at_all(void **state) {
     char *text;
     o.segment = 500;
     o.keys = KNNLM_KEYS_F32;
-    assert_ok(kn_build(d->lm, d->store, d->names, DOCUMENTS - 1, &o, NULL, &r));
+    OK(kn_build(d->lm, d->store, d->names, DOCUMENTS - 1, &o, NULL, &r));
     uint64_t before = commits(d);
-    assert_ok(kn_file_read(d->paths[3], &text, &size));
+    OK(kn_file_read(d->paths[3], &text, &size));
     kn_document document = {d->names[3], d->names[3], 0, text, size};
     for (int stop = 1; stop <= 8; stop++) {
         int left = stop;
@@ -382,7 +382,7 @@ static void one_document_is_added_whole_or_not_at_all(void **state) {
         assert_int_equal(kn_build_add_one(d->lm, d->store, &document, 500, &progress, &r), KNNLM_ESTOPPED);
         assert_int_equal(commits(d), before);
     }
-    assert_ok(kn_build_add_one(d->lm, d->store, &document, 500, NULL, &r));
+    OK(kn_build_add_one(d->lm, d->store, &document, 500, NULL, &r));
     assert_int_equal(r.documents_added, 1);
     assert_int_equal(r.entries_added, d->tokens[3].count);
     kn_store *store = open_store(d);
@@ -400,10 +400,10 @@ static void equal_documents_are_two(void **state) {
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
     const char *twice[] = {d->paths[2], d->paths[2], d->paths[1]};
-    assert_ok(kn_build(d->lm, d->store, twice, 3, &o, NULL, &r));
+    OK(kn_build(d->lm, d->store, twice, 3, &o, NULL, &r));
     assert_int_equal(r.documents_added, 3);
     assert_int_equal(r.entries, 2 * d->tokens[2].count + d->tokens[1].count);
-    assert_ok(kn_build(d->lm, d->store, twice, 3, &o, NULL, &r));
+    OK(kn_build(d->lm, d->store, twice, 3, &o, NULL, &r));
     assert_int_equal(r.documents_unchanged, 3);
     r = add(d, twice, 2);
     assert_int_equal(r.documents_unchanged, 2);
@@ -423,7 +423,7 @@ static void an_unfinished_document_that_changed_is_read_anew(void **state) {
     assert_in_range(kn_store_describe(s)->entries, 300, d->tokens[3].count - 1);
     kn_store_close(s);
     write_document(d, 3, 1234);
-    assert_ok(kn_build(d->lm, d->store, &d->names[3], 1, &o, NULL, &r));
+    OK(kn_build(d->lm, d->store, &d->names[3], 1, &o, NULL, &r));
     assert_int_equal(r.documents, 1);
     assert_int_equal(r.entries, d->tokens[3].count);
     s = open_store(d);
@@ -441,16 +441,16 @@ static void keys_are_rounded_as_said(void **state) {
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
     o.keys = KNNLM_KEYS_F32;
-    assert_ok(kn_build(d->lm, d->store, &d->names[2], 1, &o, NULL, &r));
+    OK(kn_build(d->lm, d->store, &d->names[2], 1, &o, NULL, &r));
     kn_store *s = open_store(d);
-    assert_ok(kn_store_keys(s, 0, n, exact));
+    OK(kn_store_keys(s, 0, n, exact));
     kn_store_close(s);
     for (int i = 0; i < 2; i++) {
         snprintf(d->store, sizeof d->store, "%s/type%d.store", d->folder, i);
         o.keys = types[i];
-        assert_ok(kn_build(d->lm, d->store, &d->names[2], 1, &o, NULL, &r));
+        OK(kn_build(d->lm, d->store, &d->names[2], 1, &o, NULL, &r));
         s = open_store(d);
-        assert_ok(kn_store_keys(s, 0, n, kept));
+        OK(kn_store_keys(s, 0, n, kept));
         for (size_t j = 0; j < n * WIDTH; j++) {
             float largest = 0;
             for (size_t k = 0; k < WIDTH; k++) largest = fmaxf(largest, fabsf(exact[j / WIDTH * WIDTH + k]));
@@ -488,16 +488,16 @@ static void the_model_reads_keys_again(void **state) {
     o.keys = KNNLM_KEYS_F32;
     build(d, &o);
     with = open_store(d);
-    assert_ok(kn_store_keys(with, 0, 9301, want));
+    OK(kn_store_keys(with, 0, 9301, want));
     snprintf(d->store, sizeof d->store, "%s/none.store", d->folder);
     o.keys = KNNLM_KEYS_NONE;
     build(d, &o);
     without = open_store(d);
-    assert_ok(kn_model_source_open(d->lm, without, &source));
+    OK(kn_model_source_open(d->lm, without, &source));
     kn_key_source keys = kn_model_source_keys(source);
     const size_t ranges[][2] = {{0, 9301}, {0, 1}, {1, 300}, {250, 100}, {301, 80}, {400, 4000}, {9300, 1}};
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        assert_ok(keys.read(keys.context, ranges[i][0], ranges[i][1], got));
+        OK(keys.read(keys.context, ranges[i][0], ranges[i][1], got));
         assert_memory_equal(got, want + ranges[i][0] * WIDTH, ranges[i][1] * WIDTH * sizeof *got);
     }
     assert_int_equal(keys.read(keys.context, 9301, 1, got), KNNLM_EINVAL);
@@ -523,26 +523,26 @@ static void codes_without_keys(void **state) {
     o.keys = KNNLM_KEYS_F32;
     build(d, &o);
     kn_store *s = open_store(d);
-    for (size_t i = 0; i < QUERIES; i++) assert_ok(kn_store_keys(s, i * 311, 1, queries + i * WIDTH));
+    for (size_t i = 0; i < QUERIES; i++) OK(kn_store_keys(s, i * 311, 1, queries + i * WIDTH));
     kn_store_close(s);
     snprintf(d->store, sizeof d->store, "%s/codes.store", d->folder);
     o.keys = KNNLM_KEYS_NONE;
     build(d, &o);
-    assert_ok(kn_build_index(d->store, &recipe, true, d->lm, NULL, &done, &r));
+    OK(kn_build_index(d->store, &recipe, true, d->lm, NULL, &done, &r));
     assert_true(done);
     assert_int_equal(r.info.listed, 9301);
     assert_false(r.info.has_keys);
-    assert_ok(kn_build_index(d->store, &recipe, true, d->lm, NULL, &done, &r));
+    OK(kn_build_index(d->store, &recipe, true, d->lm, NULL, &done, &r));
     assert_false(done);
     s = open_store(d);
-    assert_ok(kn_index_open(s, &x));
-    assert_ok(kn_searcher_open(x, K, &one));
+    OK(kn_index_open(s, &x));
+    OK(kn_searcher_open(x, K, &one));
     kn_search_options so = {.k = K};
-    assert_ok(kn_index_search(x, queries, QUERIES, &so, &(kn_neighbors){ids, distances, counts}));
+    OK(kn_index_search(x, queries, QUERIES, &so, &(kn_neighbors){ids, distances, counts}));
     size_t found = 0;
     for (size_t q = 0; q < QUERIES; q++) {
         for (size_t i = 0; i < K; i++) found += ids[q * K + i] == q * 311;
-        assert_ok(kn_searcher_find(one, queries + q * WIDTH, &so, &(kn_neighbors){single, nearer, counts}));
+        OK(kn_searcher_find(one, queries + q * WIDTH, &so, &(kn_neighbors){single, nearer, counts}));
         for (size_t i = 0; i < K; i++)
             assert_true(fabsf(nearer[i] - distances[q * K + i]) <= 1e-4f * (1 + distances[q * K + i]));
     }
@@ -564,17 +564,17 @@ static void projected_keys_are_projections(void **state) {
     kn_pca pca;
     char *path;
     o.keys = KNNLM_KEYS_F32;
-    assert_ok(kn_build(d->lm, d->store, &d->names[3], 1, &o, NULL, &r));
+    OK(kn_build(d->lm, d->store, &d->names[3], 1, &o, NULL, &r));
     kn_store *s = open_store(d);
-    assert_ok(kn_store_keys(s, 0, n, exact));
+    OK(kn_store_keys(s, 0, n, exact));
     kn_store_close(s);
     snprintf(d->store, sizeof d->store, "%s/pca.store", d->folder);
     o.project = OUT;
-    assert_ok(kn_build(d->lm, d->store, &d->names[3], 1, &o, NULL, &r));
+    OK(kn_build(d->lm, d->store, &d->names[3], 1, &o, NULL, &r));
     s = open_store(d);
-    assert_ok(kn_store_keys(s, 0, n, kept));
-    assert_ok(kn_store_attachment(s, "projection.gguf", &path));
-    assert_ok(kn_projection_open(path, &pca));
+    OK(kn_store_keys(s, 0, n, kept));
+    OK(kn_store_attachment(s, "projection.gguf", &path));
+    OK(kn_projection_open(path, &pca));
     kn_pca_apply(&pca, exact, n, want);
     for (size_t i = 0; i < n * OUT; i++)
         assert_true(fabsf(kept[i] - want[i]) <= 1e-5f * (1 + fabsf(want[i])));
@@ -634,7 +634,7 @@ static void another_model_is_refused(void **state) {
     build(d, &o);
     kn_lm *mine = d->lm;
     snprintf(path, sizeof path, "%s/tests/golden/gpt2.model.gguf", KN_SOURCE_DIR);
-    assert_ok(kn_lm_open(path, NULL, &d->lm));
+    OK(kn_lm_open(path, NULL, &d->lm));
     expect_refusal(d, &o, KNNLM_EINVAL, "adaptive.model.gguf");
     expect_refusal(d, &o, KNNLM_EINVAL, "gpt2.model.gguf");
     assert_int_equal(kn_build_add(d->lm, d->store, d->names, 1, &o, NULL, &r), KNNLM_EINVAL);
@@ -657,9 +657,9 @@ static void check_public_entries(desk *d, const knnlm_store *store) {
     knnlm_document doc;
     bool found = true;
     for (uint64_t id = 0;; id = e.id + 1) {
-        assert_ok(knnlm_store_next(store, id, &e, &found));
+        OK(knnlm_store_next(store, id, &e, &found));
         if (!found) break;
-        assert_ok(knnlm_store_document(store, e.document, &doc));
+        OK(knnlm_store_document(store, e.document, &doc));
         assert_int_equal(e.token, d->tokens[e.document].ids[e.position]);
         assert_int_equal(e.offset, d->tokens[e.document].offsets[e.position]);
         seen++;
@@ -673,10 +673,9 @@ static void check_public_text(desk *d, const knnlm_store *store) {
     knnlm_document doc;
     char *text, *want;
     size_t size, want_size;
-    assert_ok(knnlm_store_document(store, 2, &doc));
-    assert_ok(knnlm_store_text(store, doc.first, doc.entries, &text, &size));
-    assert_ok(
-        kn_tokenizer_decode(kn_lm_tokenizer(d->lm), d->tokens[2].ids, d->tokens[2].count, &want, &want_size));
+    OK(knnlm_store_document(store, 2, &doc));
+    OK(knnlm_store_text(store, doc.first, doc.entries, &text, &size));
+    OK(kn_tokenizer_decode(kn_lm_tokenizer(d->lm), d->tokens[2].ids, d->tokens[2].count, &want, &want_size));
     assert_string_equal(text, want);
     free(want);
     knnlm_free(text);
@@ -694,22 +693,22 @@ static void public_reading(void **state) {
     o.keys = KNNLM_KEYS_F32;
     o.tap = "output@0";
     o.progress = (knnlm_progress){count_progress, &reports};
-    assert_ok(knnlm_model_open(d->model, NULL, &model));
-    assert_ok(knnlm_build(model, d->store, d->names, DOCUMENTS, &o, &r));
+    OK(knnlm_model_open(d->model, NULL, &model));
+    OK(knnlm_build(model, d->store, d->names, DOCUMENTS, &o, &r));
     assert_true(reports > 0);
     assert_int_equal(r.entries, 9301);
     o.tap = "nowhere";
     assert_int_equal(knnlm_build(model, d->store, d->names, DOCUMENTS, &o, &r), KNNLM_EINVAL);
-    assert_ok(knnlm_store_open(d->store, &store));
+    OK(knnlm_store_open(d->store, &store));
     knnlm_store_describe(store, &info);
     assert_string_equal(info.tap, "output@0");
     assert_int_equal(info.dimension, WIDTH);
     assert_int_equal(info.keys, KNNLM_KEYS_F32);
     assert_true(info.complete && !info.tuned && knnlm_store_is_current(store));
-    assert_ok(knnlm_store_check_model(store, model));
+    OK(knnlm_store_check_model(store, model));
     check_public_entries(d, store);
     check_public_text(d, store);
-    assert_ok(knnlm_build_add(model, d->store, d->names, DOCUMENTS, NULL, &r));
+    OK(knnlm_build_add(model, d->store, d->names, DOCUMENTS, NULL, &r));
     assert_int_equal(r.documents_unchanged, DOCUMENTS);
     knnlm_model_close(model);
     knnlm_store_close(store);
@@ -730,31 +729,31 @@ static void public_writing(void **state) {
     uint64_t removed;
     bool found;
     float got[6];
-    assert_ok(knnlm_writer_create(d->store, &settings, &w));
+    OK(knnlm_writer_create(d->store, &settings, &w));
     assert_int_equal(knnlm_writer_open(d->store, &second), KNNLM_EDATA); // not committed: not there yet
-    assert_ok(knnlm_writer_begin(w, &doc));
+    OK(knnlm_writer_begin(w, &doc));
     assert_int_equal(knnlm_writer_append(w, &bad, NULL, keys, 1), KNNLM_EINVAL);
-    assert_ok(knnlm_writer_append(w, tokens, NULL, keys, 3));
-    assert_ok(knnlm_writer_commit(w));
+    OK(knnlm_writer_append(w, tokens, NULL, keys, 3));
+    OK(knnlm_writer_commit(w));
     assert_int_equal(knnlm_writer_open(d->store, &second), KNNLM_EBUSY);
     assert_null(second);
     knnlm_writer_close(w);
-    assert_ok(knnlm_store_open(d->store, &store));
-    assert_ok(knnlm_store_keys(store, 0, 3, got));
+    OK(knnlm_store_open(d->store, &store));
+    OK(knnlm_store_keys(store, 0, 3, got));
     assert_memory_equal(got, keys, sizeof keys);
-    assert_ok(knnlm_writer_open(d->store, &w));
-    assert_ok(knnlm_writer_remove(w, "nothing", &removed));
+    OK(knnlm_writer_open(d->store, &w));
+    OK(knnlm_writer_remove(w, "nothing", &removed));
     assert_int_equal(removed, 0);
-    assert_ok(knnlm_writer_remove(w, "notes/*", &removed));
+    OK(knnlm_writer_remove(w, "notes/*", &removed));
     assert_int_equal(removed, 1);
-    assert_ok(knnlm_writer_commit(w));
+    OK(knnlm_writer_commit(w));
     knnlm_writer_close(w);
     assert_false(knnlm_store_is_current(store)); // and what is open stays
-    assert_ok(knnlm_store_next(store, 0, &e, &found));
+    OK(knnlm_store_next(store, 0, &e, &found));
     assert_true(found);
     knnlm_store_close(store);
-    assert_ok(knnlm_store_open(d->store, &store));
-    assert_ok(knnlm_store_next(store, 0, &e, &found));
+    OK(knnlm_store_open(d->store, &store));
+    OK(knnlm_store_next(store, 0, &e, &found));
     assert_false(found);
     knnlm_store_close(store);
 }

@@ -1,20 +1,17 @@
 // Bytes to documents: files, directories, compressed files, wiki titles, and what can be wrong with them.
+#include "expect.h"
+
 #include "base/file.h"
 #include "base/random.h"
 #include "base/utf8.h"
 #include "text/documents.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "data.h"
 #include <zlib.h>

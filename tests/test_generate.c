@@ -1,14 +1,8 @@
 // Sequences: the words are those that model and store would say one context after another, alone or many at a
 // time; where they end; and which passages carried them.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/utf8.h"
-#include "expect.h"
 #include "generate/generate.h"
 #include "generate/text.h"
 #include "knn/next.h"

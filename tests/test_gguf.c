@@ -1,23 +1,19 @@
 // GGUF files: what we write is what the format says, what we read is what was written, and bad files are
 // errors.
+#include "expect.h"
+
 #include "base/convert.h"
 #include "base/file.h"
 #include "base/gguf.h"
 #include "base/memory.h"
 #include "base/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "data.h"
-
-#include "expect.h"
 
 static const char PATH[] = "test_gguf.tmp.gguf";
 #define MODEL "models/stories15M-f16.gguf"

@@ -22,7 +22,7 @@ typedef struct trial {
 static trial trial_open(const kn_config *config, const kn_layout *layout, const kn_kernels *kernels,
                         size_t rows, const float *params) {
     trial t = {.config = config, .layout = layout, .grads = test_alloc(layout->total, sizeof(float))};
-    assert_ok(kn_gradient_open(config, layout, kernels, rows, &t.workspace));
+    OK(kn_gradient_open(config, layout, kernels, rows, &t.workspace));
     kn_gradient_set(t.workspace, params);
     return t;
 }
@@ -58,8 +58,8 @@ static void add_golden(trial *t, const golden *g, float scale, const kn_dropout 
     for (size_t i = 0; i < g->windows;) {
         size_t length = (size_t)g->lengths[i], count = 1;
         while (i + count < g->windows && (size_t)g->lengths[i + count] == length) count++;
-        assert_ok(kn_gradient_add(t->workspace, g->inputs + row, g->targets + row, count, length, scale,
-                                  dropout, t->grads, &t->loss));
+        OK(kn_gradient_add(t->workspace, g->inputs + row, g->targets + row, count, length, scale, dropout,
+                           t->grads, &t->loss));
         i += count;
         row += count * length;
     }
@@ -168,8 +168,8 @@ typedef struct sample {
 static void sample_open(sample *s, const kn_config *config, int length, uint64_t seed) {
     kn_random random = {seed};
     *s = (sample){.config = *config, .length = length};
-    assert_ok(kn_config_validate(config, "sample"));
-    assert_ok(kn_layout_init(config, &s->layout));
+    OK(kn_config_validate(config, "sample"));
+    OK(kn_layout_init(config, &s->layout));
     s->params = test_alloc(s->layout.total, sizeof *s->params);
     s->exact = test_alloc(s->layout.total, sizeof *s->exact);
     kn_layout_fill(config, &s->layout, seed, s->params);
@@ -191,7 +191,7 @@ static void sample_close(sample *s) {
 
 // Derivative of the reference's loss by one parameter.
 static double slope(sample *s, size_t at) {
-    reference r = {&s->config, &s->layout, s->exact};
+    kn_reference r = {&s->config, &s->layout, s->exact};
     double kept = s->exact[at], step = 1e-5;
     s->exact[at] = kept + step;
     double up = reference_loss(&r, s->inputs, s->targets, s->length);
@@ -226,9 +226,8 @@ static void compare_with_slopes(const kn_config *config, int length, uint64_t se
     kn_random random = {seed};
     sample_open(&s, config, length, seed);
     trial t = trial_open(&s.config, &s.layout, f32_kernels(), (size_t)length, s.params);
-    reference r = {&s.config, &s.layout, s.exact};
-    assert_ok(
-        kn_gradient_add(t.workspace, s.inputs, s.targets, 1, (size_t)length, 1, NULL, t.grads, &t.loss));
+    kn_reference r = {&s.config, &s.layout, s.exact};
+    OK(kn_gradient_add(t.workspace, s.inputs, s.targets, 1, (size_t)length, 1, NULL, t.grads, &t.loss));
     double expected = reference_loss(&r, s.inputs, s.targets, length);
     if (!(fabs(t.loss - expected) < 1e-5 * expected)) fail_msg("loss %.9g, reference %.9g", t.loss, expected);
     for (size_t i = 0; i < s.layout.count; i++) check_slopes(&s, &t, &s.layout.params[i], &random);
@@ -362,11 +361,11 @@ static void check_large_batch(const golden *g) {
         inputs[i] = g->inputs[i % g->rows];
         targets[i] = g->targets[i % g->rows];
     }
-    assert_ok(kn_gradient_add(together.workspace, inputs, targets, WINDOWS, LENGTH, 1, NULL, together.grads,
-                              &together.loss));
+    OK(kn_gradient_add(together.workspace, inputs, targets, WINDOWS, LENGTH, 1, NULL, together.grads,
+                       &together.loss));
     for (size_t i = 0; i < WINDOWS; i++)
-        assert_ok(kn_gradient_add(apart.workspace, inputs + i * LENGTH, targets + i * LENGTH, 1, LENGTH, 1,
-                                  NULL, apart.grads, &apart.loss));
+        OK(kn_gradient_add(apart.workspace, inputs + i * LENGTH, targets + i * LENGTH, 1, LENGTH, 1, NULL,
+                           apart.grads, &apart.loss));
     assert_true(fabs(together.loss - apart.loss) < 1e-6 * apart.loss);
     for (size_t i = 0; i < g->layout.count; i++) {
         const kn_param *p = &g->layout.params[i];
@@ -412,10 +411,10 @@ static void new_parameters_count(void **state) {
 static void check_threads(const golden *g, const kn_kernels *kernels) {
     const kn_dropout dropout = {.residual = 0.3f, .attention = 0.1f, .activation = 0.1f, .key = 9};
     trial one = golden_trial(g, kernels), more = golden_trial(g, kernels);
-    assert_ok(kn_threads_set(1));
+    OK(kn_threads_set(1));
     add_golden(&one, g, 0.5f, &dropout);
     for (int threads = 2; threads <= 3; threads++) {
-        assert_ok(kn_threads_set(threads));
+        OK(kn_threads_set(threads));
         // A workspace made for these threads, and below one that has to make do with another number of them.
         trial fresh = golden_trial(g, kernels);
         trial *both[] = {&fresh, &more};
@@ -427,7 +426,7 @@ static void check_threads(const golden *g, const kn_kernels *kernels) {
         }
         trial_close(&fresh);
     }
-    assert_ok(kn_threads_set(1));
+    OK(kn_threads_set(1));
     trial_close(&one);
     trial_close(&more);
 }
@@ -582,8 +581,8 @@ static tally tally_drops(const golden *g, kn_dropout dropout, const unit_group *
     for (uint64_t key = 0; key < KEYS; key++) {
         dropout.key = key;
         trial_clear(&t);
-        assert_ok(kn_gradient_add(t.workspace, g->inputs, g->targets, windows, length, 1, &dropout, t.grads,
-                                  &t.loss));
+        OK(kn_gradient_add(t.workspace, g->inputs, g->targets, windows, length, 1, &dropout, t.grads,
+                           &t.loss));
         for (size_t i = 0; i < count; i++) read_dropped(&t, &groups[i], dropped[i]);
         for (size_t u = 0; u < groups[0].count; u++, sum.units++) {
             for (size_t i = 0; i < count; i++) {
@@ -718,7 +717,7 @@ static void bad_batches_are_refused(void **state) {
     assert_refused(&t, g.inputs, g.targets, 1, (size_t)g.config.context + 1); // too long
     assert_refused(&t, g.inputs, g.targets, g.rows + 1, 1);                   // too many rows
     assert_refused(&t, g.inputs, g.targets, SIZE_MAX, 2);                     // more than can be counted
-    assert_ok(kn_gradient_add(t.workspace, good, good, 1, 3, 1, NULL, t.grads, &t.loss));
+    OK(kn_gradient_add(t.workspace, good, good, 1, 3, 1, NULL, t.grads, &t.loss));
     trial_close(&t);
     golden_close(&g);
 }

@@ -1,5 +1,7 @@
 // Stores to and from NumPy's arrays, the raw ones of the paper's code and of knn-transformers; and what can
 // be wrong with them.
+#include "expect.h"
+
 #include "base/random.h"
 #include "base/utf8.h"
 #include "store/interop.h"
@@ -7,29 +9,13 @@
 #include <dirent.h>
 #include <ftw.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 static char folder[64];
-
-#define OK(call)                                                                                             \
-    do {                                                                                                     \
-        if ((call) != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                                  \
-    } while (0)
-#define FAILS(status, text, call)                                                                            \
-    do {                                                                                                     \
-        assert_int_equal(call, status);                                                                      \
-        if (!strstr(knnlm_message(), text)) fail_msg("\"%s\" is not in \"%s\"", text, knnlm_message());      \
-        if (strchr(knnlm_message(), '\n')) fail_msg("not one line: %s", knnlm_message());                    \
-    } while (0)
 
 static const char *at(const char *name) {
     static char paths[256][256]; // options hold on to them for a while

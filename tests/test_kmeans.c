@@ -1,10 +1,5 @@
 // The coarse quantizer against a brute-force one in double precision, and k-means against what defines it.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/random.h"
 #include "base/threads.h"
@@ -15,8 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "expect.h"
 
 static void *memory(size_t count, size_t size) {
     void *result = calloc(count ? count : 1, size); // exact sizes, so that sanitizers see any step outside

@@ -1,15 +1,9 @@
 // The nearest-neighbour model: neighbours are those that looking at every entry finds, singly or together;
 // predictions are the paper's equation; lambda follows its rule; views have settings of their own and outlive
 // what they are views of.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/random.h"
-#include "expect.h"
 #include "knn/predict.h"
 
 #include <math.h>

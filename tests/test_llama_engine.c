@@ -1,16 +1,10 @@
 // The engine on llama.cpp against NumPy (tests/golden/make_llama.py): log-probabilities, entropies,
 // distributions, all taps of all layers, and the tokens of a text; then what must hold whatever the numbers
 // are: threads, batches, `first`, sessions and unwanted results change nothing; and what is refused.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/gguf.h"
 #include "base/threads.h"
-#include "expect.h"
 #include "lm/lm.h"
 
 #include <fcntl.h>

@@ -1,15 +1,9 @@
 // Sessions and long windows of models that remember otherwise than a Llama does: recurrent ones, whose state
 // cannot forget a part, hybrids of both kinds, and those that attend to a sliding window. They give what
 // windows give. tests/golden/make_archs.py makes the models, with NumPy: without it the test is skipped.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/threads.h"
-#include "expect.h"
 #include "lm/lm.h"
 
 #include <math.h>

@@ -1,11 +1,6 @@
 // Kernels against plain loops in double, for every instruction set of this CPU; and AMX's kernel everywhere,
 // with its tile instructions emulated.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/random.h"
 #include "base/threads.h"

@@ -1,11 +1,6 @@
 // From neighbours to probabilities, and the settings that make a text most probable: against the formulas of
 // the headers, written here as plain loops in long double.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/random.h"
 #include "base/threads.h"
@@ -17,10 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "expect.h"
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 static void *memory(size_t count, size_t size) {
     void *result = calloc(count ? count : 1, size); // exact sizes, so that sanitizers see any step outside

@@ -17,7 +17,7 @@ static const double F32_TOLERANCE = 2e-5, BF16_TOLERANCE = 3e-2;
 
 static kn_lm *open_model(const char *path, knnlm_precision precision) {
     kn_lm *lm = NULL;
-    assert_ok(kn_lm_open(path, &(kn_lm_options){.precision = precision}, &lm));
+    OK(kn_lm_open(path, &(kn_lm_options){.precision = precision}, &lm));
     assert_non_null(lm);
     return lm;
 }
@@ -70,7 +70,7 @@ static void assert_same_rows(const results *part, const results *all, size_t row
 static results run_all(kn_lm *lm, const golden *g, kn_tap tap) {
     results r = results_make(g, g->rows);
     kn_window *windows = golden_windows(g);
-    assert_ok(kn_lm_run(lm, windows, g->windows, tap, &r.out));
+    OK(kn_lm_run(lm, windows, g->windows, tap, &r.out));
     free(windows);
     return r;
 }
@@ -83,17 +83,17 @@ static void store_row(float *out, const double *values, size_t n) {
 
 // Runs the plain C model over every window; distribution (rows, vocabulary) and taps of one layer (rows,
 // width).
-static void reference_run_all(const golden *g, int layer, float *distribution, float *taps[REFERENCE_TAPS]) {
+static void run_reference(const golden *g, int layer, float *distribution, float *taps[KN_TAP_POINTS]) {
     size_t v = (size_t)g->config.vocabulary, d = (size_t)g->config.width, row = 0;
-    reference r = golden_reference(g);
+    kn_reference r = golden_reference(g);
     for (size_t i = 0; i < g->windows; i++) {
         size_t n = (size_t)g->lengths[i];
-        double *log = reference_alloc(n * v);
-        double *states = reference_alloc((size_t)g->config.layers * REFERENCE_TAPS * n * d);
-        reference_run(&r, g->inputs + row, g->lengths[i], &(reference_output){log, states});
+        double *log = test_alloc(n * v, sizeof(double));
+        double *states = test_alloc((size_t)g->config.layers * KN_TAP_POINTS * n * d, sizeof(double));
+        OK(kn_reference_run(&r, g->inputs + row, g->lengths[i], log, states));
         store_row(distribution + row * v, log, n * v);
-        for (size_t t = 0; t < REFERENCE_TAPS; t++)
-            store_row(taps[t] + row * d, states + ((size_t)layer * REFERENCE_TAPS + t) * n * d, n * d);
+        for (size_t t = 0; t < KN_TAP_POINTS; t++)
+            store_row(taps[t] + row * d, states + ((size_t)layer * KN_TAP_POINTS + t) * n * d, n * d);
         free(log);
         free(states);
         row += n;
@@ -121,18 +121,18 @@ static void compare_tap(const golden *g, kn_tap_point point, int layer, const fl
 
 static void judges_agree_on(const golden *g, int layer) {
     size_t d = (size_t)g->config.width, v = (size_t)g->config.vocabulary;
-    float *distribution = test_alloc(g->rows * v, sizeof *distribution), *taps[REFERENCE_TAPS];
-    for (size_t t = 0; t < REFERENCE_TAPS; t++) taps[t] = test_alloc(g->rows * d, sizeof **taps);
-    reference_run_all(g, layer, distribution, taps);
+    float *distribution = test_alloc(g->rows * v, sizeof *distribution), *taps[KN_TAP_POINTS];
+    for (size_t t = 0; t < KN_TAP_POINTS; t++) taps[t] = test_alloc(g->rows * d, sizeof **taps);
+    run_reference(g, layer, distribution, taps);
     compare_picked(g, "distribution", distribution, v, 1e-6);
-    for (size_t t = 0; t < REFERENCE_TAPS; t++) {
+    for (size_t t = 0; t < KN_TAP_POINTS; t++) {
         compare_tap(g, (kn_tap_point)t, layer, taps[t], 1e-6);
         free(taps[t]);
     }
     free(distribution);
 }
 
-// torch and the loops of reference_model.h are two independent readings of one definition.
+// torch and the loops of lm/native/reference.c are two independent readings of one definition.
 static void judges_agree(void **state) {
     (void)state;
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
@@ -158,7 +158,7 @@ static void compare_results(const golden *g, const results *r, double tolerance)
 static void compare_model(const golden *g, kn_lm *lm, double tolerance) {
     int layers[] = {0, g->config.layers - 1};
     for (size_t i = 0; i < 2; i++) {
-        for (int point = 0; point < REFERENCE_TAPS; point++) {
+        for (int point = 0; point < KN_TAP_POINTS; point++) {
             results r = run_all(lm, g, (kn_tap){(kn_tap_point)point, layers[i]});
             compare_results(g, &r, tolerance);
             compare_tap(g, (kn_tap_point)point, layers[i], r.out.keys, tolerance);
@@ -278,15 +278,15 @@ static void assert_entropies(const char *what, const float *entropies, const flo
 static void check_entropies(const golden *g, kn_lm *lm) {
     results r = results_make(g, g->rows), again = results_make(g, g->rows);
     kn_window *windows = golden_windows(g);
-    assert_ok(kn_lm_run(lm, windows, g->windows, KN_TAP_DEFAULT,
-                        &(kn_lm_output){.distribution = r.out.distribution}));
+    OK(kn_lm_run(lm, windows, g->windows, KN_TAP_DEFAULT,
+                 &(kn_lm_output){.distribution = r.out.distribution}));
     for (int threads = 1; threads <= 4; threads++) {
         float *out = threads == 1 ? r.out.entropies : again.out.entropies;
-        assert_ok(kn_threads_set(threads));
-        assert_ok(kn_lm_run(lm, windows, g->windows, KN_TAP_DEFAULT, &(kn_lm_output){.entropies = out}));
+        OK(kn_threads_set(threads));
+        OK(kn_lm_run(lm, windows, g->windows, KN_TAP_DEFAULT, &(kn_lm_output){.entropies = out}));
         assert_memory_equal(out, r.out.entropies, g->rows * sizeof *out);
     }
-    assert_ok(kn_threads_set(0));
+    OK(kn_threads_set(0));
     assert_entropies(g->name, r.out.entropies, r.out.distribution, g->rows, r.vocabulary);
     free(windows);
     results_free(&r);
@@ -301,15 +301,15 @@ static void entropies_are_the_distributions(void **state) {
 // ---------------------------------------------------------------- what must not matter
 
 static void check_threads(const golden *g, kn_lm *lm) {
-    assert_ok(kn_threads_set(1));
+    OK(kn_threads_set(1));
     results one = run_all(lm, g, KN_TAP_DEFAULT);
     for (int threads = 2; threads <= 3; threads++) {
-        assert_ok(kn_threads_set(threads));
+        OK(kn_threads_set(threads));
         results more = run_all(lm, g, KN_TAP_DEFAULT);
         assert_same_rows(&more, &one, 0, g->rows);
         results_free(&more);
     }
-    assert_ok(kn_threads_set(0));
+    OK(kn_threads_set(0));
     results_free(&one);
 }
 
@@ -323,7 +323,7 @@ static void check_alone(const golden *g, kn_lm *lm) {
     kn_window *windows = golden_windows(g);
     for (size_t i = 0, row = 0; i < g->windows; i++) {
         results alone = results_make(g, (size_t)windows[i].length);
-        assert_ok(kn_lm_run(lm, &windows[i], 1, KN_TAP_DEFAULT, &alone.out));
+        OK(kn_lm_run(lm, &windows[i], 1, KN_TAP_DEFAULT, &alone.out));
         assert_same_rows(&alone, &all, row, alone.rows);
         row += alone.rows;
         results_free(&alone);
@@ -344,7 +344,7 @@ static void check_many(const golden *g, kn_lm *lm) {
     kn_window *windows = golden_windows(g), *many = test_alloc(TIMES * g->windows, sizeof *many);
     for (size_t i = 0; i < TIMES; i++) memcpy(many + i * g->windows, windows, g->windows * sizeof *many);
     assert_true(all.rows > 2048);
-    assert_ok(kn_lm_run(lm, many, TIMES * g->windows, KN_TAP_DEFAULT, &all.out));
+    OK(kn_lm_run(lm, many, TIMES * g->windows, KN_TAP_DEFAULT, &all.out));
     for (size_t i = 0; i < TIMES; i++) assert_same_rows(&once, &all, i * g->rows, g->rows);
     free(windows);
     free(many);
@@ -363,7 +363,7 @@ static void check_first(const golden *g, kn_lm *lm) {
     kn_window *windows = golden_windows(g);
     size_t taken = 0;
     for (size_t i = 0; i < g->windows; i++) windows[i].first = windows[i].length * (int32_t)(i % 4) / 4;
-    assert_ok(kn_lm_run(lm, windows, g->windows, KN_TAP_DEFAULT, &some.out));
+    OK(kn_lm_run(lm, windows, g->windows, KN_TAP_DEFAULT, &some.out));
     for (size_t i = 0, row = 0; i < g->windows; row += (size_t)windows[i++].length) {
         size_t count = (size_t)(windows[i].length - windows[i].first);
         results part = {.out = {some.out.logprobs + taken, some.out.entropies + taken,
@@ -383,16 +383,15 @@ static void first_only_selects_rows(void **state) {
 }
 
 static void check_unwanted(const golden *g, kn_lm *lm) {
-    for (int point = 0; point < REFERENCE_TAPS; point++) {
+    for (int point = 0; point < KN_TAP_POINTS; point++) {
         kn_tap tap = {(kn_tap_point)point, point % 2 ? -1 : 0};
         results all = run_all(lm, g, tap), less = results_make(g, g->rows);
         kn_window *windows = golden_windows(g);
-        assert_ok(kn_lm_run(lm, windows, g->windows, tap, &(kn_lm_output){.logprobs = less.out.logprobs}));
+        OK(kn_lm_run(lm, windows, g->windows, tap, &(kn_lm_output){.logprobs = less.out.logprobs}));
         for (size_t i = 0; i < g->windows; i++) windows[i].targets = NULL;
-        assert_ok(kn_lm_run(lm, windows, g->windows, tap, &(kn_lm_output){.entropies = less.out.entropies}));
-        assert_ok(
-            kn_lm_run(lm, windows, g->windows, tap, &(kn_lm_output){.distribution = less.out.distribution}));
-        assert_ok(kn_lm_run(lm, windows, g->windows, tap, &(kn_lm_output){.keys = less.out.keys}));
+        OK(kn_lm_run(lm, windows, g->windows, tap, &(kn_lm_output){.entropies = less.out.entropies}));
+        OK(kn_lm_run(lm, windows, g->windows, tap, &(kn_lm_output){.distribution = less.out.distribution}));
+        OK(kn_lm_run(lm, windows, g->windows, tap, &(kn_lm_output){.keys = less.out.keys}));
         assert_same_rows(&less, &all, 0, g->rows);
         free(windows);
         results_free(&less);
@@ -415,7 +414,7 @@ static void feed_in_pieces(kn_session *session, const results *all, const kn_win
     kn_lm_output out = {.distribution = distribution, .keys = key, .entropies = &entropy};
     for (size_t at = kn_session_length(session); at < n;) {
         size_t count = n - at < piece ? n - at : piece;
-        assert_ok(kn_session_feed(session, w->inputs + at, count, tap, &out));
+        OK(kn_session_feed(session, w->inputs + at, count, tap, &out));
         at += count;
         assert_int_equal(kn_session_length(session), at);
         assert_close("session: distribution", distribution, all->out.distribution + (row + at - 1) * v, v,
@@ -439,7 +438,7 @@ static void check_session(const golden *g, kn_lm *lm) {
     double tolerance = kn_math_kernels(KNNLM_PRECISION_BF16)->element == 2 ? BF16_TOLERANCE : F32_TOLERANCE;
     if (strcmp(kn_lm_describe(lm)->kernels, kn_math_kernels(KNNLM_PRECISION_F32)->name) == 0)
         tolerance = F32_TOLERANCE;
-    assert_ok(kn_session_open(lm, &session));
+    OK(kn_session_open(lm, &session));
     for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
         results all = run_all(lm, g, taps[p]);
         size_t row = 0;
@@ -473,18 +472,18 @@ static void check_together(const golden *g, kn_lm *lm) {
     kn_session *sessions[TOGETHER], *alone[TOGETHER];
     int32_t next[TOGETHER] = {0}, prompt[TOGETHER] = {3, 1, 4, 1, 5};
     for (size_t i = 0; i < TOGETHER; i++) {
-        assert_ok(kn_session_open(lm, &sessions[i]));
-        assert_ok(kn_session_open(lm, &alone[i]));
-        assert_ok(kn_session_feed(sessions[i], prompt, i + 1, KN_TAP_DEFAULT, &(kn_lm_output){0}));
-        assert_ok(kn_session_feed(alone[i], prompt, i + 1, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+        OK(kn_session_open(lm, &sessions[i]));
+        OK(kn_session_open(lm, &alone[i]));
+        OK(kn_session_feed(sessions[i], prompt, i + 1, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+        OK(kn_session_feed(alone[i], prompt, i + 1, KN_TAP_DEFAULT, &(kn_lm_output){0}));
     }
     for (int32_t step = 0; step < STEPS; step++) {
         for (int32_t i = 0; i < TOGETHER; i++) next[i] = (7 * step + 3 * i) % (int32_t)v;
         kn_lm_output all = {.distribution = rows, .keys = keys, .entropies = entropies};
-        assert_ok(kn_sessions_feed(sessions, TOGETHER, next, KN_TAP_DEFAULT, &all));
+        OK(kn_sessions_feed(sessions, TOGETHER, next, KN_TAP_DEFAULT, &all));
         for (size_t i = 0; i < TOGETHER; i++) {
             kn_lm_output one = {.distribution = row, .keys = key, .entropies = &entropy};
-            assert_ok(kn_session_feed(alone[i], &next[i], 1, KN_TAP_DEFAULT, &one));
+            OK(kn_session_feed(alone[i], &next[i], 1, KN_TAP_DEFAULT, &one));
             assert_memory_equal(row, rows + i * v, v * sizeof *row);
             assert_memory_equal(key, keys + i * d, d * sizeof *key);
             assert_memory_equal(&entropy, &entropies[i], sizeof entropy);
@@ -516,18 +515,18 @@ static void session_refuses_to_overflow(void **state) {
     float *distribution = test_alloc(v, sizeof *distribution), *again = test_alloc(v, sizeof *again);
     const int32_t *tokens = g.inputs;
     assert_true(g.rows > context);
-    assert_ok(kn_session_open(lm, &session));
-    assert_ok(kn_session_feed(session, tokens, context - 1, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+    OK(kn_session_open(lm, &session));
+    OK(kn_session_feed(session, tokens, context - 1, KN_TAP_DEFAULT, &(kn_lm_output){0}));
     assert_int_equal(kn_session_feed(session, tokens, 2, KN_TAP_DEFAULT, &(kn_lm_output){0}), KNNLM_EINVAL);
     assert_int_equal(kn_session_length(session), context - 1);
     int32_t bad = g.config.vocabulary;
     assert_int_equal(kn_session_feed(session, &bad, 1, KN_TAP_DEFAULT, &(kn_lm_output){0}), KNNLM_EINVAL);
     assert_int_equal(kn_session_length(session), context - 1);
     // The refusals left no trace: the last token still reads as in a whole window.
-    assert_ok(kn_session_feed(session, tokens + context - 1, 1, KN_TAP_DEFAULT,
-                              &(kn_lm_output){.distribution = distribution}));
+    OK(kn_session_feed(session, tokens + context - 1, 1, KN_TAP_DEFAULT,
+                       &(kn_lm_output){.distribution = distribution}));
     kn_window whole = {.inputs = tokens, .length = (int32_t)context, .first = (int32_t)context - 1};
-    assert_ok(kn_lm_run(lm, &whole, 1, KN_TAP_DEFAULT, &(kn_lm_output){.distribution = again}));
+    OK(kn_lm_run(lm, &whole, 1, KN_TAP_DEFAULT, &(kn_lm_output){.distribution = again}));
     assert_close("session at its end", distribution, again, v, F32_TOLERANCE);
     free(distribution);
     free(again);
@@ -545,8 +544,8 @@ static void sessions_are_apart(void **state) {
     kn_window *windows = golden_windows(&g);
     results all = run_all(lm, &g, KN_TAP_DEFAULT);
     kn_session *a, *b;
-    assert_ok(kn_session_open(lm, &a));
-    assert_ok(kn_session_open(lm, &b));
+    OK(kn_session_open(lm, &a));
+    OK(kn_session_open(lm, &b));
     size_t rows[2] = {8, 41}; // windows 2 and 3
     for (int32_t n = 3; n <= 33; n += 3) {
         kn_window first = windows[2], second = windows[3];
@@ -592,14 +591,14 @@ static void bad_windows_are_refused(void **state) {
                        &out);
     }
     kn_window longest = {.inputs = tokens, .targets = tokens, .length = context};
-    assert_ok(kn_lm_run(lm, &longest, 1, KN_TAP_DEFAULT, &out));
+    OK(kn_lm_run(lm, &longest, 1, KN_TAP_DEFAULT, &out));
     longest.length++;
     assert_refused(lm, &longest, KN_TAP_DEFAULT, &out);
     kn_window fine = {.inputs = tokens, .targets = tokens, .length = 4};
     assert_refused(lm, &fine, (kn_tap){KN_TAP_FFN_INPUT, g.config.layers}, &out);
     assert_refused(lm, &fine, (kn_tap){KN_TAP_FFN_INPUT, -g.config.layers - 1}, &out);
-    assert_ok(kn_lm_run(lm, &fine, 1, KN_TAP_DEFAULT, &out));
-    assert_ok(kn_lm_run(lm, NULL, 0, KN_TAP_DEFAULT, &out));
+    OK(kn_lm_run(lm, &fine, 1, KN_TAP_DEFAULT, &out));
+    OK(kn_lm_run(lm, NULL, 0, KN_TAP_DEFAULT, &out));
     free(tokens);
     free(logprobs);
     kn_lm_close(lm);
@@ -622,16 +621,16 @@ static void tap_names_are_read(void **state) {
     const char *const bad[] = {"",   "@1", "ffn@", "ffn@x", "ffn@1x", "ffn @1", "FFN", "ffn@99999999999",
                                "key"};
     kn_tap tap;
-    for (int i = 0; i < REFERENCE_TAPS; i++) {
+    for (int i = 0; i < KN_TAP_POINTS; i++) {
         char text[64];
         assert_string_equal(kn_tap_name((kn_tap_point)i), points[i]);
-        assert_ok(kn_tap_parse(points[i], &tap));
+        OK(kn_tap_parse(points[i], &tap));
         assert_true(tap.point == (kn_tap_point)i && tap.layer == -1);
         snprintf(text, sizeof text, "%s@-2", points[i]);
-        assert_ok(kn_tap_parse(text, &tap));
+        OK(kn_tap_parse(text, &tap));
         assert_true(tap.point == (kn_tap_point)i && tap.layer == -2);
         snprintf(text, sizeof text, "%s@3", points[i]);
-        assert_ok(kn_tap_parse(text, &tap));
+        OK(kn_tap_parse(text, &tap));
         assert_true(tap.point == (kn_tap_point)i && tap.layer == 3);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -644,17 +643,17 @@ static void tap_names_are_read(void **state) {
 static void compare_window(const golden *g, kn_lm *lm, const int32_t *tokens, int length, int first,
                            double tolerance) {
     size_t v = (size_t)g->config.vocabulary, d = (size_t)g->config.width, n = (size_t)length;
-    reference judge = golden_reference(g);
+    kn_reference judge = golden_reference(g);
     results r = results_make(g, n - (size_t)first);
-    double *log = reference_alloc(n * v);
-    double *taps = reference_alloc((size_t)g->config.layers * REFERENCE_TAPS * n * d);
+    double *log = test_alloc(n * v, sizeof(double));
+    double *taps = test_alloc((size_t)g->config.layers * KN_TAP_POINTS * n * d, sizeof(double));
     float *expected = test_alloc(r.rows * v, sizeof *expected), *keys = test_alloc(r.rows * d, sizeof *keys);
-    reference_run(&judge, tokens, length, &(reference_output){log, taps});
+    OK(kn_reference_run(&judge, tokens, length, log, taps));
     store_row(expected, log + (size_t)first * v, r.rows * v);
-    size_t tap = (size_t)(g->config.layers - 1) * REFERENCE_TAPS + KN_TAP_FFN_INPUT;
+    size_t tap = (size_t)(g->config.layers - 1) * KN_TAP_POINTS + KN_TAP_FFN_INPUT;
     store_row(keys, taps + (tap * n + (size_t)first) * d, r.rows * d);
     kn_window window = {.inputs = tokens, .targets = tokens, .length = length, .first = first};
-    assert_ok(kn_lm_run(lm, &window, 1, KN_TAP_DEFAULT, &r.out));
+    OK(kn_lm_run(lm, &window, 1, KN_TAP_DEFAULT, &r.out));
     assert_close("window: distribution", r.out.distribution, expected, r.rows * v, tolerance);
     assert_entropies("window", r.out.entropies, r.out.distribution, r.rows, v);
     assert_close("window: keys", r.out.keys, keys, r.rows * d, tolerance);
@@ -671,12 +670,12 @@ static void compare_saved(const golden *source, kn_gguf_type type) {
     golden g = *source;
     kn_tokenizer *tokenizer;
     snprintf(path, sizeof path, "test_model_golden-%d.gguf", (int)getpid());
-    assert_ok(kn_tokenizer_load_gguf(source->model, &tokenizer));
-    assert_ok(kn_model_save(path, &source->config, tokenizer, 0, source->params, type));
-    assert_ok(kn_gguf_open(path, &g.model));
+    OK(kn_tokenizer_load_gguf(source->model, &tokenizer));
+    OK(kn_model_save(path, &source->config, tokenizer, 0, source->params, type));
+    OK(kn_gguf_open(path, &g.model));
     g.params = test_alloc(g.layout.total, sizeof *g.params);
     g.exact_params = test_alloc(g.layout.total, sizeof *g.exact_params);
-    assert_ok(kn_model_load_params(g.model, &g.config, &g.layout, g.params));
+    OK(kn_model_load_params(g.model, &g.config, &g.layout, g.params));
     for (size_t i = 0; i < g.layout.total; i++) g.exact_params[i] = g.params[i];
     if (type == KN_GGUF_F32)
         assert_memory_equal(g.params, source->params, g.layout.total * sizeof *g.params);
@@ -711,22 +710,22 @@ static void save_untied(const golden *g, float factor, const char *path) {
     float *output = test_alloc(size, sizeof *output);
     for (size_t i = 0; i < size; i++) output[i] = factor * g->params[g->layout.params[0].offset + i];
     assert_string_equal(g->layout.params[0].name, "token_embd.weight");
-    assert_ok(kn_tokenizer_load_gguf(g->model, &tokenizer));
-    assert_ok(kn_gguf_writer_open(path, &w));
-    assert_ok(kn_config_save(&g->config, w));
-    assert_ok(kn_tokenizer_save_gguf(tokenizer, w));
+    OK(kn_tokenizer_load_gguf(g->model, &tokenizer));
+    OK(kn_gguf_writer_open(path, &w));
+    OK(kn_config_save(&g->config, w));
+    OK(kn_tokenizer_save_gguf(tokenizer, w));
     for (size_t i = 0; i <= count; i++) {
         const kn_param *p = &g->layout.params[i < count ? i : 0];
         const int64_t dims[2] = {(int64_t)p->columns, (int64_t)p->rows};
-        assert_ok(kn_gguf_put_tensor(w, i < count ? p->name : "output.weight", KN_GGUF_F32,
-                                     p->is_vector ? 1 : 2, dims));
+        OK(kn_gguf_put_tensor(w, i < count ? p->name : "output.weight", KN_GGUF_F32, p->is_vector ? 1 : 2,
+                              dims));
     }
     for (size_t i = 0; i < count; i++) {
         const kn_param *p = &g->layout.params[i];
-        assert_ok(kn_gguf_put_data_f32(w, g->params + p->offset, p->rows * p->columns));
+        OK(kn_gguf_put_data_f32(w, g->params + p->offset, p->rows * p->columns));
     }
-    assert_ok(kn_gguf_put_data_f32(w, output, size));
-    assert_ok(kn_gguf_writer_commit(w));
+    OK(kn_gguf_put_data_f32(w, output, size));
+    OK(kn_gguf_writer_commit(w));
     kn_tokenizer_free(tokenizer);
     free(output);
 }
@@ -757,7 +756,7 @@ static kn_tokenizer *word_tokenizer(int32_t size) {
     size_t used = 0;
     kn_tokenizer *tokenizer = NULL;
     for (int32_t i = 0; i < size; i++) used += (size_t)snprintf(text + used, sizeof text - used, "w%d ", i);
-    assert_ok(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, size, text, used, NULL, &tokenizer));
+    OK(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, size, text, used, NULL, &tokenizer));
     assert_int_equal(kn_tokenizer_size(tokenizer), size);
     return tokenizer;
 }
@@ -803,10 +802,10 @@ static void check_shape(const kn_config *config, int length, int first, kn_rando
     golden g = {.name = "shape", .config = *config};
     for (int i = 0; i < length; i++) tokens[i] = pick(random, 0, config->vocabulary - 1);
     snprintf(path, sizeof path, "test_model_golden-%d.gguf", (int)getpid());
-    assert_ok(kn_layout_init(config, &g.layout));
+    OK(kn_layout_init(config, &g.layout));
     random_params(&g, random);
     kn_tokenizer *tokenizer = word_tokenizer(config->vocabulary);
-    assert_ok(kn_model_save(path, config, tokenizer, 0, g.params, KN_GGUF_F32));
+    OK(kn_model_save(path, config, tokenizer, 0, g.params, KN_GGUF_F32));
     kn_lm *lm = open_model(path, KNNLM_PRECISION_F32);
     compare_window(&g, lm, tokens, length, first, F32_TOLERANCE);
     kn_lm_close(lm);

@@ -1,10 +1,5 @@
 // Muon's update of a matrix: an orthogonal direction, of AdamW's size, against the sign of the gradient.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/random.h"
 #include "base/threads.h"

@@ -1,11 +1,6 @@
 // Eigenvectors, principal components and projections on disk: against numpy, against what defines them, and
 // against damaged files.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/file.h"
 #include "base/gguf.h"
@@ -19,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "expect.h"
 
 static const char PATH[] = "test_pca.tmp.gguf";
 

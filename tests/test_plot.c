@@ -1,4 +1,6 @@
 // Charts: points stand where their axes say, whatever the numbers; the SVG is XML, whatever the names.
+#include "expect.h"
+
 #include "base/file.h"
 #include "base/utf8.h"
 #include "cli/plot.h"
@@ -6,16 +8,10 @@
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#include "expect.h"
 
 static char directory[] = "test_plot.XXXXXX";
 

@@ -1,11 +1,6 @@
 // Product quantization: against brute force in double and against FAISS. The program runs itself once for
 // each set of kernels that the CPU has.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/gguf.h"
 #include "base/random.h"
@@ -19,8 +14,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include "expect.h"
 
 static void *memory(size_t count, size_t size) {
     void *result = calloc(count ? count : 1, size); // exact sizes, so that sanitizers see any step outside

@@ -30,17 +30,17 @@ static void write_document(desk *d, size_t document) {
     char *text;
     snprintf(d->paths[document], sizeof d->paths[document], "%s/%zu.txt", d->folder, document);
     d->names[document] = d->paths[document];
-    assert_ok(kn_writer_open(d->paths[document], &w));
+    OK(kn_writer_open(d->paths[document], &w));
     for (size_t i = 0; i < lengths[document]; i++) {
         const char *word =
             kn_tokenizer_piece(t, (int32_t)(2 + (i * i + document) % (size_t)(kn_tokenizer_size(t) - 2)));
-        assert_ok(kn_writer_put(w, word, strlen(word)));
-        assert_ok(kn_writer_put(w, i % 7 == 6 ? "\n" : " ", 1));
+        OK(kn_writer_put(w, word, strlen(word)));
+        OK(kn_writer_put(w, i % 7 == 6 ? "\n" : " ", 1));
     }
-    assert_ok(kn_writer_commit(w));
-    assert_ok(kn_file_read(d->paths[document], &text, &size));
+    OK(kn_writer_commit(w));
+    OK(kn_file_read(d->paths[document], &text, &size));
     d->tokens[document].with_offsets = true;
-    assert_ok(kn_tokenizer_encode(t, text, size, &d->tokens[document]));
+    OK(kn_tokenizer_encode(t, text, size, &d->tokens[document]));
     free(text);
 }
 
@@ -49,8 +49,8 @@ static int desk_open(void **state) {
     snprintf(d->model, sizeof d->model, "%s/tests/golden/adaptive.model.gguf", KN_SOURCE_DIR);
     strcpy(d->folder, "/tmp/knnlm-test-read-XXXXXX");
     assert_non_null(mkdtemp(d->folder));
-    assert_ok(kn_threads_set(2));
-    assert_ok(kn_lm_open(d->model, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
+    OK(kn_threads_set(2));
+    OK(kn_lm_open(d->model, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
     for (size_t i = 0; i < 3; i++) write_document(d, i);
     *state = d;
     return 0;
@@ -114,7 +114,7 @@ static listening read_all(desk *d, int32_t score, int32_t context) {
         l.keys[i] = test_alloc(n * l.width, sizeof(float));
         all += n;
     }
-    assert_ok(kn_read_texts(d->lm, d->names, 3, &o, NULL, NULL, listen, &l, &totals));
+    OK(kn_read_texts(d->lm, d->names, 3, &o, NULL, NULL, listen, &l, &totals));
     assert_int_equal(l.document, 2);
     assert_int_equal(l.position, d->tokens[2].count);
     assert_int_equal(totals.documents, 3);
@@ -143,7 +143,7 @@ static void score_one(desk *d, size_t document, size_t at, size_t score, size_t 
     }
     kn_window w = {.inputs = inputs, .targets = targets, .length = (int32_t)n, .first = (int32_t)n - 1};
     kn_lm_output out = {.logprobs = logprob, .entropies = entropy, .keys = key};
-    assert_ok(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &out));
+    OK(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &out));
     free(inputs);
     free(targets);
 }
@@ -170,7 +170,7 @@ static void every_token_once(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kn_read_options o = {.score = cases[i][0], .context = cases[i][1]};
         listening l = read_all(d, cases[i][0], cases[i][1]);
-        assert_ok(kn_read_resolve(d->lm, &o));
+        OK(kn_read_resolve(d->lm, &o));
         compare(d, &l, (size_t)o.score, (size_t)o.context);
         listening_free(&l);
     }
@@ -235,15 +235,15 @@ static void public_scores(void **state) {
     kn_eval_result result;
     knnlm_model *model;
     double nll = 0;
-    assert_ok(knnlm_model_open(d->model, &options, &model));
+    OK(knnlm_model_open(d->model, &options, &model));
     for (size_t i = 0; i < 3; i++) {
         size_t n = d->tokens[i].count;
         float *logprobs = test_alloc(n, sizeof *logprobs);
-        assert_ok(knnlm_model_score(model, d->tokens[i].ids, n, &how, logprobs));
+        OK(knnlm_model_score(model, d->tokens[i].ids, n, &how, logprobs));
         for (size_t j = 0; j < n; j++) nll -= (double)logprobs[j];
         free(logprobs);
     }
-    assert_ok(kn_eval_run(d->lm, d->names, 3, &o, NULL, &result));
+    OK(kn_eval_run(d->lm, d->names, 3, &o, NULL, &result));
     assert_true(fabs(nll - result.mixed.nll) < 1e-6 * nll);
     assert_true(fabs(result.mixed.ppl - exp(nll / (double)result.totals.read.tokens)) <
                 1e-6 * result.mixed.ppl);
@@ -256,20 +256,20 @@ static void public_edges(void **state) {
     int32_t *tokens = NULL, bad = 97, one = 5;
     size_t count = 7;
     float logprob, alone, key[64];
-    assert_ok(knnlm_model_open(
+    OK(knnlm_model_open(
         d->model,
         &(knnlm_model_options){.size = sizeof(knnlm_model_options), .precision = KNNLM_PRECISION_F32},
         &model));
-    assert_ok(knnlm_model_encode(model, "", 0, &tokens, &count));
+    OK(knnlm_model_encode(model, "", 0, &tokens, &count));
     assert_int_equal(count, 0);
-    assert_ok(knnlm_model_score(model, tokens, 0, NULL, NULL)); // no text is no mistake
+    OK(knnlm_model_score(model, tokens, 0, NULL, NULL)); // no text is no mistake
     knnlm_free(tokens);
     assert_int_equal(knnlm_model_score(model, &bad, 1, NULL, &logprob), KNNLM_EINVAL);
-    assert_ok(knnlm_model_score(model, &one, 1, NULL, &logprob));
+    OK(knnlm_model_score(model, &one, 1, NULL, &logprob));
     int32_t start = kn_tokenizer_start(kn_lm_tokenizer(d->lm));
     kn_window w = {.inputs = &start, .targets = &one, .length = 1};
     kn_lm_output out = {.logprobs = &alone, .keys = key};
-    assert_ok(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &out));
+    OK(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &out));
     assert_close("a single token", &logprob, &alone, 1, 1e-6);
     knnlm_model_close(model);
 }

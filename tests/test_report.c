@@ -1,18 +1,16 @@
 // The report's page: its data against what was told, whatever bytes the texts hold; the page around it;
 // failures.
 //   test_report FILE    leaves a page of nasty texts there, for tests/test_report_page.sh
+#include "expect.h"
+
 #include "base/file.h"
 #include "base/random.h"
 #include "eval/report.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <dirent.h>
 #include <float.h>
 #include <jansson.h>
@@ -21,8 +19,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#include "expect.h"
 
 static char folder[64], path[128];
 

@@ -1,12 +1,6 @@
 // Drawing tokens: frequencies and the sets that settings leave, against the plainest way to reckon them.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "expect.h"
+
 #include "generate/sampler.h"
 
 #include <math.h>

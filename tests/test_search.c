@@ -1,11 +1,6 @@
 // Searching: every answer against the definition in double precision, for every distance, type of key and
 // filter; the same whatever the threads and the batch; lists and what was added since; damaged indexes.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/file.h"
 #include "base/random.h"
@@ -18,12 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        knnlm_status assert_status_ = (call);                                                                \
-        if (assert_status_ != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                          \
-    } while (0)
 
 #define assert_near(got, want, slack)                                                                        \
     do {                                                                                                     \
@@ -70,11 +59,11 @@ static void add_documents(desk *t, kn_store_writer *w, size_t count) {
         char name[32];
         int size = snprintf(name, sizeof name, "d%zu", t->added / DOCUMENT);
         kn_store_document d = {.name = name, .name_size = (size_t)size, .tokens = DOCUMENT};
-        assert_ok(kn_store_writer_document(w, &d));
-        assert_ok(kn_store_writer_append(w, tokens, NULL, t->keys + t->added * t->d, DOCUMENT));
+        OK(kn_store_writer_document(w, &d));
+        OK(kn_store_writer_append(w, tokens, NULL, t->keys + t->added * t->d, DOCUMENT));
         t->added += DOCUMENT;
     }
-    assert_ok(kn_store_writer_commit(w));
+    OK(kn_store_writer_commit(w));
     kn_store_writer_close(w);
 }
 
@@ -93,7 +82,7 @@ static desk desk_make(size_t d, knnlm_keys type, knnlm_distance distance) {
     assert_non_null(mkdtemp(t.folder));
     snprintf(t.path, sizeof t.path, "%s/s.store", t.folder);
     draw(&t);
-    assert_ok(kn_store_create(t.path, &s, &w));
+    OK(kn_store_create(t.path, &s, &w));
     add_documents(&t, w, DOCUMENTS);
     return t;
 }
@@ -110,7 +99,7 @@ static void make_coded_lists(const desk *t, uint32_t lists, uint32_t code_parts,
     kn_recipe recipe = {
         .lists = lists, .probes = 3, .seed = 5, .code_parts = code_parts, .code_bits = code_bits};
     kn_index_result r;
-    assert_ok(kn_index_build(t->path, &recipe, NULL, &r));
+    OK(kn_index_build(t->path, &recipe, NULL, &r));
     assert_int_equal(r.info.lists, lists);
     assert_int_equal(r.info.listed, t->added);
 }
@@ -152,8 +141,8 @@ static void check_answers(const desk *t, const kn_store *s, const answers *a, co
     double *distances = need(t->added, sizeof *distances), *of = need(t->added, sizeof *of);
     for (size_t q = 0; q < QUERIES; q++) {
         size_t count;
-        assert_ok(kn_index_brute_force(s, t->queries + q * t->d, t->added, o->exclude ? &o->exclude[q] : NULL,
-                                       o->allowed, ids, distances, &count));
+        OK(kn_index_brute_force(s, t->queries + q * t->d, t->added, o->exclude ? &o->exclude[q] : NULL,
+                                o->allowed, ids, distances, &count));
         for (size_t i = 0; i < count; i++) of[ids[i]] = distances[i];
         size_t want = count < a->k ? count : a->k;
         assert_int_equal(a->n.counts[q], want);
@@ -188,7 +177,7 @@ static void check_spread(kn_searcher *s, const float *query, const kn_search_opt
     float *distances = calloc(o->k, sizeof *distances);
     kn_search_options spread = *o;
     spread.spread = true;
-    assert_ok(kn_searcher_find(s, query, &spread, &(kn_neighbors){ids, distances, &count}));
+    OK(kn_searcher_find(s, query, &spread, &(kn_neighbors){ids, distances, &count}));
     assert_int_equal(count, alone->counts[0]);
     assert_memory_equal(ids, alone->ids, o->k * sizeof *ids);
     assert_memory_equal(distances, alone->distances, o->k * sizeof *distances);
@@ -200,12 +189,12 @@ static void check_spread(kn_searcher *s, const float *query, const kn_search_opt
 static void check_single(const desk *t, const kn_index *x, const kn_search_options *o, const answers *batch) {
     answers one = answers_make(o->k);
     kn_searcher *s;
-    assert_ok(kn_searcher_open(x, o->k, &s));
+    OK(kn_searcher_open(x, o->k, &s));
     for (size_t q = 0; q < QUERIES; q++) {
         kn_search_options mine = *o;
         kn_neighbors out = {one.n.ids + q * o->k, one.n.distances + q * o->k, one.n.counts + q};
         if (o->exclude) mine.exclude = &o->exclude[q];
-        assert_ok(kn_searcher_find(s, t->queries + q * t->d, &mine, &out));
+        OK(kn_searcher_find(s, t->queries + q * t->d, &mine, &out));
         check_spread(s, t->queries + q * t->d, &mine, &out);
         assert_int_equal(out.counts[0], batch->n.counts[q]);
         for (size_t i = 0; i < out.counts[0]; i++)
@@ -220,9 +209,9 @@ static void check_index(const desk *t, const kn_search_options *o) {
     kn_store *s;
     kn_index *x;
     answers a = answers_make(o->k);
-    assert_ok(kn_store_open(t->path, &s));
-    assert_ok(kn_index_open(s, &x));
-    assert_ok(kn_index_search(x, t->queries, QUERIES, o, &a.n));
+    OK(kn_store_open(t->path, &s));
+    OK(kn_index_open(s, &x));
+    OK(kn_index_search(x, t->queries, QUERIES, o, &a.n));
     check_answers(t, s, &a, o);
     check_single(t, x, o, &a);
     kn_index_close(x);
@@ -280,12 +269,12 @@ static void probes_are_the_nearest_lists(void **state) {
     kn_index *x;
     (void)state;
     make_lists(&t, 13, 0);
-    assert_ok(kn_store_open(t.path, &s));
-    assert_ok(kn_index_open(s, &x));
+    OK(kn_store_open(t.path, &s));
+    OK(kn_index_open(s, &x));
     double found = 0;
     answers few = answers_make(20), all = answers_make(20);
-    assert_ok(kn_index_search(x, t.queries, QUERIES, &(kn_search_options){.k = 20}, &few.n));
-    assert_ok(kn_index_search(x, t.queries, QUERIES, &(kn_search_options){.k = 20, .probes = 13}, &all.n));
+    OK(kn_index_search(x, t.queries, QUERIES, &(kn_search_options){.k = 20}, &few.n));
+    OK(kn_index_search(x, t.queries, QUERIES, &(kn_search_options){.k = 20, .probes = 13}, &all.n));
     for (size_t q = 0; q < QUERIES; q++)
         for (size_t i = 0; i < 20; i++)
             for (size_t j = 0; j < 20; j++) found += few.n.ids[q * 20 + i] == all.n.ids[q * 20 + j];
@@ -303,26 +292,26 @@ static void threads_and_batches_do_not_matter(void **state) {
     kn_index *x;
     (void)state;
     make_lists(&t, 9, 0);
-    assert_ok(kn_store_open(t.path, &s));
-    assert_ok(kn_index_open(s, &x));
+    OK(kn_store_open(t.path, &s));
+    OK(kn_index_open(s, &x));
     kn_search_options o = {.k = 50, .probes = 4};
     answers a = answers_make(50), b = answers_make(50);
-    assert_ok(kn_threads_set(1));
-    assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
+    OK(kn_threads_set(1));
+    OK(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
     for (int threads = 2; threads <= 4; threads++) {
-        assert_ok(kn_threads_set(threads));
-        assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &b.n));
+        OK(kn_threads_set(threads));
+        OK(kn_index_search(x, t.queries, QUERIES, &o, &b.n));
         check_same(&a, &b);
     }
     for (size_t q = 0; q < QUERIES; q++) { // one by one
         kn_neighbors out = {b.n.ids + q * 50, b.n.distances + q * 50, b.n.counts + q};
-        assert_ok(kn_index_search(x, t.queries + q * t.d, 1, &o, &out));
+        OK(kn_index_search(x, t.queries + q * t.d, 1, &o, &out));
     }
     check_same(&a, &b);
     o.memory = 1; // so little that every query is a part of its own
-    assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &b.n));
+    OK(kn_index_search(x, t.queries, QUERIES, &o, &b.n));
     check_same(&a, &b);
-    assert_ok(kn_threads_set(2));
+    OK(kn_threads_set(2));
     answers_free(&a);
     answers_free(&b);
     kn_index_close(x);
@@ -342,10 +331,10 @@ static void another_distance_than_the_stores(void **state) {
         kn_index *x;
         make_lists(&t, 6, 0);
         t.distance = measures[i % 3];
-        assert_ok(kn_store_open(t.path, &s));
+        OK(kn_store_open(t.path, &s));
         for (int lists = 0; lists < 2; lists++) {
-            assert_ok(kn_index_open_as(s, t.distance, lists, &x));
-            assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
+            OK(kn_index_open_as(s, t.distance, lists, &x));
+            OK(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
             for (size_t q = 0; q < QUERIES; q++) {
                 for (size_t e = 0; e < t.added; e++)
                     all[e] = measure(t.distance, t.queries + q * t.d, t.keys + e * t.d, t.d);
@@ -378,9 +367,9 @@ static void filters(void **state) {
         check_index(&t, &(kn_search_options){.k = 40, .probes = 6, .allowed = allowed});
         check_index(&t, &(kn_search_options){.k = 2000, .probes = 6, .allowed = allowed, .exclude = exclude});
     }
-    assert_ok(kn_store_write(t.path, &w));
-    assert_ok(kn_store_writer_remove(w, 2));
-    assert_ok(kn_store_writer_commit(w));
+    OK(kn_store_write(t.path, &w));
+    OK(kn_store_writer_remove(w, 2));
+    OK(kn_store_writer_commit(w));
     kn_store_writer_close(w);
     check_index(&t, &(kn_search_options){.k = 400, .probes = 6}); // removed at once, lists or not
     desk_free(&t);
@@ -393,16 +382,16 @@ static void additions_are_found_and_listed(void **state) {
         kn_store_writer *w;
         kn_index_result r;
         make_lists(&t, 8, i == 1 ? 8 : 0);
-        assert_ok(kn_store_write(t.path, &w));
+        OK(kn_store_write(t.path, &w));
         add_documents(&t, w, 4);
         check_index(&t, &(kn_search_options){.k = 100, .probes = 8}); // outside the lists
-        assert_ok(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r));
+        OK(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r));
         assert_int_equal(r.info.listed, t.added);
         assert_int_equal(r.info.flat, 0);
         assert_true(r.info.drift > 0.5 && r.info.drift < 2);
         check_index(&t, &(kn_search_options){.k = 100, .probes = 8});
-        assert_ok(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r)); // nothing to do
-        make_lists(&t, 5, 0);                                                  // anew, in place of the old
+        OK(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r)); // nothing to do
+        make_lists(&t, 5, 0);                                           // anew, in place of the old
         check_index(&t, &(kn_search_options){.k = 100, .probes = 8});
         desk_free(&t);
     }
@@ -419,14 +408,14 @@ static void codes_first(void **state) {
     size_t hits = 0;
     (void)state;
     make_lists(&t, 8, 16);
-    assert_ok(kn_store_open(t.path, &s));
-    assert_ok(kn_index_open(s, &x));
-    assert_ok(kn_searcher_open(x, 5, &one));
+    OK(kn_store_open(t.path, &s));
+    OK(kn_index_open(s, &x));
+    OK(kn_searcher_open(x, 5, &one));
     answers a = answers_make(5), b = answers_make(5);
-    assert_ok(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
+    OK(kn_index_search(x, t.queries, QUERIES, &o, &a.n));
     for (size_t q = 0; q < QUERIES; q++) {
         kn_neighbors out = {b.n.ids + q * 5, b.n.distances + q * 5, b.n.counts + q};
-        assert_ok(kn_searcher_find(one, t.queries + q * t.d, &o, &out));
+        OK(kn_searcher_find(one, t.queries + q * t.d, &o, &out));
         assert_int_equal(out.counts[0], 5);
         for (size_t i = 0; i < 5; i++) {
             uint32_t *same = NULL;
@@ -487,12 +476,12 @@ static void check_codes_first(const desk *t, const kn_index *x) {
     kn_neighbors out = {ids, distances, &count};
     size_t hits = 0, wanted = 0;
     kn_searcher *one;
-    assert_ok(kn_index_search(x, t->queries, QUERIES, &o, &exact.n));
-    assert_ok(kn_searcher_open(x, NEAREST, &one));
+    OK(kn_index_search(x, t->queries, QUERIES, &o, &exact.n));
+    OK(kn_searcher_open(x, NEAREST, &one));
     for (size_t q = 0; q < QUERIES; q++) {
         const float *query = t->queries + q * t->d;
         const uint32_t *nearest = exact.n.ids + q * NEAREST;
-        assert_ok(kn_searcher_find(one, query, &o, &out));
+        OK(kn_searcher_find(one, query, &o, &out));
         assert_int_equal(count, NEAREST);
         for (size_t i = 0; i < NEAREST; i++) {
             for (size_t j = 0; j < NEAREST; j++) hits += ids[i] == nearest[j];
@@ -505,7 +494,7 @@ static void check_codes_first(const desk *t, const kn_index *x) {
     if (hits + (t->distance == KNNLM_DISTANCE_L2 ? wanted / 100 : 1) < wanted)
         fail_msg("%zu of %zu found, %zu by the definition", hits, (size_t)NEAREST * QUERIES, wanted);
     for (size_t j = 0; j < t->d; j++) t->queries[j] = 3e38f; // beyond what tables can hold
-    assert_ok(kn_searcher_find(one, t->queries, &o, &out));
+    OK(kn_searcher_find(one, t->queries, &o, &out));
     kn_searcher_close(one);
     answers_free(&exact);
 }
@@ -533,15 +522,15 @@ static void check_by_codes(const desk *t, const kn_index *x) {
     float distances[50];
     kn_neighbors out = {ids, distances, &count};
     kn_searcher *one;
-    assert_ok(kn_searcher_open(x, 50, &one));
-    assert_ok(kn_index_search(x, t->queries, QUERIES, &o, &a.n));
+    OK(kn_searcher_open(x, 50, &one));
+    OK(kn_index_search(x, t->queries, QUERIES, &o, &a.n));
     for (size_t q = 0; q < QUERIES; q++) {
         decoded_distances(t, x, t->queries + q * t->d, all);
         for (size_t i = 0; i < 50; i++)
             // L2 comes from products of vectors less a centre as far as clusters are apart (a thousand).
             assert_near(a.n.distances[q * 50 + i], all[i],
                         t->distance == KNNLM_DISTANCE_L2 ? 4e-4 : 4 * slack(t, q, 1));
-        assert_ok(kn_searcher_find(one, t->queries + q * t->d, &o, &out));
+        OK(kn_searcher_find(one, t->queries + q * t->d, &o, &out));
         for (size_t i = 0; i < 50; i++) assert_near(distances[i], all[i], 4e-4 * (1 + fabs(all[i])));
     }
     kn_searcher_close(one);
@@ -560,11 +549,11 @@ static void codes_find_what_they_stand_for(void **state) {
         kn_store *s;
         kn_index *x;
         make_coded_lists(&t, lists[i / 3 % 2], parts[i / 6 % 2], i / 12 ? 4 : 8);
-        assert_ok(kn_store_write(t.path, &w));
+        OK(kn_store_write(t.path, &w));
         add_documents(&t, w, 5);
-        assert_ok(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r));
-        assert_ok(kn_store_open(t.path, &s));
-        assert_ok(kn_index_open(s, &x));
+        OK(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r));
+        OK(kn_store_open(t.path, &s));
+        OK(kn_index_open(s, &x));
         assert_int_equal(x->listed_count, 2);
         check_ends_within_blocks(x);
         check_by_codes(&t, x);
@@ -579,14 +568,14 @@ static void codes_find_what_they_stand_for(void **state) {
 static void make_old(const desk *t) {
     kn_store_writer *w;
     kn_annex_writer *a;
-    assert_ok(kn_store_write(t->path, &w));
+    OK(kn_store_write(t->path, &w));
     char *note = strdup(kn_store_annex_note(kn_store_writer_base(w)));
     assert_non_null(note);
     char *version = strstr(note, "\"version\":2");
     assert_non_null(version);
     version[strlen("\"version\":")] = '1';
-    assert_ok(kn_annex_open(w, true, &a));
-    assert_ok(kn_annex_commit(a, note));
+    OK(kn_annex_open(w, true, &a));
+    OK(kn_annex_commit(a, note));
     kn_store_writer_close(w);
     free(note);
 }
@@ -599,7 +588,7 @@ static void old_codes_are_refused(void **state) {
     (void)state;
     make_lists(&t, 4, 8);
     make_old(&t);
-    assert_ok(kn_store_open(t.path, &s));
+    OK(kn_store_open(t.path, &s));
     assert_int_equal(kn_index_open(s, &x), KNNLM_ENOTSUP);
     assert_non_null(strstr(knnlm_message(), "knnlm index makes it anew"));
     kn_store_close(s);
@@ -621,17 +610,17 @@ static knnlm_status search_all(const desk *t, bool codes) {
     kn_store *s;
     kn_index *x;
     kn_searcher *searcher;
-    assert_ok(kn_store_open(t->path, &s));
+    OK(kn_store_open(t->path, &s));
     knnlm_status status = kn_index_open(s, &x);
     if (status == KNNLM_OK) {
-        assert_ok(kn_searcher_open(x, o.k, &searcher));
+        OK(kn_searcher_open(x, o.k, &searcher));
         status = kn_index_search(x, t->queries, QUERIES, &o, &a.n);
         kn_store_close(s); // another state: the searcher is to find the damage by itself
         kn_searcher_close(searcher);
         kn_index_close(x);
-        assert_ok(kn_store_open(t->path, &s));
-        assert_ok(kn_index_open(s, &x));
-        assert_ok(kn_searcher_open(x, o.k, &searcher));
+        OK(kn_store_open(t->path, &s));
+        OK(kn_index_open(s, &x));
+        OK(kn_searcher_open(x, o.k, &searcher));
         assert_int_equal(kn_searcher_find(searcher, t->queries, &o, &a.n), status);
         o.spread = true;
         assert_int_equal(kn_searcher_find(searcher, t->queries, &o, &a.n), status);
@@ -682,7 +671,7 @@ static void damaged_parts_are_errors(void **state) {
         desk t = desk_make(16, types[type], KNNLM_DISTANCE_L2);
         kn_store_writer *w;
         make_lists(&t, 4, 8);
-        assert_ok(kn_store_write(t.path, &w));
+        OK(kn_store_write(t.path, &w));
         add_documents(&t, w, 1); // outside the lists
         for (size_t i = 0; i < 5; i++) {
             char path[160], kept[64];
@@ -701,7 +690,7 @@ static void damaged_parts_are_errors(void **state) {
                 exchange(path, places[p], zeros, sizeof zeros, kept);
                 check_told(&t, kinds[i], strcmp(kinds[i], "codes") == 0);
                 exchange(path, places[p], kept, sizeof kept, (char[64]){0});
-                assert_ok(search_all(&t, false));
+                OK(search_all(&t, false));
             }
         }
         desk_free(&t);
@@ -712,21 +701,21 @@ static void damaged_parts_are_errors(void **state) {
 static void forge(const desk *t, const char *kind, size_t at, const void *bytes, size_t size) {
     kn_store_writer *w;
     kn_annex_writer *a;
-    assert_ok(kn_store_write(t->path, &w));
+    OK(kn_store_write(t->path, &w));
     const kn_store *s = kn_store_writer_base(w);
     char *note = strdup(kn_store_annex_note(s));
-    assert_ok(kn_annex_open(w, false, &a));
+    OK(kn_annex_open(w, false, &a));
     for (size_t i = 0; i < kn_store_annex_parts(s); i++) {
         kn_store_annex_part p = kn_store_annex_at(s, i);
         uint8_t *data = need(p.size, 1);
         memcpy(data, p.data, p.size);
         if (strcmp(p.kind, kind) == 0) memcpy(data + at, bytes, size);
-        assert_ok(kn_annex_begin(a, p.kind));
-        assert_ok(kn_annex_put(a, data, p.size));
-        assert_ok(kn_annex_seal(a, p.count));
+        OK(kn_annex_begin(a, p.kind));
+        OK(kn_annex_put(a, data, p.size));
+        OK(kn_annex_seal(a, p.count));
         free(data);
     }
-    assert_ok(kn_annex_commit(a, note));
+    OK(kn_annex_commit(a, note));
     kn_store_writer_close(w);
     free(note);
 }
@@ -738,7 +727,7 @@ static void senseless_parts_are_errors(void **state) {
     desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     make_lists(&t, 4, 0);
     forge(&t, "order", 64, &(uint32_t){0}, 0); // nothing forged: still good
-    assert_ok(search_all(&t, false));
+    OK(search_all(&t, false));
     forge(&t, "order", 64 + 4 * 100, &beyond, sizeof beyond);
     check_told(&t, "order", false);
     make_lists(&t, 4, 0);
@@ -761,7 +750,7 @@ static void a_lost_part_costs_the_index_alone(void **state) {
         make_lists(&t, 4, 0);
         part_path(&t, "rows", path);
         assert_int_equal(gone ? unlink(path) : truncate(path, 100), 0);
-        assert_ok(kn_store_open(t.path, &s));
+        OK(kn_store_open(t.path, &s));
         assert_int_equal(kn_index_open(s, &x), KNNLM_EDATA);
         assert_non_null(strstr(knnlm_message(), ".rows"));
         assert_non_null(strstr(knnlm_message(), "knnlm index makes it anew"));
@@ -779,12 +768,12 @@ static void compaction_drops_the_index(void **state) {
     kn_store *s;
     (void)state;
     make_lists(&t, 4, 0);
-    assert_ok(kn_store_write(t.path, &w));
-    assert_ok(kn_store_writer_remove(w, 0));
-    assert_ok(kn_store_writer_commit(w));
+    OK(kn_store_write(t.path, &w));
+    OK(kn_store_writer_remove(w, 0));
+    OK(kn_store_writer_commit(w));
     kn_store_writer_close(w);
-    assert_ok(kn_store_compact(t.path, false, NULL, &c));
-    assert_ok(kn_store_open(t.path, &s));
+    OK(kn_store_compact(t.path, false, NULL, &c));
+    OK(kn_store_open(t.path, &s));
     assert_null(kn_store_annex_note(s));
     kn_store_close(s);
     t.added -= DOCUMENT;
@@ -798,9 +787,9 @@ static void indexing_twice_gives_the_same(void **state) {
     uint8_t *first[4] = {0};
     (void)state;
     for (int round = 0; round < 2; round++) {
-        assert_ok(kn_threads_set(1 + round));
+        OK(kn_threads_set(1 + round));
         make_lists(&t, 10, 9);
-        assert_ok(kn_store_open(t.path, &s));
+        OK(kn_store_open(t.path, &s));
         assert_int_equal(kn_store_annex_parts(s), 4);
         for (size_t i = 0; i < 4; i++) {
             kn_store_annex_part p = kn_store_annex_at(s, i);
@@ -821,17 +810,17 @@ static void bad_questions(void **state) {
     answers a = answers_make(5);
     kn_index_result r;
     (void)state;
-    assert_ok(kn_store_open(t.path, &s));
-    assert_ok(kn_index_open(s, &x));
+    OK(kn_store_open(t.path, &s));
+    OK(kn_index_open(s, &x));
     assert_int_equal(kn_index_search(x, t.queries, 1, &(kn_search_options){.k = 0}, &a.n), KNNLM_EINVAL);
     assert_int_equal(kn_index_search(x, t.queries, 1, &(kn_search_options){.k = 5, .codes = true}, &a.n),
                      KNNLM_EINVAL); // it has none
-    assert_ok(kn_searcher_open(x, 5, &one));
+    OK(kn_searcher_open(x, 5, &one));
     assert_int_equal(kn_searcher_find(one, t.queries, &(kn_search_options){.k = 6}, &a.n), KNNLM_EINVAL);
     t.queries[3] = NAN;
     assert_int_equal(kn_index_search(x, t.queries, 1, &(kn_search_options){.k = 5}, &a.n), KNNLM_EDATA);
     assert_int_equal(kn_searcher_find(one, t.queries, &(kn_search_options){.k = 5}, &a.n), KNNLM_EDATA);
-    assert_ok(kn_index_search(x, t.queries, 0, &(kn_search_options){.k = 5}, &a.n));
+    OK(kn_index_search(x, t.queries, 0, &(kn_search_options){.k = 5}, &a.n));
     t.queries[3] = 0;
     kn_searcher_close(one);
     kn_index_close(x);
@@ -852,8 +841,8 @@ static void recall_is_measured(void **state) {
     size_t count;
     (void)state;
     make_lists(&t, 16, 0);
-    assert_ok(kn_store_open(t.path, &s));
-    assert_ok(kn_index_recall(s, &(kn_recall_options){.queries = 40, .k = 50, .seed = 1}, rows, &count));
+    OK(kn_store_open(t.path, &s));
+    OK(kn_index_recall(s, &(kn_recall_options){.queries = 40, .k = 50, .seed = 1}, rows, &count));
     assert_in_range(count, 2, 6);
     for (size_t i = 0; i < count; i++)
         for (int j = 0; j < KN_RECALL_DEPTHS; j++) {

@@ -1,12 +1,7 @@
 // Searching without lists, and with very many: the bounds that spare most rows from being measured are
 // bounds; what they leave is what looking at every row finds, bit by bit, also where the first guess of a
 // limit is wrong.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/random.h"
 #include "base/threads.h"
@@ -18,12 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define assert_ok(call)                                                                                      \
-    do {                                                                                                     \
-        knnlm_status assert_status_ = (call);                                                                \
-        if (assert_status_ != KNNLM_OK) fail_msg("%s: %s", #call, knnlm_message());                          \
-    } while (0)
 
 enum { N = 24000, D = 96, QUERIES = 1000, K = 200, LATENT = 12 };
 
@@ -66,16 +55,16 @@ static void save(desk *t) {
     strcpy(t->folder, "/tmp/knnlm-test-flat-XXXXXX");
     assert_non_null(mkdtemp(t->folder));
     snprintf(t->path, sizeof t->path, "%s/s.store", t->folder);
-    assert_ok(kn_store_create(t->path, &s, &w));
+    OK(kn_store_create(t->path, &s, &w));
     // Parts of several lengths: stretches and samples cross their ends.
     for (size_t from = 0, n = 1; from < N; from += n, n = n * 3 + 7) {
         char name[32];
         n = n < N - from ? n : N - from;
         int size = snprintf(name, sizeof name, "d%zu", from);
-        assert_ok(kn_store_writer_document(
+        OK(kn_store_writer_document(
             w, &(kn_store_document){.name = name, .name_size = (size_t)size, .tokens = n}));
-        assert_ok(kn_store_writer_append(w, tokens, NULL, t->keys + from * D, n));
-        assert_ok(kn_store_writer_commit(w));
+        OK(kn_store_writer_append(w, tokens, NULL, t->keys + from * D, n));
+        OK(kn_store_writer_commit(w));
     }
     kn_store_writer_close(w);
     free(tokens);
@@ -87,8 +76,8 @@ static desk desk_make(size_t latent, void (*change)(desk *)) {
     draw(t.queries, QUERIES, latent, 2);
     if (change) change(&t);
     save(&t);
-    assert_ok(kn_store_open(t.path, &t.store));
-    assert_ok(kn_index_open_flat(t.store, &t.index));
+    OK(kn_store_open(t.path, &t.store));
+    OK(kn_index_open_flat(t.store, &t.index));
     return t;
 }
 
@@ -124,11 +113,11 @@ static void directions_follow_the_spread(void **state) {
         desk t = desk_make(spread ? D : LATENT, NULL);
         kn_batch b = batch_of(&t, &o);
         kn_rough r;
-        assert_ok(kn_rough_make(&b, &r));
+        OK(kn_rough_make(&b, &r));
         assert_int_equal(r.h, spread ? D : 32);
         kn_rough_free(&r);
         b.n = 10; // not worth choosing
-        assert_ok(kn_rough_make(&b, &r));
+        OK(kn_rough_make(&b, &r));
         assert_int_equal(r.h, D);
         kn_rough_free(&r);
         desk_free(&t);
@@ -165,8 +154,8 @@ static void bounds_are_below(void **state) {
     kn_rough r;
     kn_rough_scratch s;
     (void)state;
-    assert_ok(kn_rough_make(&b, &r));
-    assert_ok(kn_rough_scratch_make(&r, &s));
+    OK(kn_rough_make(&b, &r));
+    OK(kn_rough_scratch_make(&r, &s));
     for (size_t i = 0; i < 20; i++) check_panel(&t, &r, &s, i * 40, i * 111);
     kn_rough_scratch_free(&s);
     kn_rough_free(&r);
@@ -194,11 +183,11 @@ static void one_by_one(const desk *t, const kn_search_options *o, const kn_neigh
     uint32_t ids[K], count;
     float distances[K];
     kn_searcher *s;
-    assert_ok(kn_searcher_open(t->index, K, &s));
+    OK(kn_searcher_open(t->index, K, &s));
     for (size_t q = 0; q < QUERIES; q++) {
         kn_search_options mine = *o;
         if (o->exclude) mine.exclude = &o->exclude[q];
-        assert_ok(kn_searcher_find(s, t->queries + q * D, &mine, &(kn_neighbors){ids, distances, &count}));
+        OK(kn_searcher_find(s, t->queries + q * D, &mine, &(kn_neighbors){ids, distances, &count}));
         assert_int_equal(got->counts[q], count);
         assert_memory_equal(got->ids + q * K, ids, sizeof ids);
         assert_memory_equal(got->distances + q * K, distances, sizeof distances);
@@ -218,12 +207,12 @@ static void answers_free(kn_neighbors *n) {
 
 static void check(const desk *t, const kn_search_options *o) {
     kn_neighbors got = answers_make(), again = answers_make();
-    assert_ok(kn_index_search(t->index, t->queries, QUERIES, o, &got));
+    OK(kn_index_search(t->index, t->queries, QUERIES, o, &got));
     one_by_one(t, o, &got);
     if (!o->exclude && !o->allowed) by_definition(t, &got);
-    assert_ok(kn_threads_set(3));
-    assert_ok(kn_index_search(t->index, t->queries, QUERIES, o, &again));
-    assert_ok(kn_threads_set(0));
+    OK(kn_threads_set(3));
+    OK(kn_index_search(t->index, t->queries, QUERIES, o, &again));
+    OK(kn_threads_set(0));
     assert_memory_equal(got.ids, again.ids, QUERIES * K * 4);
     assert_memory_equal(got.distances, again.distances, QUERIES * K * 4);
     answers_free(&got);
@@ -301,7 +290,7 @@ static void extreme_sizes(void **state) {
         desk t = desk_make(LATENT, changes[i]);
         kn_neighbors got = answers_make();
         kn_search_options o = {.k = K};
-        assert_ok(kn_index_search(t.index, t.queries, QUERIES, &o, &got));
+        OK(kn_index_search(t.index, t.queries, QUERIES, &o, &got));
         assert_int_equal(got.counts[0], K);
         one_by_one(&t, &o, &got);
         answers_free(&got);
@@ -320,13 +309,12 @@ static void very_many_lists(void **state) {
     kn_neighbors all = answers_make(), near = answers_make(), flat = answers_make();
     size_t found = 0;
     (void)state;
-    assert_ok(kn_index_search(t.index, t.queries, ASKED, &(kn_search_options){.k = FEW}, &flat));
-    assert_ok(kn_index_build(t.path, &recipe, NULL, &made));
-    assert_ok(kn_store_open(t.path, &store));
-    assert_ok(kn_index_open(store, &index));
-    assert_ok(
-        kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW, .probes = LISTS}, &all));
-    assert_ok(kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW}, &near));
+    OK(kn_index_search(t.index, t.queries, ASKED, &(kn_search_options){.k = FEW}, &flat));
+    OK(kn_index_build(t.path, &recipe, NULL, &made));
+    OK(kn_store_open(t.path, &store));
+    OK(kn_index_open(store, &index));
+    OK(kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW, .probes = LISTS}, &all));
+    OK(kn_index_search(index, t.queries, ASKED, &(kn_search_options){.k = FEW}, &near));
     for (size_t i = 0; i < ASKED * FEW; i++) {
         assert_true(fabsf(all.distances[i] - flat.distances[i]) <= 1e-5f * flat.distances[i]);
         found += near.distances[i] <= flat.distances[i / FEW * FEW + FEW - 1] * 1.00001f;

@@ -7,8 +7,6 @@
 
 #include <sys/wait.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 // ---------------------------------------------------------------- a directory a test
 
 static char directory[KIT_PATH], origin[KIT_PATH];

@@ -2,8 +2,6 @@
 // by the name of the file; nothing crashes; and what lies in other blocks is not suspected.
 #include "store_kit.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 static char directory[KIT_PATH], origin[KIT_PATH];
 #define STORE "s"
 

@@ -13,8 +13,6 @@
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 // ---------------------------------------------------------------- failing on demand
 
 typedef enum kind {

@@ -40,15 +40,15 @@ static kn_tokenizer *make_tokenizer(void) {
     size_t used = 0;
     kn_tokenizer *tokenizer;
     for (int i = 0; i < WORDS; i++) used += (size_t)snprintf(text + used, 8, "w%d ", i);
-    assert_ok(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, used, NULL, &tokenizer));
+    OK(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, used, NULL, &tokenizer));
     return tokenizer;
 }
 
 static void desk_open(desk *d, const kn_config *config, uint64_t seed) {
     kn_random random = {seed};
     *d = (desk){.config = *config};
-    assert_ok(kn_config_validate(config, "the test's model"));
-    assert_ok(kn_layout_init(config, &d->layout));
+    OK(kn_config_validate(config, "the test's model"));
+    OK(kn_layout_init(config, &d->layout));
     d->params = test_alloc(d->layout.total, sizeof *d->params);
     d->exact = test_alloc(d->layout.total, sizeof *d->exact);
     kn_layout_fill(config, &d->layout, seed, d->params);
@@ -58,7 +58,7 @@ static void desk_open(desk *d, const kn_config *config, uint64_t seed) {
     assert_int_equal(kn_tokenizer_size(tokenizer), config->vocabulary);
     strcpy(d->path, "/tmp/knnlm-test-stream-XXXXXX");
     close(mkstemp(d->path));
-    assert_ok(kn_model_save(d->path, config, tokenizer, 0, d->params, KN_GGUF_F32));
+    OK(kn_model_save(d->path, config, tokenizer, 0, d->params, KN_GGUF_F32));
     d->inputs[0] = kn_tokenizer_start(tokenizer);
     for (int i = 0; i < LENGTH; i++) {
         d->targets[i] = (int32_t)kn_random_below(&random, WORDS);
@@ -67,8 +67,8 @@ static void desk_open(desk *d, const kn_config *config, uint64_t seed) {
     kn_tokenizer_free(tokenizer);
     size_t vocabulary = (size_t)config->vocabulary;
     double *distribution = test_alloc(LENGTH * vocabulary, sizeof *distribution);
-    reference r = {&d->config, &d->layout, d->exact};
-    reference_run(&r, d->inputs, LENGTH, &(reference_output){.distribution = distribution});
+    kn_reference r = {&d->config, &d->layout, d->exact};
+    OK(kn_reference_run(&r, d->inputs, LENGTH, distribution, NULL));
     d->expected = test_alloc(LENGTH, sizeof *d->expected);
     for (int i = 0; i < LENGTH; i++)
         d->expected[i] = distribution[(size_t)i * vocabulary + (size_t)d->targets[i]];
@@ -85,7 +85,7 @@ static void desk_close(desk *d) {
 
 static kn_lm *open_model(const desk *d, knnlm_precision precision) {
     kn_lm *lm;
-    assert_ok(kn_lm_open(d->path, &(kn_lm_options){.precision = precision}, &lm));
+    OK(kn_lm_open(d->path, &(kn_lm_options){.precision = precision}, &lm));
     assert_string_equal(kn_lm_describe(lm)->engine, "native");
     assert_true(kn_lm_describe(lm)->stream > 0);
     return lm;
@@ -105,7 +105,7 @@ static void stream_text(kn_lm *lm, const desk *d, size_t length, bool together, 
     size_t stream = (size_t)kn_lm_describe(lm)->stream, width = (size_t)kn_lm_describe(lm)->key_width, n = 0;
     kn_window windows[LENGTH / 32 + 1];
     kn_past *past;
-    assert_ok(kn_past_open(lm, &past));
+    OK(kn_past_open(lm, &past));
     for (size_t done = 0; done < length; done += stream)
         windows[n++] = (kn_window){.inputs = d->inputs + done,
                                    .targets = d->targets + done,
@@ -114,7 +114,7 @@ static void stream_text(kn_lm *lm, const desk *d, size_t length, bool together, 
     for (size_t i = 0; i < n; i += together ? n : 1) {
         size_t at = i * stream;
         kn_lm_output out = {.logprobs = logprobs + at, .keys = keys ? keys + at * width : NULL};
-        assert_ok(kn_lm_run(lm, windows + i, together ? n : 1, KN_TAP_DEFAULT, &out));
+        OK(kn_lm_run(lm, windows + i, together ? n : 1, KN_TAP_DEFAULT, &out));
     }
     kn_past_close(past);
 }
@@ -145,9 +145,9 @@ static void every_kernel_streams(void **state) {
     desk_open(&d, &shapes[1], 3);
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_BF16);
     stream_text(lm, &d, LENGTH, true, logprobs, NULL);
-    assert_ok(kn_threads_set(1));
+    OK(kn_threads_set(1));
     stream_text(lm, &d, LENGTH, false, again, NULL);
-    assert_ok(kn_threads_set(0));
+    OK(kn_threads_set(0));
     assert_memory_equal(logprobs, again, sizeof logprobs);
     double off = 0;
     for (size_t i = 0; i < LENGTH; i++) off += fabs((double)logprobs[i] - d.expected[i]) / LENGTH;
@@ -166,7 +166,7 @@ static void company_changes_nothing(void **state) {
     float alone[LENGTH], logprobs[4 * LENGTH];
     stream_text(lm, &d, LENGTH, false, alone, NULL);
     kn_past *pasts[2];
-    for (int i = 0; i < 2; i++) assert_ok(kn_past_open(lm, &pasts[i]));
+    for (int i = 0; i < 2; i++) OK(kn_past_open(lm, &pasts[i]));
     const kn_window windows[] = {
         {.inputs = d.inputs, .targets = d.targets, .length = (int32_t)stream, .past = pasts[0]},
         {.inputs = d.inputs + 9, .targets = d.targets + 9, .length = 40},
@@ -174,7 +174,7 @@ static void company_changes_nothing(void **state) {
         {.inputs = d.inputs + stream, .targets = d.targets + stream, .length = 100, .past = pasts[0]},
         {.inputs = d.inputs + stream, .targets = d.targets + stream, .length = 50, .past = pasts[1]},
     };
-    assert_ok(kn_lm_run(lm, windows, 5, KN_TAP_DEFAULT, &(kn_lm_output){.logprobs = logprobs}));
+    OK(kn_lm_run(lm, windows, 5, KN_TAP_DEFAULT, &(kn_lm_output){.logprobs = logprobs}));
     assert_memory_equal(logprobs, alone, stream * sizeof(float));
     assert_memory_equal(logprobs + stream + 40, alone, stream * sizeof(float));
     assert_memory_equal(logprobs + 2 * stream + 40, alone + stream, 100 * sizeof(float));
@@ -193,21 +193,21 @@ static void sessions_have_no_end(void **state) {
     size_t vocabulary = (size_t)d.config.vocabulary;
     float *distribution = test_alloc(2 * vocabulary, sizeof *distribution);
     kn_session *sessions[2];
-    for (int i = 0; i < 2; i++) assert_ok(kn_session_open(lm, &sessions[i]));
+    for (int i = 0; i < 2; i++) OK(kn_session_open(lm, &sessions[i]));
     const size_t pieces[] = {1, 1, 3, 5, 512, 31, 1, 1, 600, 1, 1};
     size_t at = 0;
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
         kn_lm_output out = {.distribution = distribution};
-        assert_ok(kn_session_feed(sessions[0], d.inputs + at, pieces[i], KN_TAP_DEFAULT, &out));
+        OK(kn_session_feed(sessions[0], d.inputs + at, pieces[i], KN_TAP_DEFAULT, &out));
         at += pieces[i];
         assert_expected(&d, &distribution[d.targets[at - 1]], at - 1, 1);
     }
     // Two sessions step together, the second far behind.
-    assert_ok(kn_session_feed(sessions[1], d.inputs, 40, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+    OK(kn_session_feed(sessions[1], d.inputs, 40, KN_TAP_DEFAULT, &(kn_lm_output){0}));
     for (size_t i = 0; i < 60; i++) {
         int32_t tokens[2] = {d.inputs[at], d.inputs[40 + i]};
         kn_lm_output out = {.distribution = distribution};
-        assert_ok(kn_sessions_feed(sessions, 2, tokens, KN_TAP_DEFAULT, &out));
+        OK(kn_sessions_feed(sessions, 2, tokens, KN_TAP_DEFAULT, &out));
         assert_expected(&d, &distribution[d.targets[at]], at, 1);
         assert_expected(&d, &distribution[vocabulary + (size_t)d.targets[40 + i]], 40 + i, 1);
         at++;
@@ -215,7 +215,7 @@ static void sessions_have_no_end(void **state) {
     kn_session_cut(sessions[0], 0);
     assert_int_equal(kn_session_length(sessions[0]), 0);
     kn_lm_output out = {.distribution = distribution};
-    assert_ok(kn_session_feed(sessions[0], d.inputs, 20, KN_TAP_DEFAULT, &out));
+    OK(kn_session_feed(sessions[0], d.inputs, 20, KN_TAP_DEFAULT, &out));
     assert_expected(&d, &distribution[d.targets[19]], 19, 1);
     for (int i = 0; i < 2; i++) kn_session_close(sessions[i]);
     free(distribution);
@@ -240,15 +240,15 @@ static void the_reader_streams(void **state) {
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
     stream_text(lm, &d, LENGTH, false, streamed, NULL);
     kn_read_options o = {.context = -1, .tap = KN_TAP_DEFAULT, .logprobs = true};
-    assert_ok(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
+    OK(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
     assert_memory_equal(streamed, read, sizeof read);
     o.gather = 100; // whatever is read at a time
     memset(read, 0, sizeof read);
-    assert_ok(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
+    OK(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
     assert_memory_equal(streamed, read, sizeof read);
     // A window that is asked for is one: it sees nothing before it.
     o = (kn_read_options){.score = 16, .context = 8, .tap = KN_TAP_DEFAULT, .logprobs = true};
-    assert_ok(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
+    OK(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
     assert_true(memcmp(streamed, read, sizeof read) != 0);
     kn_lm_close(lm);
     desk_close(&d);
@@ -262,13 +262,13 @@ static void scoring_together_streams(void **state) {
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
     stream_text(lm, &d, LENGTH, false, streamed, NULL);
     kn_mixture *m;
-    assert_ok(kn_mixture_open(lm, &(kn_mixture_options){.metric = -1}, &m));
+    OK(kn_mixture_open(lm, &(kn_mixture_options){.metric = -1}, &m));
     kn_verdict *verdicts = test_alloc(2 * LENGTH, sizeof *verdicts);
     kn_asked asked[] = {
         {.tokens = d.targets, .count = LENGTH, .mixture = m, .verdicts = verdicts},
         {.tokens = d.targets, .count = 700, .mixture = m, .verdicts = verdicts + LENGTH},
     };
-    assert_ok(kn_score_together(lm, asked, 2, NULL, NULL));
+    OK(kn_score_together(lm, asked, 2, NULL, NULL));
     for (size_t i = 0; i < LENGTH; i++) assert_true(verdicts[i].lm == (double)streamed[i]);
     for (size_t i = 0; i < 700; i++) assert_true(verdicts[LENGTH + i].lm == (double)streamed[i]);
     free(verdicts);
@@ -289,13 +289,13 @@ static void files_keep_the_parameters(void **state) {
         const char *architecture;
         bool found;
         desk_open(&d, &shapes[i], 19);
-        assert_ok(kn_gguf_open(d.path, &file));
-        assert_ok(kn_gguf_get_string(file, "general.architecture", &architecture, &found));
+        OK(kn_gguf_open(d.path, &file));
+        OK(kn_gguf_get_string(file, "general.architecture", &architecture, &found));
         assert_string_equal(architecture, d.config.qk_norm ? "qwen3" : "llama");
-        assert_ok(kn_config_load(file, &config));
+        OK(kn_config_load(file, &config));
         assert_memory_equal(&config, &d.config, sizeof config);
         float *params = test_alloc(d.layout.total, sizeof *params);
-        assert_ok(kn_model_load_params(file, &config, &d.layout, params));
+        OK(kn_model_load_params(file, &config, &d.layout, params));
         assert_memory_equal(params, d.params, d.layout.total * sizeof *params);
         free(params);
         kn_gguf_close(file);
@@ -311,10 +311,10 @@ static void bad_windows_are_refused(void **state) {
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_F32), *whole;
     kn_past *past;
     float logprobs[LENGTH];
-    assert_ok(kn_lm_open(other.path, NULL, &whole));
+    OK(kn_lm_open(other.path, NULL, &whole));
     assert_int_equal(kn_lm_describe(whole)->stream, 0);
     assert_int_equal(kn_past_open(whole, &past), KNNLM_ENOTSUP);
-    assert_ok(kn_past_open(lm, &past));
+    OK(kn_past_open(lm, &past));
     kn_lm_output out = {.logprobs = logprobs};
     kn_window w = {
         .inputs = d.inputs, .targets = d.targets, .length = kn_lm_describe(lm)->stream + 1, .past = past};

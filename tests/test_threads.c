@@ -1,16 +1,10 @@
 // How many threads there are: CPUs by control groups of both versions and by affinity; threads that are left
 // out while others use the CPUs, and tried again. What the threads do is in test_base.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "base/cpus.h"
 #include "base/pace.h"
 #include "base/threads.h"
-#include "expect.h"
 
 #include <sched.h>
 #include <stdio.h>

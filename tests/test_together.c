@@ -1,16 +1,10 @@
 // Texts scored together: to the bit what each has alone, what an evaluation gives, and what one context after
 // another would; and the ranks are those of the whole distribution.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "expect.h"
 
 #include "build/build.h"
 #include "eval/pass.h"
 #include "eval/together.h"
-#include "expect.h"
 #include "knn/next.h"
 
 #include <math.h>

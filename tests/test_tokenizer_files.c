@@ -1,16 +1,13 @@
 // Tokenizers in files: tokenizer.json and GGUF, well formed and hostile.
+#include "expect.h"
+
 #include "text/bpe.h"
 #include "text/bpe_alphabet.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "data.h"
 

@@ -1,17 +1,14 @@
 // Training of byte-level BPE, against the plain definition.
+#include "expect.h"
+
 #include "base/random.h"
 #include "base/threads.h"
 #include "text/bpe.h"
 #include "text/bpe_alphabet.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { TEXT = 20000, PLAIN_TOKENS = 600 };
 

@@ -32,7 +32,7 @@ static int bench_open(void **state) {
     char text[WORDS * 8] = "";
     bench *b = test_alloc(1, sizeof *b);
     for (int i = 0; i < WORDS; i++) sprintf(text + strlen(text), "w%d ", i);
-    assert_ok(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, strlen(text), NULL, &b->tokenizer));
+    OK(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, strlen(text), NULL, &b->tokenizer));
     fill_corpus(&b->corpus, b->tokens, TOKENS, 11, kn_tokenizer_size(b->tokenizer));
     fill_corpus(&b->valid, b->valid_tokens, VALID_TOKENS, 12, kn_tokenizer_size(b->tokenizer));
     char folder[] = "/tmp/knnlm-test-train-XXXXXX";
@@ -65,7 +65,7 @@ static int bench_close(void **state) {
 static kn_train_options small_run(bench *b, int output) {
     kn_train_options o;
     kn_train_defaults(&o);
-    assert_ok(kn_config_preset("tiny", &o.config));
+    OK(kn_config_preset("tiny", &o.config));
     o.config.width = 16;
     o.config.layers = 2;
     o.config.heads = 2;
@@ -113,8 +113,8 @@ static knnlm_status watched_run(kn_train_options *o, watch *w) {
 
 static void assert_same_file(const char *a, const char *b) {
     kn_map left, right;
-    assert_ok(kn_map_open(a, &left));
-    assert_ok(kn_map_open(b, &right));
+    OK(kn_map_open(a, &left));
+    OK(kn_map_open(b, &right));
     assert_int_equal(left.size, right.size);
     assert_memory_equal(left.data, right.data, left.size);
     kn_map_close(&left);
@@ -130,11 +130,11 @@ static void compare_runs(bench *b, const kn_train_options *settings, int64_t fir
     remove_files(b);
     whole.output = b->output[0];
     parts.output = b->output[1];
-    assert_ok(watched_run(&whole, &uncut));
+    OK(watched_run(&whole, &uncut));
     assert_int_equal(watched_run(&parts, &cut), KNNLM_ESTOPPED);
     assert_non_null(strstr(knnlm_message(), "--resume"));
     parts.resume = true;
-    assert_ok(watched_run(&parts, &rest));
+    OK(watched_run(&parts, &rest));
     assert_int_equal(rest.last.step, settings->steps);
     assert_same_file(b->output[0], b->output[1]);
     assert_same_file(b->checkpoint[0], b->checkpoint[1]);
@@ -161,10 +161,10 @@ static void threads_change_nothing(void **state) {
     for (int i = 0; i < 2; i++) {
         kn_train_options o = small_run(b, i);
         o.dropout.residual = 0.3f;
-        assert_ok(kn_threads_set(i == 0 ? 1 : 3));
-        assert_ok(kn_train_run(&o));
+        OK(kn_threads_set(i == 0 ? 1 : 3));
+        OK(kn_train_run(&o));
     }
-    assert_ok(kn_threads_set(1));
+    OK(kn_threads_set(1));
     assert_same_file(b->output[0], b->output[1]);
     assert_same_file(b->checkpoint[0], b->checkpoint[1]);
 }
@@ -176,21 +176,21 @@ static void nothing_left_to_do(void **state) {
     char *before, *after;
     size_t size, size_after;
     remove_files(b);
-    assert_ok(watched_run(&o, &first));
-    assert_ok(kn_file_read(b->output[0], &before, &size));
+    OK(watched_run(&o, &first));
+    OK(kn_file_read(b->output[0], &before, &size));
     o.resume = true;
-    assert_ok(watched_run(&o, &again));
+    OK(watched_run(&o, &again));
     assert_int_equal(again.reports, 1);
     assert_int_equal(again.last.step, o.steps);
     assert_true(isnan(again.last.loss));
     assert_true(isfinite(again.last.best_loss) && again.last.best_loss == first.last.best_loss);
-    assert_ok(kn_file_read(b->output[0], &after, &size_after));
+    OK(kn_file_read(b->output[0], &after, &size_after));
     assert_int_equal(size, size_after);
     assert_memory_equal(before, after, size);
     free(before);
     free(after);
     o.steps++; // and one more step is one more
-    assert_ok(watched_run(&o, &again));
+    OK(watched_run(&o, &again));
     assert_int_equal(again.last.step, o.steps);
 }
 
@@ -220,7 +220,7 @@ static void other_runs_are_refused(void **state) {
     kn_corpus other = b->corpus;
     kn_train_options o = small_run(b, 0), changed;
     remove_files(b);
-    assert_ok(kn_train_run(&o));
+    OK(kn_train_run(&o));
     o.resume = true;
     o.steps = 10;
     other.hash++;
@@ -247,7 +247,7 @@ static void other_runs_are_refused(void **state) {
     changed.schedule.rate = 1e-4;
     changed.dropout.residual = 0.5f;
     changed.micro = 12;
-    assert_ok(kn_train_run(&changed));
+    OK(kn_train_run(&changed));
     assert_int_equal(rename(b->output[0], b->checkpoint[0]), 0);
     assert_refused(&o, KNNLM_EDATA, "not a checkpoint");
     unlink(b->checkpoint[0]);
@@ -274,10 +274,10 @@ static void bad_settings_are_refused(void **state) {
 #undef REFUSED
     small.count = 13; // one window, and no more
     o.corpus = &small;
-    assert_ok(kn_train_run(&o));
+    OK(kn_train_run(&o));
     none.count = 2; // one token to validate on
     o.valid = &none;
-    assert_ok(kn_train_run(&o));
+    OK(kn_train_run(&o));
 }
 
 static void numbers_that_leave_stop_the_run(void **state) {
@@ -288,13 +288,13 @@ static void numbers_that_leave_stop_the_run(void **state) {
     o.valid = NULL;
     o.save_every = 1;
     o.steps = 3;
-    assert_ok(kn_train_run(&o));
+    OK(kn_train_run(&o));
     o.resume = true;
     o.steps = 60;
     o.optimizer.clip = 0;
     o.schedule = (kn_schedule){.kind = KNNLM_SCHEDULE_CONSTANT, .rate = 1e18};
     assert_refused(&o, KNNLM_EDATA, "no longer a number");
-    assert_ok(kn_gguf_open(b->checkpoint[0], &file));
+    OK(kn_gguf_open(b->checkpoint[0], &file));
     for (size_t i = 0; i < kn_gguf_tensor_count(file); i++) {
         const kn_gguf_tensor *t = kn_gguf_tensor_at(file, i);
         const float *values = (const float *)(const void *)t->data;
@@ -311,19 +311,19 @@ static void every_window_once(void **state) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         kn_order order;
         size_t tokens = cases[c][0], length = cases[c][1], first, again;
-        assert_ok(kn_order_init(&order, tokens, length, 5));
+        OK(kn_order_init(&order, tokens, length, 5));
         size_t windows = kn_order_windows(&order);
         for (uint64_t epoch = 0; epoch < 3; epoch++) {
             unsigned char *seen = test_alloc(tokens, 1);
             for (size_t i = 0; i < windows; i++) {
-                assert_ok(kn_order_at(&order, epoch * windows + i, &first));
+                OK(kn_order_at(&order, epoch * windows + i, &first));
                 assert_in_range(first, 0, tokens - 1 - length);
                 for (size_t j = first; j < first + length; j++) assert_int_equal(seen[j]++, 0);
             }
             free(seen);
         }
-        assert_ok(kn_order_at(&order, 0, &again)); // from anywhere to anywhere
-        assert_ok(kn_order_at(&order, 3 * windows - 1, &again));
+        OK(kn_order_at(&order, 0, &again)); // from anywhere to anywhere
+        OK(kn_order_at(&order, 3 * windows - 1, &again));
         assert_int_equal(first, again);
         kn_order_free(&order);
     }
@@ -413,8 +413,8 @@ static void check_optimizer(bench *b, knnlm_optimizer kind) {
     kn_optimizer_options p = o.optimizer;
     p.kind = kind;
     p.clip = 1;
-    assert_ok(kn_layout_init(&o.config, &layout));
-    assert_ok(kn_optimizer_init(&optimizer, &p, &layout, kn_math_kernels(KNNLM_PRECISION_F32)));
+    OK(kn_layout_init(&o.config, &layout));
+    OK(kn_optimizer_init(&optimizer, &p, &layout, kn_math_kernels(KNNLM_PRECISION_F32)));
     size_t n = layout.total;
     float *params = test_alloc(n, sizeof *params), *grads = test_alloc(n, sizeof *grads);
     double *w = test_alloc(n, sizeof *w), *m = test_alloc(n, sizeof *m), *v = test_alloc(n, sizeof *v),

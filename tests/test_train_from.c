@@ -48,7 +48,7 @@ typedef struct stage {
 static void stage_open(stage *s, const char *name) {
     *s = (stage){0};
     golden_open(&s->g, name);
-    assert_ok(kn_start_open(s->g.path, NULL, &s->start));
+    OK(kn_start_open(s->g.path, NULL, &s->start));
     for (int i = 0; i < TOKENS; i++) s->tokens[i] = (int32_t)((i * i + 3 * i) % s->g.config.vocabulary);
     s->corpus = (kn_corpus){.tokens = s->tokens, .count = TOKENS, .hash = 5};
 }
@@ -94,8 +94,8 @@ static kn_train_options run_of(stage *s, const char *output) {
 
 static void assert_same_file(const char *a, const char *b) {
     kn_map left, right;
-    assert_ok(kn_map_open(a, &left));
-    assert_ok(kn_map_open(b, &right));
+    OK(kn_map_open(a, &left));
+    OK(kn_map_open(b, &right));
     assert_int_equal(left.size, right.size);
     assert_memory_equal(left.data, right.data, left.size);
     kn_map_close(&left);
@@ -107,8 +107,8 @@ static void assert_same_model(const stage *s, const char *path) {
     char had[KN_FINGERPRINT], has[KN_FINGERPRINT];
     float *params = test_alloc(s->g.layout.total, sizeof *params);
     kn_start again;
-    assert_ok(kn_start_open(path, NULL, &again));
-    assert_ok(kn_model_load_params(again.file, &s->g.config, &s->g.layout, params));
+    OK(kn_start_open(path, NULL, &again));
+    OK(kn_model_load_params(again.file, &s->g.config, &s->g.layout, params));
     assert_memory_equal(params, s->g.params, s->g.layout.total * sizeof *params);
     kn_tokenizer_fingerprint(s->start.tokenizer, had);
     kn_tokenizer_fingerprint(again.tokenizer, has);
@@ -128,13 +128,13 @@ static void begins_where_the_file_stands(void **state) {
         stage_open(&s, names[i]);
         assert_int_equal(s.start.length, s.g.config.context); // these files do not say how they were trained
         kn_train_options o = run_of(&s, at("same.gguf"));
-        reference r = golden_reference(&s.g);
+        kn_reference r = golden_reference(&s.g);
         double want = reference_loss(&r, s.tokens, s.tokens + 1, LENGTH) / LENGTH;
         s.corpus.count = LENGTH + 1;
         o.batch = o.micro = LENGTH;
         o.steps = 1;
         o.schedule = (kn_schedule){.kind = KNNLM_SCHEDULE_CONSTANT, .rate = 0};
-        assert_ok(kn_train_run(&o));
+        OK(kn_train_run(&o));
         if (!(fabs(s.first.loss - want) <= 1e-5 * want)) // sums of f32 over a few hundred terms
             fail_msg("%s: a loss of %.8f, not %.8f", names[i], s.first.loss, want);
         assert_same_model(&s, o.output);
@@ -151,7 +151,7 @@ static void learns_on(void **state) {
     o.batch = o.micro = LENGTH;
     o.steps = 20;
     o.schedule.kind = KNNLM_SCHEDULE_CONSTANT;
-    assert_ok(kn_train_run(&o));
+    OK(kn_train_run(&o));
     assert_true(s.last.loss < s.first.loss);
     stage_close(&s);
 }
@@ -176,7 +176,7 @@ static void goes_on_as_the_same_run(void **state) {
     (void)state;
     stage_open(&s, "adaptive");
     kn_train_options whole = run_of(&s, at("whole.gguf"));
-    assert_ok(kn_train_run(&whole));
+    OK(kn_train_run(&whole));
     run_and_stop(&s, at("part.gguf"));
     for (int named = 0; named < 2; named++) { // the model may be named again, or left out
         OK(kn_start_resume(checkpoint_of(at("part.gguf")), named ? s.g.path : NULL, NULL, &again));
@@ -190,7 +190,7 @@ static void goes_on_as_the_same_run(void **state) {
     rest.start = &again;
     rest.config = again.config;
     rest.tokenizer = again.tokenizer;
-    assert_ok(kn_train_run(&rest));
+    OK(kn_train_run(&rest));
     assert_same_file(at("whole.gguf"), at("part.gguf"));
     assert_same_file(at("whole.gguf.checkpoint"), at("part.gguf.checkpoint"));
     kn_start_free(&again);
@@ -216,7 +216,7 @@ static void another_beginning_is_refused(void **state) {
     FAILS(KNNLM_EINVAL, "to begin from", kn_train_run(&o));
     o = run_of(&s, at("scratch.gguf"));
     o.start = NULL;
-    assert_ok(kn_train_run(&o));
+    OK(kn_train_run(&o));
     checkpoint = checkpoint_of(at("scratch.gguf"));
     FAILS(KNNLM_EINVAL, "without --from", kn_start_resume(checkpoint, s.g.path, NULL, &again));
     OK(kn_start_resume(checkpoint, NULL, NULL, &again));
@@ -239,7 +239,7 @@ static void a_checkpoint_is_a_model(void **state) {
     OK(kn_start_open(checkpoint_of(at("first.gguf")), NULL, &again));
     kn_train_options o = run_of(&s, at("second.gguf"));
     o.start = &again;
-    assert_ok(kn_train_run(&o));
+    OK(kn_train_run(&o));
     kn_start_free(&again);
     stage_close(&s);
 }
@@ -250,9 +250,9 @@ static void foreign_models_are_refused(void **state) {
     kn_gguf_writer *w;
     kn_start start;
     (void)state;
-    assert_ok(kn_gguf_writer_open(at("foreign.gguf"), &w));
-    assert_ok(kn_gguf_put_string(w, "general.architecture", "mamba"));
-    assert_ok(kn_gguf_writer_commit(w));
+    OK(kn_gguf_writer_open(at("foreign.gguf"), &w));
+    OK(kn_gguf_put_string(w, "general.architecture", "mamba"));
+    OK(kn_gguf_writer_commit(w));
     FAILS(KNNLM_ENOTSUP, "\"mamba\"", kn_start_open(at("foreign.gguf"), NULL, &start));
     assert_non_null(strstr(knnlm_message(), "llama.cpp"));
     assert_non_null(strstr(knnlm_message(), "foreign.gguf: "));
@@ -267,13 +267,13 @@ static void the_length_is_in_the_file(void **state) {
     const int32_t context = s.g.config.context, lengths[] = {1, context - 1, context, context + 1};
     for (int i = 0; i < 4; i++) {
         kn_lm *lm;
-        assert_ok(kn_model_save(at("length.gguf"), &s.g.config, s.start.tokenizer, lengths[i], s.g.params,
-                                KN_GGUF_F32));
+        OK(kn_model_save(at("length.gguf"), &s.g.config, s.start.tokenizer, lengths[i], s.g.params,
+                         KN_GGUF_F32));
         if (lengths[i] > context) {
             FAILS(KNNLM_EDATA, "knnlm.train.length", kn_lm_open(at("length.gguf"), NULL, &lm));
             continue;
         }
-        assert_ok(kn_lm_open(at("length.gguf"), NULL, &lm));
+        OK(kn_lm_open(at("length.gguf"), NULL, &lm));
         assert_int_equal(kn_lm_describe(lm)->window, lengths[i]);
         assert_int_equal(kn_lm_describe(lm)->context, context);
         kn_lm_close(lm);
@@ -311,10 +311,10 @@ static void reading_stops_within_a_document(void **state) {
     kn_tokenizer *t;
     kn_corpus corpus;
     (void)state;
-    assert_ok(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, "w1 w2 w3", 8, NULL, &t));
+    OK(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, "w1 w2 w3", 8, NULL, &t));
     for (int i = 0; i < 2; i++) {
         listener all = {.what = stages[i]};
-        assert_ok(kn_corpus_read(t, &path, 1, KNNLM_SPLIT_FILE, &(kn_progress){listen, &all}, &corpus));
+        OK(kn_corpus_read(t, &path, 1, KNNLM_SPLIT_FILE, &(kn_progress){listen, &all}, &corpus));
         assert_true(corpus.count > 900000);
         kn_corpus_free(&corpus);
         assert_true(all.heard >= 3);
@@ -339,7 +339,7 @@ static void making_a_tokenizer_stops(void **state) {
     FAILS(KNNLM_ESTOPPED, "long.txt: stopped while reading",
           kn_corpus_text(&path, 1, SIZE_MAX, &(kn_progress){listen, &l}, &text, &size));
     assert_null(text);
-    assert_ok(kn_corpus_text(&path, 1, 1 << 20, NULL, &text, &size));
+    OK(kn_corpus_text(&path, 1, 1 << 20, NULL, &text, &size));
     for (int k = 0; k < 2; k++) {
         static const char *const stages[] = {"counting words", "merging pairs"};
         for (int i = 0; i < (k == 0 ? 2 : 1); i++) {

@@ -1,14 +1,11 @@
 // Words as WikiText counts them.
+#include "expect.h"
+
 #include "base/file.h"
 #include "text/tokenizer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "data.h"
 

@@ -1,14 +1,11 @@
 // BERT's uncased WordPiece.
+#include "expect.h"
+
 #include "base/file.h"
 #include "text/tokenizer_kinds.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "data.h"
 
