@@ -1,68 +1,18 @@
 #!/bin/sh
-# What the scripts that run knnlm through llama.cpp share; they source it after setting `name`, `knnlm` and `source`.
+# What the scripts that run knnlm through llama.cpp share, on top of tests/cli_kit.sh. They begin with
+#   set -u
+#   . "$2/tests/llama_kit.sh"
 # KNNLM_LLAMA may name another llama.cpp, or ours with another CPU's backend (scripts/llama-backend).
-# Every check prints a line when it fails; conclude ends the script with their count.
-# shellcheck disable=SC2154 # those three
-export LC_ALL=C
-golden=$source/tests/golden
-
-skip() {
-    echo "$name: skipped: $*"
-    exit 77
-}
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-case $knnlm in /*) ;; *) knnlm=$PWD/$knnlm ;; esac
+# shellcheck disable=SC2034,SC2154 # names of the other kit and of the scripts
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
 "$knnlm" --version | grep -q '^llama.cpp: not in this build' && skip "knnlm was built without llama.cpp"
 reason=$("$knnlm" info -t 1 "$golden/llama.model.gguf" 2>&1) || { # the library may have gone since
     case $reason in *"library is missing"*) skip "$reason" ;; esac
 }
+options='-t 1' # ggml's threads wait by spinning; a -t among a command's arguments counts instead
 
-# A folder of its own, which goes with the script, and so does the process `child`.
-work=$(mktemp -d)
-child=
-# shellcheck disable=SC2317 # called by the trap
-clean() {
-    [ -z "$child" ] || kill -9 "$child" 2>/dev/null
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-# shellcheck disable=SC3045 # every sh here has it
-ulimit -c 0
-
-checks=0 failures=0 last=
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: after knnlm $last: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
-conclude() {
-    echo "$checks checks, $failures failed"
-    [ $failures -eq 0 ]
-    exit
-}
-
-# run CODE COMMAND ARGUMENT...: knnlm on one thread (ggml's wait by spinning), with its output in `out` and `err`; it must
-# leave with CODE. A -t among the arguments counts instead.
-run() {
-    code=$1 verb=$2
-    shift 2
-    last="$verb $*"
-    checks=$((checks + 1))
-    "$knnlm" "$verb" -t 1 "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "exit code $got, not $code"
-}
-check() { # COMMAND...: must succeed
-    checks=$((checks + 1))
-    "$@" >/dev/null 2>&1 || failed "not so: $*"
-}
-says() {
-    checks=$((checks + 1))
-    grep -q -e "$1" out || failed "does not say '$1'"
-}
+says() { ensure "does not say '$1'" grep -q -e "$1" out; }
 
 # Lines on stderr beside plans and advice, which are not of llama.cpp either.
 noise() {

@@ -1,66 +1,26 @@
 #!/bin/sh
-# What the scripts about the server share; they source it after setting `name`, `knnlm` and `source`. It makes a folder of
-# its own with a small text and a store of it, and has what it takes to start a server, to ask it, and to judge its answer.
-# Every check prints a line when it fails; conclude ends the script with their count.
-# shellcheck disable=SC2154,SC2034 # those three; and those that only the scripts use
-export LC_ALL=C
+# What the scripts about the server share, on top of tests/cli_kit.sh: a small text, and what it takes to start a server, to ask
+# it, and to judge its answer. They begin with
+#   set -u
+#   . "$2/tests/serve_kit.sh"
+# shellcheck disable=SC2154,SC2034 # names of the other kit and of the scripts
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
 unset KNNLM_API_KEY http_proxy HTTP_PROXY all_proxy ALL_PROXY
 model=$source/models/small.gguf
-tiny=$source/tests/golden/shared.model.gguf # random weights, a context of 48 tokens, tokens that are single bytes
-python=/usr/bin/python3
-
-skip() {
-    echo "$name: skipped: $*"
-    exit 77
-}
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-case $knnlm in /*) ;; *) knnlm=$PWD/$knnlm ;; esac
-[ -x $python ] || skip "no $python to read JSON with"
+tiny=$golden/shared.model.gguf # random weights, a context of 48 tokens, tokens that are single bytes
+needs_python "to read JSON with"
 command -v curl >/dev/null || skip "no curl"
 
-# A folder of its own, which goes with the script, and so does the server.
-work=$(mktemp -d)
-server='' helper=''
-# shellcheck disable=SC2317 # called by the trap
-clean() {
-    [ -z "$server" ] || kill -9 "$server" 2>/dev/null
-    [ -z "$helper" ] || kill -9 "$helper" 2>/dev/null
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-# shellcheck disable=SC3045 # every sh here has it
-ulimit -c 0
-
-checks=0 failures=0 last=
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: after $last: $*"
+evidence() {
     [ ! -s body ] || { head -c 400 body | sed 's/^/    body: /' && echo; }
     tail -n 5 serve.err 2>/dev/null | sed 's/^/    server: /'
+    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
 }
-conclude() {
+finish() { # what a sanitizer found in the server counts as well
     if grep -q -e 'ERROR: [A-Za-z]*Sanitizer' -e 'runtime error' serve.err 2>/dev/null; then
         failed "a sanitizer's report" && cat serve.err
     fi
-    echo "$checks checks, $failures failed"
-    [ $failures -eq 0 ]
-    exit
-}
-check() { # COMMAND...: must succeed
-    checks=$((checks + 1))
-    "$@" >/dev/null 2>&1 || failed "not so: $*"
-}
-not() { ! "$@"; }
-run() { # CODE ARGUMENT...: knnlm must leave with CODE; its output is in `out` and `err`
-    code=$1
-    shift
-    last="knnlm $*"
-    checks=$((checks + 1))
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || { failed "exit code $got, not $code" && sed 's/^/    stderr: /' err | head -n 5; }
 }
 
 # ---- material

@@ -1,44 +1,16 @@
 #!/bin/sh
 # The command line at its edges, with tiny inputs:  sh tests/test_cli_edges.sh PATH_TO_knnlm SOURCE_DIR
 # Every check prints a line when it fails; the exit code is 1 when one did.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
+plan=' updates of '
 
-knnlm=$1
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-
-failures=0
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    stdout: /' out | head -n 5
-    sed 's/^/    stderr: /' err | head -n 5
-}
-
-# run CODE ARGUMENT...: knnlm with its output in `out` and `err`; it must leave with CODE.
-run() {
-    code=$1
-    shift
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "knnlm $*: exit code $got, not $code"
-    last=$*
-}
-
-says() { grep -q -e "$1" out err || failed "knnlm $last: does not say '$1'"; }
-holds() { test "$@" || failed "after knnlm $last: not so: test $*"; }
-
-# refuses PATTERN ARGUMENT...: exit code 1, and one line of complaint beside the plan.
-refuses() {
+refuses() { # PATTERN ARGUMENT...
     pattern=$1
     shift
-    run 1 "$@"
-    says "^knnlm $1: .*$pattern"
-    holds "$(grep -vc ' updates of ' err)" -eq 1
+    complains 1 "$pattern" "$@"
 }
 
 awk 'BEGIN { for (i = 0; i < 300; i++) printf "the %s sees %s%s", i % 3 ? "cat" : "dog", i * i % 7, i % 5 == 4 ? "\n" : " " }' >text
@@ -78,7 +50,7 @@ refuses 'empty: no text' eval -m a.gguf empty
 
 train 0 '-o a.gguf --valid valid --steps 4 --resume --log none.csv'
 says ' 4 updates in 0s.*best validation perplexity [0-9]'
-holds ! -s none.csv
+check test ! -s none.csv
 train 0 '-o a.gguf --valid valid --steps 4 --resume --json'
 says '"steps": 4, .*"loss": null'
 train 0 '-o a.gguf --valid valid --steps 6 --resume --rate .0001'
@@ -91,11 +63,11 @@ train_refuses 'a.gguf.checkpoint: made with another batch' '-o a.gguf --steps 9 
 
 # ---- results that could not be kept are refused before the work: no plan is printed then
 
-early() { holds "$(grep -c ' updates of ' err)" -eq 0; }
+early() { check test "$(grep -c ' updates of ' err)" -eq 0; }
 train_refuses 'none/a.gguf: cannot create: No such file' '-o none/a.gguf --steps 1' && early
 train_refuses '\.: cannot create: Is a directory' '-o . --steps 1' && early
 train_refuses '/dev/null: cannot create: not a regular file' '-o /dev/null --steps 1' && early
-holds -c /dev/null
+check test -c /dev/null
 cp text text.copy
 train_refuses 'text: is read as text' '-o text --steps 1' && early
 train_refuses 'text: is read as text' '-o b.gguf --log text --steps 1' && early
@@ -116,8 +88,8 @@ train_refuses 'no longer a number at step' '-o wild.gguf --optimizer nesterov --
 timeout -s INT 2 "$knnlm" $train -o slow.gguf --minutes 9 >out 2>err
 last='train --minutes, interrupted'
 says 'stopped before the training began'
-holds ! -e slow.gguf
+check test ! -e slow.gguf
 
 left=$(find . -name '*.tmp')
 [ -z "$left" ] || failed "temporary files are left: $left"
-[ $failures -eq 0 ]
+conclude

@@ -2,59 +2,12 @@
 # eval with neighbours, and tune, when something is wrong:  sh tests/test_cli_eval.sh PATH_TO_knnlm SOURCE_DIR
 # One line on stderr, exit code 1 (2: wrong usage), and nothing changed. Every check prints a line when it fails; the exit
 # code is 1 when one did.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
+plan=' tokens, .* for their neighbours$'
 
-knnlm=$1
-golden=$2/tests/golden
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-work=$(mktemp -d)
-child=''
-# shellcheck disable=SC2317 # called by the trap
-clean() {
-    [ -z "$child" ] || kill -9 "$child" 2>/dev/null
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-
-checks=0 failures=0 last=
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: after knnlm $last: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
-
-# run CODE ARGUMENT...: knnlm with its output in `out` and `err`; it must leave with CODE.
-run() {
-    code=$1
-    shift
-    last=$*
-    checks=$((checks + 1))
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "exit code $got, not $code"
-}
-check() { # COMMAND...: must succeed
-    checks=$((checks + 1))
-    "$@" >/dev/null 2>&1 || failed "not so: $*"
-}
-says() {
-    checks=$((checks + 1))
-    grep -q -e "$1" out err || failed "does not say '$1'"
-}
-
-# complains CODE PATTERN ARGUMENT...: one line on stderr beside the plan, nothing on stdout.
-complains() {
-    code=$1 pattern=$2
-    shift 2
-    run "$code" "$@"
-    check test ! -s out
-    check test "$(grep -vc ' tokens, .* for their neighbours$' err)" -eq 1
-    check grep -q -e "^knnlm $1: .*$pattern" err
-}
 # refused CODE PATTERN ARGUMENT...: eval and tune both complain, before they read the text. They begin alike.
 refused() {
     code=$1 pattern=$2
@@ -272,5 +225,4 @@ complains 2 "unknown option --fallback" tune -m model.gguf -s a.store --fallback
 unchanged texts valid.txt model.gguf keyless.store empty.store
 left=$(find . -name '*.tmp')
 [ -z "$left" ] || failed "temporary files are left: $left"
-echo "$checks checks, $failures failed"
-[ $failures -eq 0 ]
+conclude

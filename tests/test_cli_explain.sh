@@ -1,47 +1,13 @@
 #!/bin/sh
 # Explanations and the report, as their users meet them:  sh tests/test_cli_explain.sh PATH_TO_knnlm SOURCE_DIR
 # What they show is held against the rows of `eval --per-token`. Every check prints a line when it fails.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C
-
-knnlm=$1
-source=$2
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
 model=$source/models/small.gguf
-python=/usr/bin/python3
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-[ -x $python ] || { echo "no $python to read JSON with: skipped" && exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+needs_python "to read JSON with"
 
-checks=0 failures=0 last=
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: after knnlm $last: $*"
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
-run() { # CODE ARGUMENT...
-    code=$1
-    shift
-    last=$*
-    checks=$((checks + 1))
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "exit code $got, not $code"
-}
-says() {
-    checks=$((checks + 1))
-    grep -q -e "$1" out err || failed "does not say '$1'"
-}
-complains() { # CODE PATTERN ARGUMENT...
-    code=$1 pattern=$2
-    shift 2
-    run "$code" "$@"
-    checks=$((checks + 1))
-    if [ "$(wc -l <err)" -ne 1 ] || [ -s out ] || ! grep -q -e "$pattern" err; then
-        failed "one line on stderr with '$pattern', and nothing else"
-    fi
-}
 holds() { # EXPRESSION over r (the output), rows (of rows.tsv), near(a, b)
     checks=$((checks + 1))
     $python - "$1" <<'END' || failed "not so: $1"
@@ -114,5 +80,4 @@ with="-m $model -s told.store --temperature 20 --precision f32"
     complains 1 'asked.txt' eval $with --report asked.txt asked.txt
 }
 
-echo "$checks checks, $failures failed"
-[ $failures -eq 0 ]
+conclude

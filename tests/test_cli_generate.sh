@@ -1,53 +1,15 @@
 #!/bin/sh
 # Generation as its users meet it:  sh tests/test_cli_generate.sh PATH_TO_knnlm SOURCE_DIR
 # Greedy words are held against those that `explain` finds the most probable. Every check prints a line when it fails.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
 unset NO_COLOR
-
-knnlm=$1
-source=$2
 model=$source/models/small.gguf
-python=/usr/bin/python3
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-[ -x $python ] || { echo "no $python to read JSON with: skipped" && exit 77; }
-case $knnlm in /*) ;; *) knnlm=$PWD/$knnlm ;; esac
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
+needs_python "to read JSON with"
+input=in
 
-checks=0 failures=0 last=
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: after knnlm $last: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
-run() { # CODE ARGUMENT...; standard input is the file `in`
-    code=$1
-    shift
-    last=$*
-    checks=$((checks + 1))
-    "$knnlm" "$@" >out 2>err <in
-    got=$?
-    [ $got -eq "$code" ] || failed "exit code $got, not $code"
-}
-check() { # WHAT COMMAND...
-    what=$1
-    shift
-    checks=$((checks + 1))
-    "$@" >/dev/null 2>&1 || failed "$what"
-}
-says() { check "does not say '$1'" grep -q -e "$1" out err; }
-complains() { # CODE PATTERN ARGUMENT...
-    code=$1 pattern=$2
-    shift 2
-    run "$code" "$@"
-    checks=$((checks + 1))
-    if [ "$(wc -l <err)" -ne 1 ] || [ -s out ] || ! grep -q -e "$pattern" err; then
-        failed "one line on stderr with '$pattern', and nothing else"
-    fi
-}
 holds() { # EXPRESSION over r (the output), math
     checks=$((checks + 1))
     $python - "$1" <<'END' || failed "not so: $1"
@@ -78,34 +40,34 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     sed 's/\\-/-/g' "$source/man/knnlm.1" | sed -n '/^.SH KNNLM GENERATE/,/^.SH KNNLM BUILD/p' >manual
     for option in model prompt tokens temp top-k top-p min-p repeat-penalty repeat-last stop ignore-end seed sources around \
         no-echo no-fallback; do
-        check "the help has --$option" grep -qx -e "$option" options
-        check "the manual has --$option" grep -q -e "--$option" manual
+        ensure "the help has --$option" grep -qx -e "$option" options
+        ensure "the manual has --$option" grep -q -e "--$option" manual
     done
 
     # ---- what is printed
     run 0 generate $base -p 'The context' -n 8 --seed 1
-    check 'the prompt comes first' grep -q '^The context' out
-    check 'the last line is ended' test "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n'
-    check 'nothing on stderr' test ! -s err
+    ensure 'the prompt comes first' grep -q '^The context' out
+    ensure 'the last line is ended' test "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n'
+    ensure 'nothing on stderr' test ! -s err
     cp out echoed
     run 0 generate $base -p 'The context' -n 8 --seed 1 --no-echo
     { printf 'The context' && cat out; } >joined
-    check 'without the prompt it is the rest' cmp joined echoed
+    ensure 'without the prompt it is the rest' cmp joined echoed
     printf 'The context\n' >in
     run 0 generate $base -n 8 --seed 1
-    check 'standard input is a prompt' cmp out echoed
+    ensure 'standard input is a prompt' cmp out echoed
     run 0 generate $base -p - -n 8 --seed 1
-    check '- is standard input' cmp out echoed
+    ensure '- is standard input' cmp out echoed
     : >in
     run 0 generate $base -n 3 --seed 1
     run 0 generate $base -p '' -n 3 --seed 1 -v
     says '3 tokens after 0 in .* tokens/s.* seed 1$'
     run 0 generate $base -p 'The context' -n 8 --seed 1 -t 1
-    check 'threads change nothing' cmp out echoed
+    ensure 'threads change nothing' cmp out echoed
     run 0 generate $base -p 'The' -n 40 --seed 1
     cp out one
     run 0 generate $base -p 'The' -n 40 --seed 2
-    check 'seeds differ' test "$(cmp -s out one && echo same)" = ''
+    ensure 'seeds differ' test "$(cmp -s out one && echo same)" = ''
 
     # ---- greedy words are explain's first
     run 0 generate $with --no-fallback -p 'The nearest' -n 10 --temp 0 --json
@@ -119,7 +81,7 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
         number=$((number + 1))
         text=$($python -c 'import json, sys; r = json.load(open("greedy.json")); print(r["prompt"] + "".join(t["text"] for t in r["tokens"][:int(sys.argv[1])]), end="")' $number)
     done <tokens
-    check 'ten tokens' test $number -eq 10
+    ensure 'ten tokens' test $number -eq 10
 
     # ---- JSON
     cp greedy.json out
@@ -143,7 +105,7 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     says '^The nearest \[neighbours of a context have their say\. .*\]\[1\]$'
     says '^\[1\] .*told.txt, token 2: 20 tokens, 100%$'
     says '^    The nearest\[ neighbours of a context have their say'
-    check 'one footnote' test "$(grep -c '^\[' out)" -eq 1
+    ensure 'one footnote' test "$(grep -c '^\[' out)" -eq 1
     run 0 generate $base -s told.store $sure -p 'The nearest' -n 20 --stop ' their say'
     says '^The nearest \[neighbours of a context have\]\[1\]$'
     run 0 generate $base -s rivers.store $sure -p 'Rivers of' -n 40 --stop ' have none'
@@ -199,13 +161,12 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     wait $child
     code=$?
     last='generate, interrupted'
-    check "exit code $code, not 1" test $code -eq 1
+    ensure "exit code $code, not 1" test $code -eq 1
     says 'stopped after [1-9][0-9]* tokens'
-    check 'there is text' test "$(wc -c <out)" -gt 20
-    check 'the line is ended' test "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n'
+    ensure 'there is text' test "$(wc -c <out)" -gt 20
+    ensure 'the line is ended' test "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n'
     "$knnlm" generate $base -p 'The' -n 100000000 --ignore-end 2>err | head -c 20 >out
-    check 'it ends when nobody reads' test "$(wc -c <out)" -eq 20
+    ensure 'it ends when nobody reads' test "$(wc -c <out)" -eq 20
 }
 
-echo "$checks checks, $failures failed"
-[ $failures -eq 0 ]
+conclude

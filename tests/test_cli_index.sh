@@ -1,53 +1,11 @@
 #!/bin/sh
 # The index as its users meet it:  sh tests/test_cli_index.sh PATH_TO_knnlm SOURCE_DIR
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C SOURCE_DATE_EPOCH=1700000000
-
-knnlm=$1
-model=$2/tests/golden/adaptive.model.gguf
-python=/usr/bin/python3
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-
-checks=0 failures=0
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
-
-check() {
-    what=$1
-    shift
-    checks=$((checks + 1))
-    "$@" >/dev/null 2>&1 || failed "$what"
-}
-
-run() {
-    code=$1
-    shift
-    checks=$((checks + 1))
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "knnlm $*: exit code $got, not $code"
-}
-
-# complains CODE PATTERN ARGUMENT...: one line that says so, and nothing on stdout
-complains() {
-    code=$1 pattern=$2
-    shift 2
-    run "$code" "$@"
-    check "knnlm $*: one line" test "$(wc -l <err)" -eq 1
-    check "knnlm $*: nothing on stdout" test ! -s out
-    check "knnlm $*: says '$pattern'" grep -q "^knnlm $1: .*$pattern" err
-}
-
-# The first number called $1 in the JSON on stdout.
-field() { grep -o "\"$1\": [-0-9.e+]*" out | sed -n '1s/.*: //p'; }
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
+export SOURCE_DATE_EPOCH=1700000000
+model=$golden/adaptive.model.gguf
 
 # How many files of a kind a store has.
 parts() { find "$1" -name "*.$2" | wc -l; }
@@ -60,27 +18,27 @@ text 3 400 >c.txt
 
 # ---- building, and what build does by itself
 run 0 build -m "$model" -o s.store a.txt b.txt
-check "a small store has no index" test "$(parts s.store lists)" -eq 0
+ensure "a small store has no index" test "$(parts s.store lists)" -eq 0
 run 0 verify --recall --queries 30 --neighbors 50 s.store
-check "the recall of a store without lists is that of all" grep -q '^all  *1.0000' out
+ensure "the recall of a store without lists is that of all" grep -q '^all  *1.0000' out
 run 0 index s.store --lists 16
-check "index tells its lists" grep -q '16 lists, 2600 entries' out
-check "keys that fit into memory need no codes" test "$(parts s.store codes)" -eq 0
+ensure "index tells its lists" grep -q '16 lists, 2600 entries' out
+ensure "keys that fit into memory need no codes" test "$(parts s.store codes)" -eq 0
 run 0 index s.store --lists 16 --memory 100K
-check "keys beyond memory get codes" test "$(parts s.store codes)" -eq 1
+ensure "keys beyond memory get codes" test "$(parts s.store codes)" -eq 1
 run 0 index s.store --lists 16 --memory 100K --codes none
-check "unless none are wanted" test "$(parts s.store codes)" -eq 0
+ensure "unless none are wanted" test "$(parts s.store codes)" -eq 0
 run 0 verify s.store
 run 0 index --json s.store --lists 9 --probes 4 --codes pq8
-check "lists are those asked for" test "$(field lists)" -eq 9
-check "probes are those asked for" test "$(field probes)" -eq 4
-check "codes are those asked for" test "$(field code_bytes)" -eq 8
-check "an index replaces the other" test "$(parts s.store lists)" -eq 1
+ensure "lists are those asked for" test "$(field lists)" -eq 9
+ensure "probes are those asked for" test "$(field probes)" -eq 4
+ensure "codes are those asked for" test "$(field code_bytes)" -eq 8
+ensure "an index replaces the other" test "$(parts s.store lists)" -eq 1
 run 0 verify --recall --queries 30 --neighbors 50 --plot recall.svg s.store
-check "recall has a row for 1 probe" grep -q '^1  ' out
-check "recall has a row for all" grep -q '^all  *1.0000  *1.0000  *1.0000  *1.0000' out
-check "the plot is a plot" grep -q '</svg>' recall.svg
-[ ! -x "$python" ] || check "the plot shows what the table says" "$python" -c '
+ensure "recall has a row for 1 probe" grep -q '^1  ' out
+ensure "recall has a row for all" grep -q '^all  *1.0000  *1.0000  *1.0000  *1.0000' out
+ensure "the plot is a plot" grep -q '</svg>' recall.svg
+[ ! -x "$python" ] || ensure "the plot shows what the table says" "$python" -c '
 import re, xml.etree.ElementTree as xml
 svg = xml.parse("recall.svg").getroot()
 tag = lambda name: svg.iter("{http://www.w3.org/2000/svg}" + name)
@@ -98,31 +56,31 @@ rows = [line.split() for line in open("out") if re.match(r"\d+ |all ", line)]
 assert shown == {(r[0], d, v) for r in rows for d, v in zip(("1", "10", "100", "50"), r[1:5])}'
 cp out recall.txt
 run 0 verify --recall --queries 30 --neighbors 50 --memory 64K s.store
-check "recall within little memory is the same" test "$(awk '/^[0-9a]/ { print $1, $2, $3, $4, $5 }' out)" = "$(awk '/^[0-9a]/ { print $1, $2, $3, $4, $5 }' recall.txt)"
+ensure "recall within little memory is the same" test "$(awk '/^[0-9a]/ { print $1, $2, $3, $4, $5 }' out)" = "$(awk '/^[0-9a]/ { print $1, $2, $3, $4, $5 }' recall.txt)"
 run 0 verify --recall --json --queries 30 --neighbors 50 s.store
-check "recall in JSON" grep -q '"recall_10": ' out
+ensure "recall in JSON" grep -q '"recall_10": ' out
 
 # ---- the same whatever the threads
 cp -r s.store t.store
 run 0 index s.store --lists 12 --codes pq4x4 -t 1
 run 0 index t.store --lists 12 --codes pq4x4 -t 3
 rm -f s.store/LOCK t.store/LOCK
-check "one thread or three: the same index" diff -r s.store t.store
+ensure "one thread or three: the same index" diff -r s.store t.store
 
 # ---- a living store
 run 0 add s.store c.txt --json
-check "what is added goes into the lists" test "$(field listed)" -eq 3033
-check "the drift is told" test -n "$(field drift)"
+ensure "what is added goes into the lists" test "$(field listed)" -eq 3033
+ensure "the drift is told" test -n "$(field drift)"
 run 0 index s.store --extend
 run 0 remove s.store b.txt
 run 0 verify --recall --queries 20 --neighbors 20 s.store
 run 0 compact s.store
-check "after compaction there is an index" test "$(parts s.store lists)" -eq 1
+ensure "after compaction there is an index" test "$(parts s.store lists)" -eq 1
 run 0 verify s.store
 run 0 info --json s.store
-check "compaction dropped the removed" test "$(field entries)" -eq 2058
+ensure "compaction dropped the removed" test "$(field entries)" -eq 2058
 run 0 compact s.store
-check "nothing to compact: the index stays" test "$(parts s.store lists)" -eq 1
+ensure "nothing to compact: the index stays" test "$(parts s.store lists)" -eq 1
 
 # ---- damage
 
@@ -136,20 +94,20 @@ for kind in order rows lists; do
     complains 1 "$kind: damaged" eval -m "$model" -s d.store c.txt
     complains 1 "$kind: damaged" explain -m "$model" -s d.store 'w1 w2'
     run 0 info d.store
-    check "info warns" grep -q "^knnlm info: warning: .*$kind: damaged" err
+    ensure "info warns" grep -q "^knnlm info: warning: .*$kind: damaged" err
     cp -R z.store e.store
     rm -f e.store/*.$kind && dd if=/dev/zero of="e.store/${part##*/}" bs=1 count=100 2>/dev/null
     complains 1 "its index is damaged: .*$kind" eval -m "$model" -s e.store c.txt
     run 1 verify e.store
     for broken in d e; do
         run 0 verify --repair $broken.store
-        check "repair makes it anew" grep -q 'the index made anew' err
+        ensure "repair makes it anew" grep -q 'the index made anew' err
         run 0 verify $broken.store
-        check "it has lists again" test "$(parts $broken.store lists)" -eq 1
+        ensure "it has lists again" test "$(parts $broken.store lists)" -eq 1
         run 0 eval -m "$model" -s $broken.store --json c.txt
         cp out $broken.json
         run 0 eval -m "$model" -s z.store --json c.txt
-        check "and says what it said" test "$(grep -o '"ppl": [0-9.]*' out)" = "$(grep -o '"ppl": [0-9.]*' $broken.json)"
+        ensure "and says what it said" test "$(grep -o '"ppl": [0-9.]*' out)" = "$(grep -o '"ppl": [0-9.]*' $broken.json)"
     done
     rm -rf d.store e.store
 done
@@ -157,19 +115,19 @@ cp -r s.store d.store
 lists=$(find d.store -name "*.lists")
 printf '\377' | dd of="$lists" bs=1 seek=200 conv=notrunc 2>/dev/null
 run 1 verify d.store
-check "verify names the damaged part" grep -q "damaged .*\.lists" out
+ensure "verify names the damaged part" grep -q "damaged .*\.lists" out
 run 0 index d.store --lists 5
 run 0 verify d.store
 
 # ---- keys that go straight into codes
 run 0 build -m "$model" -o n.store --keys none a.txt b.txt
-check "no keys, no codes: no index" test "$(parts n.store lists)" -eq 0
+ensure "no keys, no codes: no index" test "$(parts n.store lists)" -eq 0
 complains 1 'codes' index n.store
 run 0 index n.store --codes pq16 --lists 8
-check "no key was ever written" test "$(($(parts n.store keys) + $(parts n.store rows)))" -eq 0
+ensure "no key was ever written" test "$(($(parts n.store keys) + $(parts n.store rows)))" -eq 0
 complains 1 'already' index n.store --codes pq16
 run 0 build -m "$model" -o n.store --keys none a.txt b.txt c.txt
-check "a build puts the new ones into codes too" grep -q '3033 entries;' out
+ensure "a build puts the new ones into codes too" grep -q '3033 entries;' out
 run 0 build -m "$model" -o o.store --keys none --codes pq16 --lists 8 a.txt
 run 0 verify o.store
 complains 1 'no keys' verify --recall o.store
@@ -189,11 +147,10 @@ complains 2 'paper' index s.store --paper --lists 5
 complains 1 'parts\|multiple' index s.store --codes pq7
 complains 1 'nowhere' index nowhere
 run 0 index s.store --lists 300
-check "more lists than the data deserves" grep -q '300 lists' out
+ensure "more lists than the data deserves" grep -q '300 lists' out
 run 0 build -m "$model" -o f.store --lists 4 a.txt
-check "a recipe given to build is followed" grep -q '4 lists' out
+ensure "a recipe given to build is followed" grep -q '4 lists' out
 run 0 build -m "$model" -o g.store --no-index --lists 4 a.txt
-check "--no-index stops before" test "$(parts g.store lists)" -eq 0
+ensure "--no-index stops before" test "$(parts g.store lists)" -eq 0
 
-echo "$checks checks, $failures failed"
-[ $failures -eq 0 ]
+conclude

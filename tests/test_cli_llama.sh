@@ -4,10 +4,8 @@
 # nothing behind. Every check prints a line when it fails; the exit code is 1 when one did, 77 where there is no llama.cpp.
 # shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-name=test_cli_llama knnlm=$1
-source=$(cd "$2" && pwd) || exit 1
 # shellcheck source=/dev/null
-. "$source/tests/llama_kit.sh"
+. "$2/tests/llama_kit.sh"
 command -v python3 >/dev/null || skip "no python3, which makes damaged models"
 
 # complains CODE PATTERN COMMAND ARGUMENT...: one line on stderr beside the plan, nothing on stdout, no store x.store.

@@ -1,69 +1,14 @@
 #!/bin/sh
 # Stores on the command line, as their users meet them:  sh tests/test_cli_store.sh PATH_TO_knnlm SOURCE_DIR
 # Every check prints a line when it fails; the exit code is 1 when one did.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C SOURCE_DATE_EPOCH=1700000000
-
-knnlm=$1
-source=$2
-golden=$source/tests/golden
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
+export SOURCE_DATE_EPOCH=1700000000
 model=$golden/adaptive.model.gguf # words w1, w2, ...; states of 32 dimensions, a context of 80
 other=$golden/gpt2.model.gguf
-python=/usr/bin/python3
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-work=$(mktemp -d)
-mounted='' child=''
-# shellcheck disable=SC2317 # called by the trap
-clean() {
-    [ -z "$child" ] || kill -9 "$child" 2>/dev/null
-    [ -z "$mounted" ] || umount "$mounted"
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-
-checks=0 failures=0 last=
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: after knnlm $last: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
-
-# run CODE ARGUMENT...: knnlm with its output in `out` and `err`; it must leave with CODE.
-run() {
-    code=$1
-    shift
-    last=$*
-    checks=$((checks + 1))
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "exit code $got, not $code"
-}
-
-check() { # COMMAND...: must succeed
-    checks=$((checks + 1))
-    "$@" >/dev/null 2>&1 || failed "not so: $*"
-}
-not() { ! "$@"; }
-says() {
-    checks=$((checks + 1))
-    grep -q -e "$1" out err || failed "does not say '$1'"
-}
-
-# complains CODE PATTERN ARGUMENT...: one line on stderr beside the plan, nothing on stdout.
-complains() {
-    code=$1 pattern=$2
-    shift 2
-    run "$code" "$@"
-    one_complaint "$1" "$pattern"
-}
-one_complaint() { # COMMAND PATTERN
-    check test "$(grep -vc '^knnlm [a-z]*: \(about\|an unknown number\) ' err)" -eq 1
-    check test ! -s out
-    check grep -q "^knnlm $1: .*$2" err
-}
+plan='^knnlm [a-z]*: \(about\|an unknown number\) '
 
 same() { # STORE STORE: byte for byte
     checks=$((checks + 1))
@@ -392,7 +337,7 @@ write_text 5 40000 >many.txt
 last='build many.txt - <bad/b.txt'
 "$knnlm" build -m "$model" -o broken.store --segment 1000 many.txt - <bad/b.txt >out 2>err
 check test $? -eq 1
-one_complaint build '<stdin>: not UTF-8 at byte'
+complained build '<stdin>: not UTF-8 at byte'
 run 0 verify broken.store # earlier commits stand
 run 0 info broken.store
 says 'not complete'
@@ -405,7 +350,7 @@ same broken.store unbroken.store
 last='build - <a large text --memory 60M'
 yes 'w1 w2 w3' | head -c 9000000 | "$knnlm" build -m "$model" -o large-document.store --memory 60M - >out 2>err
 check test $? -eq 1
-one_complaint build 'memory'
+complained build 'memory'
 
 if command -v zstd >/dev/null 2>&1; then
     zstd -q -c texts/b.txt >b.txt.zst
@@ -664,5 +609,4 @@ fi
 
 left=$(find . -name '*.tmp')
 [ -z "$left" ] || failed "temporary files are left: $left"
-echo "$checks checks, $failures failed"
-[ $failures -eq 0 ]
+conclude

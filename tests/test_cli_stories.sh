@@ -1,13 +1,11 @@
 #!/bin/sh
 # A model that has learnt to write, through llama.cpp:  sh tests/test_cli_stories.sh PATH_TO_knnlm SOURCE_DIR
-# It is in the data folder (tests/data.h); the exit code is 77 without it, or without llama.cpp.
+# It is in the data folder (docs/data.md); the exit code is 77 without it, or without llama.cpp.
 # shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-name=test_cli_stories knnlm=$1
-source=$(cd "$2" && pwd) || exit 1
 # shellcheck source=/dev/null
-. "$source/tests/llama_kit.sh"
-stories=${KNNLM_DATA:-$source/../shared}/models/stories15M-f16.gguf
+. "$2/tests/llama_kit.sh"
+stories=$data/models/stories15M-f16.gguf
 [ -r "$stories" ] || skip "no $stories"
 
 cat >story.txt <<'END'

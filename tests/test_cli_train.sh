@@ -2,48 +2,12 @@
 # Training from another model, what it never overwrites, and Ctrl-C before the first update:
 #   sh tests/test_cli_train.sh PATH_TO_knnlm SOURCE_DIR
 # Every check prints a line when it fails; the exit code is 1 when one did.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
 
-knnlm=$1
-source=$2
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-
-failures=0
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    stdout: /' out | head -n 5
-    sed 's/^/    stderr: /' err | head -n 5
-}
-
-# run CODE ARGUMENT...: knnlm with its output in `out` and `err`; it must leave with CODE.
-run() {
-    code=$1
-    shift
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "knnlm $*: exit code $got, not $code"
-    last=$*
-}
-
-says() { grep -q -e "$1" out err || failed "knnlm $last: does not say '$1'"; }
-holds() { "$@" || failed "after knnlm $last: not so: $*"; }
-
-# refuses CODE PATTERN ARGUMENT...: one line of complaint, before any plan.
-refuses() {
-    code=$1 pattern=$2
-    shift 2
-    run "$code" "$@"
-    says "^knnlm $1: .*$pattern"
-    holds test "$(wc -l <err)" -eq 1
-}
-
-field() { grep -o "\"$1\": [-0-9.e+]*" out | sed -n '1s/.*: //p'; }
+refuses() { complains "$@"; }
 
 awk 'BEGIN { for (i = 0; i < 900; i++) printf "the %s sees %s%s", i % 3 ? "cat" : "dog", i * i % 7, i % 5 == 4 ? "\n" : " " }' >text
 awk 'BEGIN { for (i = 0; i < 900; i++) printf "a %s keeps %s%s", i % 4 ? "bird" : "fox", i * i % 5, i % 5 == 4 ? "\n" : " " }' >other
@@ -61,7 +25,7 @@ common='-t 1 --batch 48 --schedule constant --warmup 0'
 
 window() { # MODEL WINDOW CONTEXT
     run 0 info --json "$1"
-    holds test "$(field window) $(field context)" = "$2 $3"
+    check test "$(field window) $(field context)" = "$2 $3"
 }
 window knnlm.gguf 12 16
 window gpt2.gguf 24 128
@@ -69,9 +33,9 @@ window "$source/models/small.gguf" 512 512 # made before the length was noted
 run 0 eval -m knnlm.gguf --json text
 usual=$(field ppl)
 run 0 eval -m knnlm.gguf --json text --score 6 --context 6
-holds test "$(field ppl)" = "$usual"
+check test "$(field ppl)" = "$usual"
 run 0 eval -m knnlm.gguf --json text --score 8 --context 8
-holds test "$(field ppl)" != "$usual"
+check test "$(field ppl)" != "$usual"
 
 # ---- a model goes on from where it stands
 
@@ -79,14 +43,14 @@ for model in knnlm gpt2 llama; do
     # At a rate of 0 the model that comes out is the one that went in, to the last bit, tokenizer and all.
     # shellcheck disable=SC2086 # a list of options
     run 0 train other --from $model.gguf -o same.gguf $common --steps 1 --rate 0 --force
-    holds cmp -s $model.gguf same.gguf
+    check cmp -s $model.gguf same.gguf
     # shellcheck disable=SC2086 # a list of options
     run 0 train other --from $model.gguf -o $model-tuned.gguf $common --steps 40 --rate .003 --json
     says "\"from\": \"$model.gguf\""
     run 0 eval -m $model.gguf --json other
     before=$(field ppl)
     run 0 eval -m $model-tuned.gguf --json other
-    holds awk "BEGIN { exit !($(field ppl) < $before) }"
+    check awk "BEGIN { exit !($(field ppl) < $before) }"
 done
 # shellcheck disable=SC2086 # a list of options
 run 0 train other --from knnlm.gguf -o short.gguf $common --steps 1 --length 8
@@ -97,7 +61,7 @@ says '^architecture  *llama (native'
 for model in knnlm llama; do
     # shellcheck disable=SC2086 # a list of options
     run 0 train other --from $model.gguf.checkpoint -o from-checkpoint.gguf $common --steps 1 --rate 0 --force
-    holds cmp -s $model.gguf from-checkpoint.gguf
+    check cmp -s $model.gguf from-checkpoint.gguf
 done
 
 # ---- what contradicts the model
@@ -130,8 +94,8 @@ refuses 1 'parallel.model.gguf: architecture "falcon".*llama.cpp' train text --f
 refuses 1 'text: not a GGUF' train text --from text -o new.gguf
 cp knnlm.gguf kept.gguf
 refuses 1 'kept.gguf: is read as kept.gguf' train text --from kept.gguf -o kept.gguf --force
-holds cmp -s knnlm.gguf kept.gguf
-holds test ! -e new.gguf
+check cmp -s knnlm.gguf kept.gguf
+check test ! -e new.gguf
 
 # ---- a run that began from a model goes on as that run
 
@@ -141,11 +105,11 @@ run 0 "$@" --from knnlm.gguf -o whole.gguf --steps 6
 run 0 "$@" --from knnlm.gguf -o part.gguf --steps 2
 run 0 "$@" --from knnlm.gguf -o part.gguf --steps 4 --resume
 run 0 "$@" -o part.gguf --steps 6 --resume
-holds cmp -s whole.gguf part.gguf
+check cmp -s whole.gguf part.gguf
 refuses 1 'part.gguf.checkpoint: the run began from another model than gpt2.gguf' "$@" --from gpt2.gguf -o part.gguf --steps 8 --resume
 refuses 1 'part.gguf.checkpoint: the run began from a model, which decides --width' "$@" -o part.gguf --steps 8 --resume --width 16
 refuses 1 'knnlm.gguf.checkpoint: the run began from no model: .* without --from' "$@" --from gpt2.gguf -o knnlm.gguf --steps 8 --resume
-holds cmp -s whole.gguf part.gguf
+check cmp -s whole.gguf part.gguf
 
 # ---- what is there already stays
 
@@ -155,8 +119,8 @@ cp part.gguf alone.gguf
 refuses 1 'alone.gguf: exists: .*--force' "$@" -o alone.gguf --preset gpt2-tiny --vocab 270 --steps 1
 rm part.gguf
 refuses 1 'part.gguf.checkpoint: has another run' "$@" -o part.gguf --preset gpt2-tiny --vocab 270 --steps 1
-holds cmp -s whole.gguf alone.gguf
-holds cmp -s part.gguf.checkpoint kept.checkpoint
+check cmp -s whole.gguf alone.gguf
+check cmp -s part.gguf.checkpoint kept.checkpoint
 refuses 2 'one of --resume .* and --force' "$@" -o part.gguf --resume --force
 for output in alone part; do
     run 0 "$@" -o $output.gguf --preset gpt2-tiny --vocab 270 --steps 1 --force
@@ -165,7 +129,7 @@ for output in alone part; do
 done
 run 0 "$@" -o part.gguf --preset gpt2-tiny --vocab 270 --steps 2 --resume # the new run, not the old
 
-# ---- Ctrl-C while a pipe is read that somebody holds open: it cannot be past that
+# ---- Ctrl-C while a pipe is read that somebody check open: it cannot be past that
 
 mkfifo pipe
 exec 3<>pipe
@@ -181,15 +145,15 @@ interrupted() { # SIGNAL ARGUMENT...
         sleep 0.02
         waited=$((waited + 1))
     done
-    holds reads_pipe $child
+    check reads_pipe $child
     cat text >&3
     kill "-$signal" $child
     wait $child
-    holds test $? -eq 1
+    check test $? -eq 1
     says '^knnlm train: pipe: stopped while reading'
-    holds test "$(wc -l <err)" -eq 1
+    check test "$(wc -l <err)" -eq 1
     left=$(find . -name 'stopped*' -o -name '*.tmp')
-    holds test -z "$left"
+    check test -z "$left"
 }
 interrupted INT pipe --vocab 270                            # text for a tokenizer
 interrupted TERM pipe --from knnlm.gguf                     # text to be tokenized
@@ -197,4 +161,4 @@ interrupted INT text pipe --tokenizer-file knnlm.gguf       # the second of two
 interrupted INT text --from knnlm.gguf --valid pipe         # for validation
 
 exec 3>&-
-[ $failures -eq 0 ]
+conclude

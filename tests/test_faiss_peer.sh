@@ -3,78 +3,30 @@
 # FAISS reads what `knnlm export --faiss` writes and finds the same neighbours; `knnlm import --faiss` reads what
 # FAISS writes and finds the same neighbours. Every check prints a line when it fails; the exit code is 1 when one
 # did, 77 when there is no FAISS.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
 # One thread: those of OpenMP spin while they wait for each other, for long where the machine is busy.
-export LC_ALL=C OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-
-knnlm=$1
-source=$2
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 search=$(dirname "$knnlm")/bench_search
-python=/usr/bin/python3
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-"$python" -c 'import numpy, faiss' 2>/dev/null ||
-    { echo "skipped: no FAISS here ($python; scripts/install-deps test installs it)" && exit 77; }
-[ -x "$search" ] || { echo "skipped: no $search, which searches" && exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-
-checks=0 failures=0
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-    sed 's/^/    python: /' said 2>/dev/null | tail -n 3
-}
-
-# check WHAT COMMAND...: the command must succeed.
-check() {
-    what=$1
-    shift
-    checks=$((checks + 1))
-    : >said
-    "$@" >said 2>&1 || failed "$what"
-}
-
-# run CODE ARGUMENT...: knnlm with its output in `out` and `err`; it must leave with CODE.
-run() {
-    code=$1
-    shift
-    checks=$((checks + 1))
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "knnlm $*: exit code $got, not $code"
-}
-
-# complains CODE PATTERN ARGUMENT...: one line on stderr, nothing on stdout, in the form "knnlm COMMAND: ..."
-complains() {
-    code=$1 pattern=$2
-    shift 2
-    run "$code" "$@"
-    check "knnlm $*: one line on stderr" test "$(wc -l <err)" -eq 1
-    check "knnlm $*: nothing on stdout" test ! -s out
-    check "knnlm $*: says '$pattern'" grep -q "^knnlm $1: .*$pattern" err
-}
+needs_python "the peer (scripts/install-deps test installs it)" numpy faiss
+[ -x "$search" ] || skip "no $search, which searches"
 
 cat >kit.py <<'PYTHON'
 import json, os, sys
 import faiss
 import numpy as np
 
-
 def mixture(seed, n, d, centres=40):
     r = np.random.default_rng(seed)
     c = np.random.default_rng(1000 + d).standard_normal((centres, d)) * 2 + 1
     return (c[r.integers(0, centres, n)] + 0.4 * r.standard_normal((n, d))).astype("float32")
 
-
 def train(index, d):
     index.cp.niter = index.pq.cp.niter = 3
     index.cp.min_points_per_centroid = index.pq.cp.min_points_per_centroid = 1
     index.train(mixture(3, 1500, d))
-
 
 def compare(index_path, ids_path, queries, k, probes):
     """Our neighbours are those of FAISS, but for those equally far to within rounding."""
@@ -101,12 +53,12 @@ def compare(index_path, ids_path, queries, k, probes):
 PYTHON
 
 # numpy WHAT SCRIPT: Python, with the kit, that must not fail.
-numpy() { check "$1" "$python" -c "from kit import *
+numpy() { ensure "$1" "$python" -c "from kit import *
 $2"; }
 
 # same_neighbors INDEX STORE QUERIES K PROBES
 same_neighbors() {
-    check "$2 can be searched" "$search" batch "$2" "$3" "$4" "$5" 1 ids.npy
+    ensure "$2 can be searched" "$search" batch "$2" "$3" "$4" "$5" 1 ids.npy
     numpy "$2 finds what FAISS finds in $1 (k $4, $5 probes)" "compare('$1', 'ids.npy', '$3', $4, $5)"
 }
 
@@ -159,7 +111,7 @@ for index in theirs/*.index; do
     run 0 verify "$store"
     same_neighbors "$index" "$store" "queries$d.npy" 25 3
     run 0 export "$store" --faiss again.index
-    check "$index goes out as it came in" cmp "$index" again.index
+    ensure "$index goes out as it came in" cmp "$index" again.index
 done
 index=theirs/full-16-l2-8-1.index
 same_neighbors $index theirs/full-16-l2-8-1.store queries16.npy 4500 64
@@ -169,7 +121,7 @@ r = json.load(open('out'))
 assert r['entries'] == 4000 and r['lists'] == 64 and r['probes'] == 8 and r['code_parts'] == 8 and r['code_bits'] == 8
 assert r['residuals'] and r['value_type'] == 'int32' and r['dimension'] == 16 and r['settings']['distance'] == 'l2'"
 run 0 export values.store -o values.out
-check "values come along" cmp values.npy values.out/values.npy
+ensure "values come along" cmp values.npy values.out/values.npy
 complains 1 "type 'IxF2'.*IVFPQ" import --faiss flat.index -o a.store
 complains 1 "type 'IxPT'.*IVFPQ" import --faiss opq.index -o a.store
 complains 1 'not trained' import --faiss untrained.index -o a.store
@@ -180,7 +132,7 @@ complains 1 'values.npy has 4000 of int32: not the values of 50' \
 complains 1 'values.npy: value 99 is 99' import --faiss $index values.npy -o a.store --vocab 99
 complains 1 'dimension 16, not 17' import --faiss $index -o a.store --dim 17
 complains 1 'is a store already' import --faiss $index -o values.store
-check "failures make nothing" test ! -e a.store
+ensure "failures make nothing" test ! -e a.store
 
 # ---- FAISS reads ours
 
@@ -201,13 +153,12 @@ assert r['entries'] == 6000 and r['left_out'] == 0 and r['lists'] == 50 and r['b
         same_neighbors $name.index $name-codes.store queries16.npy 40 5
         same_neighbors $name.index $name-codes.store queries16.npy 40 50
         numpy "FAISS writes the same bytes again" "faiss.write_index(faiss.read_index('$name.index'), 'again.index')"
-        check "and they are ours" cmp $name.index again.index
+        ensure "and they are ours" cmp $name.index again.index
     done
 done
 run 0 import keys -o cosine.store --distance cosine
 run 0 index cosine.store --lists 50 --codes pq8
 complains 1 'cosine' export cosine.store --faiss a.index
-check "failures make nothing" test ! -e a.index
+ensure "failures make nothing" test ! -e a.index
 
-echo "$checks checks, $failures failed ($source)"
-[ $failures -eq 0 ]
+conclude

@@ -2,32 +2,24 @@
 # A model of ours in llama.cpp: every token's log-probability, and the tokens themselves, are the same there. Through our
 # engine on llama.cpp they are the same as llama.cpp's own, on models of others too.
 # usage: test_llama.sh KNNLM SOURCE_FOLDER [data]; exit code 77: llama.cpp cannot be had here. With "data", a real model of
-# the data folder (tests/data.h) instead, and 77 without it.
-set -eu
-
-knnlm=$1
-source=$2
+# the data folder (docs/data.md) instead, and 77 without it.
+# shellcheck disable=SC2154 # some names are the kit's
+set -u
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
+set -e
 part=${3-}
-stories=${KNNLM_DATA:-$source/../shared}/models/stories15M-f16.gguf
+stories=$data/models/stories15M-f16.gguf
 llama=$source/third_party/llama
 
-skip() {
-    echo "test_llama: skipped: $*"
-    exit 77
-}
-
 fail() {
-    echo "test_llama: $*" >&2
+    echo "$script: $*" >&2
     exit 1
 }
 
 [ "$part" != data ] || [ -r "$stories" ] || skip "no $stories"
 reason=$("$source/scripts/get-llama" 2>&1) || skip "$reason"
 command -v "${CC:-cc}" >/dev/null || skip "no C compiler"
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/test_llama.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-trap 'exit 1' HUP INT TERM
 
 "${CC:-cc}" -std=c17 -O1 -Wall -Wextra -Werror -I"$llama/include" "$source/tests/llama_logprobs.c" -o "$work/judge" \
     -L"$llama/lib" -lllama -lggml -lggml-base -lm

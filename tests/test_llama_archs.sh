@@ -8,13 +8,10 @@
 # shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
 export PYTHONDONTWRITEBYTECODE=1
-name=test_llama_archs knnlm=$1
-source=$(cd "$2" && pwd) || exit 1
-shift 2
 # shellcheck source=/dev/null
-. "$source/tests/llama_kit.sh"
-python=/usr/bin/python3
-"$python" -c 'import numpy' 2>/dev/null || skip "no python3 with NumPy, which makes the models"
+. "$2/tests/llama_kit.sh"
+shift 2
+needs_python "which makes the models" numpy
 
 # ---- models and texts
 

@@ -4,12 +4,9 @@
 # a line when it fails; the exit code is 1 when one did, 77 where there is no llama.cpp.
 # shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-name=test_llama_generate knnlm=$1
-source=$(cd "$2" && pwd) || exit 1
 # shellcheck source=/dev/null
-. "$source/tests/llama_kit.sh"
-python=/usr/bin/python3
-[ -x $python ] || skip "no $python to read JSON with"
+. "$2/tests/llama_kit.sh"
+needs_python "to read JSON with"
 
 member() { # EXPRESSION over r, the object in FILE
     $python -c 'import json, sys; r = json.load(open(sys.argv[2])); print(eval(sys.argv[1]), end="")' "$1" "$2"

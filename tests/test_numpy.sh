@@ -1,66 +1,15 @@
 #!/bin/sh
 # knnlm import and export beside NumPy:  sh tests/test_numpy.sh PATH_TO_knnlm SOURCE_DIR
 # Every check prints a line when it fails; the exit code is 1 when one did, 77 when there is no NumPy.
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C
-
-knnlm=$1
-source=$2
-python=/usr/bin/python3
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-"$python" -c 'import numpy' 2>/dev/null || { echo "skipped: no NumPy here ($python)" && exit 77; }
-work=$(mktemp -d)
-mounted=
-# shellcheck disable=SC2317 # called by the trap
-clean() {
-    [ -z "$mounted" ] || umount "$mounted"
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-
-checks=0 failures=0
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED: $*"
-    sed 's/^/    stdout: /' out 2>/dev/null | head -n 5
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-    sed 's/^/    python: /' said 2>/dev/null | tail -n 3
-}
-
-# check WHAT COMMAND...: the command must succeed.
-check() {
-    what=$1
-    shift
-    checks=$((checks + 1))
-    : >said
-    "$@" >said 2>&1 || failed "$what"
-}
-
-# run CODE ARGUMENT...: knnlm with its output in `out` and `err`; it must leave with CODE.
-run() {
-    code=$1
-    shift
-    checks=$((checks + 1))
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "knnlm $*: exit code $got, not $code"
-}
-
-# complains CODE PATTERN ARGUMENT...: one line on stderr, nothing on stdout, in the form "knnlm COMMAND: ..."
-complains() {
-    code=$1 pattern=$2
-    shift 2
-    run "$code" "$@"
-    check "knnlm $*: one line on stderr" test "$(wc -l <err)" -eq 1
-    check "knnlm $*: nothing on stdout" test ! -s out
-    check "knnlm $*: says '$pattern'" grep -q "^knnlm $1: .*$pattern" err
-}
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
+needs_python "the peer" numpy
 
 # numpy WHAT SCRIPT: Python that must not fail. `same(a, b)`: equal in type, shape and every bit.
 numpy() {
-    check "$1" "$python" -c "
+    ensure "$1" "$python" -c "
 import json, numpy as np, os
 def same(a, b):
     assert a.dtype == b.dtype, (a.dtype, b.dtype)
@@ -69,15 +18,12 @@ def same(a, b):
 $2"
 }
 
-# The first number called $1 in the JSON file $2.
-field() { grep -o "\"$1\": [-0-9.e+]*" "$2" | sed -n '1s/.*: //p'; }
-
 # ---- usage
 
 for command in import export; do
     run 0 "$command" --help
-    check "$command --help tells the usage" grep -q "^usage: knnlm $command " out
-    check "$command --help has examples" grep -q "^  knnlm $command .* -o " out
+    ensure "$command --help tells the usage" grep -q "^usage: knnlm $command " out
+    ensure "$command --help has examples" grep -q "^  knnlm $command .* -o " out
 done
 complains 2 '\-o STORE' import keys values
 complains 2 'keys' import -o a.store
@@ -93,7 +39,7 @@ complains 1 'nowhere: No such file' import nowhere -o a.store
 complains 1 'nowhere: No such file' import nowhere values -o a.store
 complains 1 'nowhere' export nowhere -o arrays
 complains 1 'tap' import nowhere -o a.store --tap knee
-check "usage makes nothing" test ! -e a.store -a ! -e arrays
+ensure "usage makes nothing" test ! -e a.store -a ! -e arrays
 
 # ---- the paper's code: raw memmaps, f32 and int64, or f16 and int16
 
@@ -120,12 +66,12 @@ np.save('good.npy', big[:, 0].astype('int32'))"
 complains 1 '3001 of dimension 24 (f32, int64)' import f32 -o a.store
 complains 1 '6002 of dimension 24 (f16, int32)' import f32 -o a.store --dim 24
 run 0 import f32 -o f32.store --entries 3001 --dim 24
-check "import tells the entries" grep -q '^entries  *3001$' out
-check "import tells the types" grep -q '^keys .*dstore_keys.npy: float32, dimension 24$' out
-check "import is silent on stderr where it is no terminal" test ! -s err
+ensure "import tells the entries" grep -q '^entries  *3001$' out
+ensure "import tells the types" grep -q '^keys .*dstore_keys.npy: float32, dimension 24$' out
+ensure "import is silent on stderr where it is no terminal" test ! -s err
 run 0 verify f32.store
 run 0 export f32.store -o f32.out --json
-check "export --json tells the entries" test "$(field entries out)" = 3001
+ensure "export --json tells the entries" test "$(field entries out)" = 3001
 numpy "float32 keys and int64 values come out as they went in" "
 keys, vals, origins = (np.load('f32.out/' + n + '.npy') for n in ('keys', 'values', 'origins'))
 same(keys, np.load('keys32.npy'))
@@ -134,11 +80,11 @@ assert origins.dtype == np.int64 and origins.shape == (3001, 3)
 assert (origins[:, 0] == 0).all() and (origins[:, 1] == np.arange(3001)).all() and (origins[:, 2] == -1).all()
 assert np.load('f32.out/keys.npy', mmap_mode='r')[17, 3] == keys[17, 3]
 assert json.load(open('out'))['bytes'] == sum(os.path.getsize('f32.out/' + f) for f in os.listdir('f32.out'))"
-check "one document, of the values' name" grep -q "^0	f32/dstore_vals.npy	" f32.out/documents.tsv
-check "export makes four files" test "$(find f32.out -type f | wc -l)" -eq 4
+ensure "one document, of the values' name" grep -q "^0	f32/dstore_vals.npy	" f32.out/documents.tsv
+ensure "export makes four files" test "$(find f32.out -type f | wc -l)" -eq 4
 
 run 0 import f16/dstore_keys.npy f16/dstore_vals.npy -o f16.store --key-type f16 --value-type int16 --vocab 32000 --json
-check "import --json tells the dimension" test "$(field dimension out)" = 24
+ensure "import --json tells the dimension" test "$(field dimension out)" = 24
 numpy "import --json is JSON" "
 r = json.load(open('out'))
 assert r['entries'] == 3001 and r['key_type'] == 'float16' and r['value_type'] == 'int16' and not r['restored']
@@ -152,10 +98,10 @@ same(np.load('f16.out/values.npy'), np.load('vals.npy')[:, 0].astype('int32'))"
 
 run 0 import kt -o kt.store
 run 0 export kt.store -o kt.out
-check "its float16 keys come out" cmp f16.out/keys.npy kt.out/keys.npy
-check "its int32 values come out" cmp f16.out/values.npy kt.out/values.npy
+ensure "its float16 keys come out" cmp f16.out/keys.npy kt.out/keys.npy
+ensure "its int32 values come out" cmp f16.out/values.npy kt.out/values.npy
 run 0 import kt/dstore_gpt2_3001_24_keys.npy -o kt2.store --json
-check "the keys' name suffices" test "$(field entries out)" = 3001
+ensure "the keys' name suffices" test "$(field entries out)" = 3001
 cp kt/dstore_gpt2_3001_24_vals.npy kt/dstore_gpt2_3001_25_vals.npy
 cp kt/dstore_gpt2_3001_24_keys.npy kt/dstore_gpt2_3001_25_keys.npy
 complains 1 'several pairs' import kt -o a.store
@@ -174,7 +120,7 @@ same(np.load('f16.arrays/keys.npy'), keys.astype('float16').astype('float32'))
 off = np.abs(np.load('int8.arrays/keys.npy') - keys)
 assert (off <= np.abs(keys).max(1, keepdims=True) / 127 * 0.5001).all() and off.max() > 0"
 run 0 export int8.kept -o int8.plain
-check "int8 goes out as float32" cmp int8.plain/keys.npy int8.arrays/keys.npy
+ensure "int8 goes out as float32" cmp int8.plain/keys.npy int8.arrays/keys.npy
 
 # ---- traps
 
@@ -192,7 +138,7 @@ complains 1 'short.npy has 144000 bytes.*6002 bytes' import short.npy f16/dstore
 complains 1 'is a store already' import kt/dstore_gpt2_3001_24_keys.npy -o kt.store
 complains 1 'holds other files' import f16 -o f16.out --dim 24 --key-type f16
 complains 1 'is a store' export kt.store -o kt.store
-check "failures make nothing" test ! -e a.store
+ensure "failures make nothing" test ! -e a.store
 run 0 verify kt.store
 
 # ---- NumPy's own files, whatever their versions and types
@@ -208,8 +154,8 @@ np.save('double.npy', keys.astype('f8')), np.save('cut.npy', keys[:-1])"
 for i in 0 1 2 3 4 5; do
     run 0 import "np$i" -o "np$i.store"
     run 0 export "np$i.store" -o "np$i.out"
-    check "arrays of type $i come out equal" cmp f32.out/keys.npy "np$i.out/keys.npy"
-    check "values of type $i come out equal" cmp f32.out/values.npy "np$i.out/values.npy"
+    ensure "arrays of type $i come out equal" cmp f32.out/keys.npy "np$i.out/keys.npy"
+    ensure "values of type $i come out equal" cmp f32.out/values.npy "np$i.out/values.npy"
 done
 complains 1 'fortran.npy: .*Fortran' import fortran.npy np1/values.npy -o a.store
 complains 1 "big-endian.npy: .*'>f4'" import big-endian.npy np1/values.npy -o a.store
@@ -253,10 +199,10 @@ for r in rows:
     for v, a, b in zip(values[at], origins[at][:, 2], ends):
         assert text.setdefault(v, data[a:b]) == data[a:b]"
 run 0 import built -o again.store -m model.gguf --json
-check "documents are restored" grep -q '"restored": true' out
+ensure "documents are restored" grep -q '"restored": true' out
 run 0 export again.store -o again
 for file in keys.npy values.npy origins.npy documents.tsv; do
-    check "$file survives" cmp "built/$file" "again/$file"
+    ensure "$file survives" cmp "built/$file" "again/$file"
 done
 run 0 verify again.store
 run 0 import np1 -o a.store --dim 24
@@ -268,11 +214,11 @@ cp -r built moved && rm moved/origins.npy
 complains 1 'origins.npy is not' import moved -o a.store
 run 0 build -m model.gguf -o none.store texts --keys none
 run 0 export none.store -o none
-check "a store without keys exports none" test ! -e none/keys.npy -a -s none/values.npy
-check "and says so" grep -q '^keys  *none' out
+ensure "a store without keys exports none" test ! -e none/keys.npy -a -s none/values.npy
+ensure "and says so" grep -q '^keys  *none' out
 complains 1 'no pair' import none -o a.store
 complains 1 'keys.npy: ' export none.store -o built
-check "failures make no store" test ! -e a.store
+ensure "failures make no store" test ! -e a.store
 
 # ---- a disk that is too small
 
@@ -283,11 +229,10 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=64k none disk 2>/dev/null; the
     complains 1 'disk/a.store: .*--force' import f32 -o disk/a.store --entries 3001 --dim 24
     complains 1 'No space' export f32.store -o disk/out --force
     complains 1 'No space' import f32 -o disk/a.store --entries 3001 --dim 24 --force
-    check "a full disk keeps nothing half-written" test -z "$(ls -A disk)"
+    ensure "a full disk keeps nothing half-written" test -z "$(ls -A disk)"
     umount disk && mounted=
 else
     echo "skipped: a disk that is too small (needs root, to mount a small one)"
 fi
 
-echo "$checks checks, $failures failed ($source)"
-[ $failures -eq 0 ]
+conclude

@@ -3,9 +3,8 @@
 #   sh tests/test_serve.sh PATH_TO_knnlm SOURCE_DIR
 # shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
 set -u
-name=test_serve knnlm=$1 source=$2
 # shellcheck source=/dev/null
-. "$source/tests/serve_kit.sh"
+. "$2/tests/serve_kit.sh"
 
 run 0 build -m "$model" -o told.store told.txt
 run 0 build -m "$tiny" -o told.tiny.store told.txt

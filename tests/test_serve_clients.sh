@@ -3,9 +3,8 @@
 #   sh tests/test_serve_clients.sh PATH_TO_knnlm SOURCE_DIR
 # shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
 set -u
-name=test_serve_clients knnlm=$1 source=$2
 # shellcheck source=/dev/null
-. "$source/tests/serve_kit.sh"
+. "$2/tests/serve_kit.sh"
 
 run 0 build -m "$model" --precision f32 -o told.store told.txt
 

@@ -3,9 +3,8 @@
 # they are read, names that speak to the terminal.   sh tests/test_serve_damage.sh PATH_TO_knnlm SOURCE_DIR
 # shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
 set -u
-name=test_serve_damage knnlm=$1 source=$2
 # shellcheck source=/dev/null
-. "$source/tests/serve_kit.sh"
+. "$2/tests/serve_kit.sh"
 
 complains() { # PATTERN ARGUMENT...: exit code 1, one line (beside the plan) on stderr that says so, nothing on stdout
     pattern=$1

@@ -6,9 +6,8 @@
 #   SERVE_SEED     of the random moments (the time)
 # shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
 set -u
-name=test_serve_kill knnlm=$1 source=$2
 # shellcheck source=/dev/null
-. "$source/tests/serve_kit.sh"
+. "$2/tests/serve_kit.sh"
 
 kills=${SERVE_KILLS:-10}
 seed=${SERVE_SEED:-$(date +%s)}

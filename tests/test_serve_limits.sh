@@ -3,9 +3,8 @@
 #   sh tests/test_serve_limits.sh PATH_TO_knnlm SOURCE_DIR
 # shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
 set -u
-name=test_serve_limits knnlm=$1 source=$2
 # shellcheck source=/dev/null
-. "$source/tests/serve_kit.sh"
+. "$2/tests/serve_kit.sh"
 
 # A sanitizer keeps freed memory for a while: little of it. Under one, no memory is no memory, too.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}quarantine_size_mb=8:allocator_may_return_null=1"

@@ -4,9 +4,8 @@
 #   sh tests/test_serve_numbers.sh PATH_TO_knnlm SOURCE_DIR
 # shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
 set -u
-name=test_serve_numbers knnlm=$1 source=$2
 # shellcheck source=/dev/null
-. "$source/tests/serve_kit.sh"
+. "$2/tests/serve_kit.sh"
 
 # json EXPRESSION: writes it to `sent`, the body of the next request; kept(NAME) and text(FILE) are there.
 json() {

@@ -4,41 +4,19 @@
 # same command again ends with the same bytes. Then SIGINT, SIGTERM and a disk that fills up.
 #   STORE_KILLS    how often to kill (24)
 #   STORE_SEED     of the random moments (the time)
+# shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
-export LC_ALL=C SOURCE_DATE_EPOCH=1700000000
-
-knnlm=$1
-model=$2/tests/golden/adaptive.model.gguf
+# shellcheck source=/dev/null
+. "$2/tests/cli_kit.sh"
+export SOURCE_DATE_EPOCH=1700000000
+model=$golden/adaptive.model.gguf
 wanted=${STORE_KILLS:-24}
 seed=${STORE_SEED:-$(date +%s)}
-[ -x "$knnlm" ] || { echo "$knnlm: no such program" && exit 1; }
-work=$(mktemp -d)
-mounted='' child=''
-# shellcheck disable=SC2317 # called by the trap
-clean() {
-    [ -z "$child" ] || kill -9 "$child" 2>/dev/null
-    [ -z "$mounted" ] || umount "$mounted"
-    rm -rf "$work"
-}
-trap clean EXIT
-trap 'exit 1' INT TERM
-cd "$work" || exit 1
-
-kills=0 kills_build=0 kills_add=0 kills_remove=0 kills_compact=0 attempts=0 commits=0 lost=0 wrong=0 failures=0
-failed() {
-    failures=$((failures + 1))
-    echo "FAILED (seed $seed, kill $kills, $what): $*"
-    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
-}
+kills=0 kills_build=0 kills_add=0 kills_remove=0 kills_compact=0 attempts=0 commits=0 lost=0 wrong=0
 what='the beginning'
-
-# run CODE ARGUMENT...: knnlm, with its output in `out` and `err`; it must leave with CODE.
-run() {
-    code=$1
-    shift
-    "$knnlm" "$@" >out 2>err </dev/null
-    got=$?
-    [ $got -eq "$code" ] || failed "knnlm $*: exit code $got, not $code"
+evidence() {
+    echo "    seed $seed, kill $kills, $what"
+    sed 's/^/    stderr: /' err 2>/dev/null | head -n 5
 }
 
 # ---- material: documents without a token, of one, of several segments, twice the same, up to the end of a segment
@@ -300,7 +278,7 @@ round() {
 
 types='f16 int8 none f32 pca'
 for type in $types; do make_references; done
-while [ $kills -lt "$wanted" ] && [ $failures -lt 20 ] && [ $attempts -lt $((10 * wanted)) ]; do
+while [ $kills -lt "$wanted" ] && [ "$failures" -lt 20 ] && [ $attempts -lt $((10 * wanted)) ]; do
     for type in $types; do
         [ $kills -ge "$wanted" ] || round
     done
@@ -443,4 +421,4 @@ fi
 
 echo "$kills kills ($kills_build of build, $kills_add of add, $kills_remove of remove, $kills_compact of compact)," \
     "$commits commits seen, lost $lost, wrong $wrong; seed $seed"
-[ $failures -eq 0 ]
+conclude
