@@ -1,5 +1,5 @@
 // Bytes to documents: files, directories, compressed files, wiki titles, and what can be wrong with them.
-#include "expect.h"
+#include "folder.h"
 
 #include "base/file.h"
 #include "base/random.h"
@@ -17,40 +17,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
-static char folder[64];
-
-static const char *at(const char *name) {
-    static char paths[8][256];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static const char *put(const char *name, const void *data, size_t size) {
-    const char *path = at(name);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(data, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-    return path;
-}
-
 static const char *put_text(const char *name, const char *text) {
     return put(name, text, strlen(text));
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    strcpy(folder, "/tmp/knnlm-documents-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
 }
 
 static kn_documents *open_one(const char *path, knnlm_split split) {

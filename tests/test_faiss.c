@@ -1,30 +1,9 @@
 // Indexes to and from FAISS's files: what Debian's FAISS wrote (tests/golden/make_faiss.py) is read and
 // searched as it searches; what is written is read again; what is no such file is refused.
+#include "folder.h"
 #include "index/faiss.h"
 #include "index/view.h"
 #include "store_kit.h"
-
-static char folder[KIT_PATH];
-
-static const char *at(const char *name) {
-    static char paths[16][KIT_PATH + 32];
-    static unsigned next;
-    char *path = paths[next++ % 16];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    kit_temporary(folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    kit_delete(folder);
-    return 0;
-}
 
 static const kn_store_settings no_settings = {.model = "",
                                               .model_fingerprint = "",

@@ -23,12 +23,6 @@ static const double TOLERANCE = 1e-4, GELU_TOLERANCE = 2e-3;
 
 static char folder[] = "/tmp/knnlm-sessions-XXXXXX";
 
-static void *allocate(size_t count, size_t size) {
-    void *memory = calloc(count ? count : 1, size);
-    assert_non_null(memory);
-    return memory;
-}
-
 static bool command(const char *format, const char *a, const char *b) {
     char text[1024];
     int n = snprintf(text, sizeof text, format, folder, a, folder, b, b);
@@ -64,7 +58,7 @@ static kn_lm *open_model(const char *name, const char *kind) {
 }
 
 static int32_t *make_tokens(size_t count, size_t vocabulary, uint32_t seed) {
-    int32_t *tokens = allocate(count, sizeof *tokens);
+    int32_t *tokens = test_alloc(count, sizeof *tokens);
     for (size_t i = 0; i < count; i++) {
         seed = seed * 1664525 + 1013904223;
         tokens[i] = (int32_t)((seed >> 8) % vocabulary);
@@ -83,8 +77,8 @@ static desk desk_open(const char *name, const char *kind, kn_tap tap, size_t len
     d.vocabulary = (size_t)kn_lm_describe(d.lm)->vocabulary;
     d.width = (size_t)kn_lm_describe(d.lm)->key_width;
     d.tokens = make_tokens(length, d.vocabulary, 1);
-    d.distribution = allocate(length * d.vocabulary, sizeof(float));
-    d.keys = allocate(length * d.width, sizeof(float));
+    d.distribution = test_alloc(length * d.vocabulary, sizeof(float));
+    d.keys = test_alloc(length * d.width, sizeof(float));
     run_text(&d);
     return d;
 }
@@ -116,7 +110,8 @@ static void assert_row(const desk *d, size_t at, const float *distribution, cons
 
 // Feeds the text up to `end` in pieces; after each, the results are those of the window.
 static void feed(const desk *d, kn_session *s, size_t end, size_t piece) {
-    float *distribution = allocate(d->vocabulary, sizeof(float)), *key = allocate(d->width, sizeof(float));
+    float *distribution = test_alloc(d->vocabulary, sizeof(float)),
+          *key = test_alloc(d->width, sizeof(float));
     while (kn_session_length(s) < end) {
         size_t at = kn_session_length(s), n = end - at < piece ? end - at : piece;
         OK(kn_session_feed(s, d->tokens + at, n, d->tap,
@@ -203,7 +198,7 @@ static void sessions_are_apart(void **state) {
     for (size_t i = 0; i < MODELS; i++) {
         desk d = desk_open(models[i], "", (kn_tap){KN_TAP_ATTENTION, 1}, CONTEXT);
         kn_window w = {.inputs = d.tokens + 5, .length = 31};
-        float *keys = allocate(31 * d.width, sizeof(float));
+        float *keys = test_alloc(31 * d.width, sizeof(float));
         kn_session *a, *b;
         OK(kn_session_open(d.lm, &a));
         OK(kn_session_open(d.lm, &b));
@@ -224,7 +219,7 @@ static void long_texts_go_through_in_pieces(void **state) {
     (void)state;
     for (size_t i = 0; i < MODELS; i++) {
         desk d = desk_open(models[i], "-long", taps[i % 3], LONG);
-        float *keys = allocate(LONG * d.width, sizeof(float));
+        float *keys = test_alloc(LONG * d.width, sizeof(float));
         kn_window w = {.inputs = d.tokens, .length = LONG};
         OK(kn_lm_run(d.lm, &w, 1, d.tap, &(kn_lm_output){.keys = keys}));
         assert_memory_equal(keys, d.keys, LONG * d.width * sizeof *keys);
@@ -247,8 +242,8 @@ static void company_changes_no_bit(void **state) {
     (void)state;
     for (size_t i = 0; i < MODELS; i++) {
         desk d = desk_open(models[i], "", (kn_tap){KN_TAP_OUTPUT, -1}, CONTEXT);
-        float *alone = allocate(CONTEXT * d.width, sizeof(float)),
-              *together = allocate(4 * CONTEXT * d.width, sizeof(float));
+        float *alone = test_alloc(CONTEXT * d.width, sizeof(float)),
+              *together = test_alloc(4 * CONTEXT * d.width, sizeof(float));
         for (int32_t n = 1; n < CONTEXT - 1; n += 3) {
             kn_window w[] = {{.inputs = d.tokens, .length = n},
                              {.inputs = d.tokens + 1, .length = n + 1, .first = n / 2},

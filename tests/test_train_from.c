@@ -3,35 +3,12 @@
 #include "golden_model.h"
 
 #include "base/file.h"
-#include "expect.h"
+#include "folder.h"
 #include "train/checkpoint.h"
 
 #include <unistd.h>
 
 enum { LENGTH = 8, TOKENS = 200 };
-
-static char folder[64];
-
-static const char *at(const char *name) {
-    static char paths[8][128];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
-    return path;
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    strcpy(folder, "/tmp/knnlm-test-from-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
 
 // ---------------------------------------------------------------- runs
 
