@@ -304,14 +304,6 @@ static inline void kit_join(char out[KIT_PATH], const char *directory, const cha
     if (snprintf(out, KIT_PATH, "%s/%s", directory, name) >= KIT_PATH) abort();
 }
 
-// A new directory for a test's files: in memory where there is such a place, for a sync of a disk takes long.
-static inline void kit_temporary(char out[KIT_PATH]) {
-    const char *chosen = getenv("TMPDIR");
-    if (!chosen) chosen = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    kit_join(out, chosen, "knnlm-store-XXXXXX");
-    if (!mkdtemp(out)) abort();
-}
-
 // Deletes a directory and the directories in it.
 static inline void kit_delete(const char *path) {
     DIR *directory = opendir(path);

@@ -14,7 +14,7 @@ static char directory[KIT_PATH], origin[KIT_PATH];
 static inline int enter(void **state) {
     (void)state;
     setenv("SOURCE_DATE_EPOCH", KIT_EPOCH, 1);
-    kit_temporary(directory);
+    test_folder(directory, sizeof directory);
     return getcwd(origin, sizeof origin) && chdir(directory) == 0 ? 0 : -1;
 }
 

@@ -75,8 +75,7 @@ static void ask(desk *t) {
 }
 
 static void open_folder(desk *t) {
-    strcpy(t->folder, "/tmp/knnlm-test-api-index-XXXXXX");
-    assert_non_null(mkdtemp(t->folder));
+    test_folder(t->folder, sizeof t->folder);
     snprintf(t->path, sizeof t->path, "%s/s.store", t->folder);
 }
 

@@ -23,8 +23,7 @@ typedef struct desk {
 
 static int desk_open(void **state) {
     desk *d = calloc(1, sizeof *d);
-    strcpy(d->folder, "/tmp/knnlm-test-XXXXXX");
-    assert_non_null(mkdtemp(d->folder));
+    test_folder(d->folder, sizeof d->folder);
     snprintf(d->text, sizeof d->text, "%s/text.txt", d->folder);
     snprintf(d->store, sizeof d->store, "%s/text.store", d->folder);
     FILE *f = fopen(d->text, "w");

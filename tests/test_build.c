@@ -53,8 +53,7 @@ static void write_document(desk *d, size_t document, size_t seed) {
 static int desk_open(void **state) {
     desk *d = test_alloc(1, sizeof *d);
     snprintf(d->model, sizeof d->model, "%s/tests/golden/adaptive.model.gguf", KN_SOURCE_DIR);
-    strcpy(d->folder, "/tmp/knnlm-test-build-XXXXXX");
-    assert_non_null(mkdtemp(d->folder));
+    test_folder(d->folder, sizeof d->folder);
     snprintf(d->store, sizeof d->store, "%s/s.store", d->folder);
     setenv("SOURCE_DATE_EPOCH", "1700000000", 1);
     OK(kn_threads_set(2));

@@ -99,8 +99,7 @@ static kn_mixture *no_store(const kn_lm *lm) {
 
 static int desk_open(void **state) {
     desk *d = calloc(1, sizeof *d);
-    strcpy(d->folder, "/tmp/knnlm-test-XXXXXX");
-    assert_non_null(mkdtemp(d->folder));
+    test_folder(d->folder, sizeof d->folder);
     write_text(d, "told", told);
     write_text(d, "other", other);
     build(d, SMALL, "both.store", (const char *[]){"told", "other"}, 2, false, NULL);

@@ -47,8 +47,7 @@ static void write_document(desk *d, size_t document) {
 static int desk_open(void **state) {
     desk *d = test_alloc(1, sizeof *d);
     snprintf(d->model, sizeof d->model, "%s/tests/golden/adaptive.model.gguf", KN_SOURCE_DIR);
-    strcpy(d->folder, "/tmp/knnlm-test-read-XXXXXX");
-    assert_non_null(mkdtemp(d->folder));
+    test_folder(d->folder, sizeof d->folder);
     OK(kn_threads_set(2));
     OK(kn_lm_open(d->model, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
     for (size_t i = 0; i < 3; i++) write_document(d, i);

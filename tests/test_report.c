@@ -24,8 +24,7 @@ static char folder[64], path[128];
 
 static int make_folder(void **state) {
     (void)state;
-    strcpy(folder, "/tmp/knnlm-report-XXXXXX");
-    if (!mkdtemp(folder)) return -1;
+    test_folder(folder, sizeof folder);
     snprintf(path, sizeof path, "%s/page.html", folder);
     return 0;
 }

@@ -78,8 +78,7 @@ static desk desk_make(size_t d, knnlm_keys type, knnlm_distance distance) {
                            .distance = distance,
                            .segment = 500};
     kn_store_writer *w;
-    strcpy(t.folder, "/tmp/knnlm-test-search-XXXXXX");
-    assert_non_null(mkdtemp(t.folder));
+    test_folder(t.folder, sizeof t.folder);
     snprintf(t.path, sizeof t.path, "%s/s.store", t.folder);
     draw(&t);
     OK(kn_store_create(t.path, &s, &w));

@@ -52,8 +52,7 @@ static void save(desk *t) {
     int32_t *tokens = calloc(N, sizeof *tokens);
     kn_store_writer *w;
     assert_non_null(tokens);
-    strcpy(t->folder, "/tmp/knnlm-test-flat-XXXXXX");
-    assert_non_null(mkdtemp(t->folder));
+    test_folder(t->folder, sizeof t->folder);
     snprintf(t->path, sizeof t->path, "%s/s.store", t->folder);
     OK(kn_store_create(t->path, &s, &w));
     // Parts of several lengths: stretches and samples cross their ends.

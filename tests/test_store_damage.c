@@ -116,7 +116,7 @@ static void build_small(void) {
 static int enter(void **state) {
     (void)state;
     setenv("SOURCE_DATE_EPOCH", KIT_EPOCH, 1);
-    kit_temporary(directory);
+    test_folder(directory, sizeof directory);
     refused = reported = 0;
     return getcwd(origin, sizeof origin) && chdir(directory) == 0 ? 0 : -1;
 }

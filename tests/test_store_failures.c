@@ -751,7 +751,7 @@ int main(void) {
         cmocka_unit_test(the_power_fails),
         cmocka_unit_test(the_power_fails_after_a_failed_sync),
     };
-    kit_temporary(directory);
+    test_folder(directory, sizeof directory);
     if (!getcwd(origin, sizeof origin) || chdir(directory) != 0) return 1;
     int failed = cmocka_run_group_tests(tests, setup, teardown);
     if (chdir(origin) != 0) return 1;

@@ -276,7 +276,7 @@ int main(void) {
         cmocka_unit_test(jobs_are_done_in_order),
         cmocka_unit_test(the_first_failure_stays),
     };
-    kit_temporary(directory);
+    test_folder(directory, sizeof directory);
     if (!getcwd(origin, sizeof origin) || chdir(directory) != 0) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (chdir(origin) != 0) return 1;

@@ -57,8 +57,7 @@ static kn_mixture *view(const kn_mixture *of, kn_view_options o) {
 static int desk_open(void **state) {
     desk *d = calloc(1, sizeof *d);
     char path[100];
-    strcpy(d->folder, "/tmp/knnlm-test-XXXXXX");
-    assert_non_null(mkdtemp(d->folder));
+    test_folder(d->folder, sizeof d->folder);
     snprintf(path, sizeof path, "%s/s.store", d->folder);
     OK(kn_lm_open(MODEL, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &d->lm));
     build_store(d, path);

@@ -35,12 +35,10 @@ static int bench_open(void **state) {
     OK(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, text, strlen(text), NULL, &b->tokenizer));
     fill_corpus(&b->corpus, b->tokens, TOKENS, 11, kn_tokenizer_size(b->tokenizer));
     fill_corpus(&b->valid, b->valid_tokens, VALID_TOKENS, 12, kn_tokenizer_size(b->tokenizer));
-    char folder[] = "/tmp/knnlm-test-train-XXXXXX";
-    assert_non_null(mkdtemp(folder));
-    strcpy(b->folder, folder);
+    test_folder(b->folder, sizeof b->folder);
     for (int i = 0; i < 2; i++) {
-        snprintf(b->output[i], sizeof b->output[i], "%s/%d.gguf", folder, i);
-        snprintf(b->checkpoint[i], sizeof b->checkpoint[i], "%s/%d.gguf.checkpoint", folder, i);
+        snprintf(b->output[i], sizeof b->output[i], "%s/%d.gguf", b->folder, i);
+        snprintf(b->checkpoint[i], sizeof b->checkpoint[i], "%s/%d.gguf.checkpoint", b->folder, i);
     }
     *state = b;
     return 0;
