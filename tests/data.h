@@ -1,4 +1,4 @@
-// The data folder: real texts, tokenizers and a model, which are too large for the repository. KNNLM_DATA
+// The data folder (docs/data.md): real texts, tokenizers and a model, too large for the repository. KNNLM_DATA
 // names it, else it is `shared` beside the checkout. A test program called with the argument "data" runs the
 // tests that need it, as a test of its own (NAME_data), which is skipped where something is missing.
 #ifndef KN_TESTS_DATA_H

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Cuts the slices of vocabularies and texts that the tests read:  make_slices.py DATA   (the data folder, see tests/data.h)
+"""Cuts the slices of vocabularies and texts that the tests read:  make_slices.py DATA   (the data folder, see docs/data.md)
 
     gpt2.json, gpt2.inp, gpt2.out     GPT-2's byte-level BPE with llama.cpp's test vectors for it (both MIT)
     bert.txt, bert.inp, bert.out      BERT's WordPiece with test vectors (Apache-2.0; the vectors MIT)
