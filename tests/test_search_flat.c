@@ -177,13 +177,13 @@ static void by_definition(const desk *t, const kn_neighbors *got) {
     }
 }
 
-// Each row measured, one query at a time.
+// Each row measured, one query at a time: every third query, some of each block of 32.
 static void one_by_one(const desk *t, const kn_search_options *o, const kn_neighbors *got) {
     uint32_t ids[K], count;
     float distances[K];
     kn_searcher *s;
     OK(kn_searcher_open(t->index, K, &s));
-    for (size_t q = 0; q < QUERIES; q++) {
+    for (size_t q = 0; q < QUERIES; q += 3) {
         kn_search_options mine = *o;
         if (o->exclude) mine.exclude = &o->exclude[q];
         OK(kn_searcher_find(s, t->queries + q * D, &mine, &(kn_neighbors){ids, distances, &count}));
