@@ -1,6 +1,7 @@
-// The data folder (docs/data.md): real texts, tokenizers and a model, too large for the repository. KNNLM_DATA
-// names it, else it is `shared` beside the checkout. A test program called with the argument "data" runs the
-// tests that need it, as a test of its own (NAME_data), which is skipped where something is missing.
+// The data folder (docs/data.md): real texts, tokenizers and a model, too large for the repository.
+// KNNLM_DATA names it, else it is `shared` beside the checkout. A test program called with the argument
+// "data" runs the tests that need it, as a test of its own (NAME_data), which is skipped where something is
+// missing.
 #ifndef KN_TESTS_DATA_H
 #define KN_TESTS_DATA_H
 

@@ -2,42 +2,12 @@
 // same on packed blocks.
 //
 // Letters: T tokens, d width, h = d / heads, f width of the feed-forward part, V vocabulary. A matrix (m, n)
-// is m rows of n. What only some models have (rotary positions, adaptive embeddings, ...) is in
-// reference_options.c.
+// is m rows of n. Products, norms, softmaxes, embeddings and positions are in reference_parts.c.
 #include "lm/native/reference_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-// y (m) = w (m, n) . x (n) [+ bias (m)]
-void kn_reference_product(double *y, const double *w, const double *x, const double *bias, int m, int n) {
-    for (int i = 0; i < m; i++) {
-        y[i] = bias ? bias[i] : 0;
-        for (int j = 0; j < n; j++) y[i] += w[(size_t)i * (size_t)n + (size_t)j] * x[j];
-    }
-}
-
-// y (n) = (x - mean) / sqrt(variance + epsilon) [* weight + bias]; RMSNorm takes no mean off.
-void kn_reference_norm(knnlm_norm kind, double *y, const double *x, const double *weight, const double *bias,
-                       int n, double epsilon) {
-    double mean = 0, variance = 0;
-    for (int i = 0; i < n && kind == KNNLM_NORM_LAYER; i++) mean += x[i] / n;
-    for (int i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
-    for (int i = 0; i < n; i++) {
-        y[i] = (x[i] - mean) / sqrt(variance + epsilon);
-        if (weight) y[i] *= weight[i];
-        if (bias) y[i] += bias[i];
-    }
-}
-
-// x (n): from logits to log-probabilities.
-void kn_reference_log_softmax(double *x, int n) {
-    double top = x[0], sum = 0;
-    for (int i = 1; i < n; i++) top = fmax(top, x[i]);
-    for (int i = 0; i < n; i++) sum += exp(x[i] - top);
-    for (int i = 0; i < n; i++) x[i] -= top + log(sum);
-}
 
 typedef struct room { // one window's
     const kn_reference *r;

@@ -1,5 +1,5 @@
-// The plain model's choices: activations, positions (sinusoidal, learned, rotary), plain and adaptive
-// embeddings. Letters as in reference.c.
+// The pieces of the plain model: product, norm, softmax, activations, positions (sinusoidal, learned,
+// rotary), plain and adaptive embeddings. Letters as in reference.c.
 #include "lm/native/reference_parts.h"
 
 #include <math.h>
@@ -16,6 +16,36 @@ const double *kn_reference_param(const kn_reference *r, const char *format, ...)
     for (size_t i = 0; i < r->layout->count; i++)
         if (strcmp(r->layout->params[i].name, name) == 0) return r->params + r->layout->params[i].offset;
     return NULL;
+}
+
+// y (m) = w (m, n) . x (n) [+ bias (m)]
+void kn_reference_product(double *y, const double *w, const double *x, const double *bias, int m, int n) {
+    for (int i = 0; i < m; i++) {
+        double sum = bias ? bias[i] : 0;
+        for (int j = 0; j < n; j++) sum += w[(size_t)i * (size_t)n + (size_t)j] * x[j];
+        y[i] = sum;
+    }
+}
+
+// y (n) = (x - mean) / sqrt(variance + epsilon) [* weight + bias]; RMSNorm takes no mean off.
+void kn_reference_norm(knnlm_norm kind, double *y, const double *x, const double *weight, const double *bias,
+                       int n, double epsilon) {
+    double mean = 0, variance = 0;
+    for (int i = 0; i < n && kind == KNNLM_NORM_LAYER; i++) mean += x[i] / n;
+    for (int i = 0; i < n; i++) variance += (x[i] - mean) * (x[i] - mean) / n;
+    for (int i = 0; i < n; i++) {
+        y[i] = (x[i] - mean) / sqrt(variance + epsilon);
+        if (weight) y[i] *= weight[i];
+        if (bias) y[i] += bias[i];
+    }
+}
+
+// x (n): from logits to log-probabilities.
+void kn_reference_log_softmax(double *x, int n) {
+    double top = x[0], sum = 0;
+    for (int i = 1; i < n; i++) top = fmax(top, x[i]);
+    for (int i = 0; i < n; i++) sum += exp(x[i] - top);
+    for (int i = 0; i < n; i++) x[i] -= top + log(sum);
 }
 
 // Of SwiGLU, that of the gate.
