@@ -93,8 +93,7 @@ static kn_mixture *open_mixture(const kn_lm *lm, const char *path, int64_t probe
 static int fixture_open(void **state) {
     fixture *f = calloc(1, sizeof *f);
     kn_random r = {3};
-    strcpy(f->folder, "/tmp/knnlm-test-XXXXXX");
-    assert_non_null(mkdtemp(f->folder));
+    test_folder(f->folder, sizeof f->folder);
     snprintf(f->listed, sizeof f->listed, "%s/listed.store", f->folder);
     snprintf(f->flat, sizeof f->flat, "%s/flat.store", f->folder);
     make_store(f->listed, 1, "", true);
