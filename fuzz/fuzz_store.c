@@ -71,15 +71,15 @@ static void ask_sound(const kn_store *s) {
         if (kn_store_entry_at(s, id, &e) != KNNLM_OK) die("verified, and an entry cannot be read");
 }
 
-static void hear(void *context, const kn_store_problem *p) {
+static void hear(void *context, const knnlm_problem *p) {
     (void)context;
     sink += strlen(p->file) + strlen(p->what);
 }
 
 static void ask(bool compacted) {
     kn_store *s;
-    kn_store_verdict v;
-    kn_store_compacted c;
+    knnlm_verify_result v;
+    knnlm_compact_result c;
     char *file;
     if (kn_store_open(folder, &s) != KNNLM_OK) return;
     ask_documents(s);

@@ -3,7 +3,8 @@
 // A model reads a text; a store remembers, for every token of it, the model's state before the token (the
 // key) and the token (the value). To predict, the states nearest to the present one are searched for, and
 // what followed them then is mixed into what the model says. The sections below stand in that order: status,
-// model, building, store, index and search, predicting, generating.
+// model, building, store, index and search, upkeep, files of other programs, predicting, generating,
+// training.
 //
 // Conventions. Every function that can fail returns a knnlm_status: 0 is done, and otherwise knnlm_message()
 // has one line for people. Handles are opaque; what _open gives, _close takes back. The library never prints
@@ -57,7 +58,14 @@ KNNLM_API const char *knnlm_status_name(knnlm_status status);
 // The version of the library linked, as KNNLM_VERSION. Any thread.
 KNNLM_API const char *knnlm_version(void);
 
-// Memory that the library handed out.
+// What this build runs on. The kernels that this CPU can use, best first: the name of number 0, 1, ...; NULL
+// after the last. The release of llama.cpp, NULL without it; the folder that has its library, NULL where it
+// is missing. Constants, any thread.
+KNNLM_API const char *knnlm_kernels(size_t number);
+KNNLM_API const char *knnlm_llama_release(void);
+KNNLM_API const char *knnlm_llama_folder(void);
+
+// Memory that the library handed out. NULL is allowed.
 KNNLM_API void knnlm_free(void *memory);
 
 // Worker threads of the process; 0: one per CPU that its affinity mask and its control group's quota allow.
@@ -98,10 +106,14 @@ typedef struct knnlm_model_options {
     knnlm_precision precision; // llama: f32 for keys and values in f32; bf16 is refused
     knnlm_engine engine;       // auto: by the file
     bool accept;               // stores that another model made may be used with this one
+    // What llama.cpp has to say, a line at a time without its end; `fatal`: its last words, the process ends.
+    // NULL: nobody listens. One for the process: that of the model opened last.
+    void (*log)(const char *line, bool fatal);
+    knnlm_progress progress; // of opening: large files take their time
 } knnlm_model_options;
 
 typedef struct knnlm_model_info {
-    const char *path, *architecture, *engine, *kernels; // owned by the model
+    const char *path, *architecture, *engine, *kernels, *tokenizer; // owned by the model
     int32_t vocabulary, width, layers, heads, ffn, context, key_width;
     uint64_t parameters, file_bytes;
     char fingerprint[33]; // of the file, or of all its parts: 128 bits in hexadecimal
@@ -145,7 +157,17 @@ KNNLM_API knnlm_score_options knnlm_score_options_default(void);
 KNNLM_API knnlm_status knnlm_model_score(knnlm_model *model, const int32_t *tokens, size_t count,
                                          const knnlm_score_options *options, float *logprobs);
 
+// The states f(c) before every token of one document, which a store has as keys: `states` has room for
+// (count, key_width). `tap`: where in the model, as knnlm_build_options has it (NULL: "ffn"). `options` may
+// be NULL. KNNLM_EINVAL as above, or no such tap; KNNLM_ENOTSUP: this model has no such tap; KNNLM_ENOMEM.
+KNNLM_API knnlm_status knnlm_model_states(knnlm_model *model, const int32_t *tokens, size_t count,
+                                          const char *tap, const knnlm_score_options *options, float *states);
+
 // ---------------------------------------------------------------- building
+
+// Entries and documents of a store are numbered in 32 bits.
+enum { KNNLM_DIMENSION_MAX = 65536, KNNLM_SEGMENT_MAX = 1 << 28 };
+#define KNNLM_ENTRIES_MAX UINT32_MAX
 
 // How keys are kept.
 typedef enum knnlm_keys {
@@ -167,6 +189,20 @@ typedef enum knnlm_split {
     KNNLM_SPLIT_WIKI = 1, // each "= Title =" section (one '=' a side) of a file
 } knnlm_split;
 
+// "f16", "l2", "file", ...: constants; "?" of another value. Any thread.
+KNNLM_API const char *knnlm_keys_name(knnlm_keys keys);
+KNNLM_API const char *knnlm_distance_name(knnlm_distance distance);
+KNNLM_API const char *knnlm_split_name(knnlm_split split);
+
+// What the work will cost, from a sample of the texts. 0: not known.
+typedef struct knnlm_build_estimate {
+    uint64_t text_bytes, entries; // of all the texts
+    uint64_t present;             // entries already there
+    uint64_t disk, disk_free;     // bytes
+    uint64_t memory;
+    double seconds, tokens_per_second;
+} knnlm_build_estimate;
+
 typedef struct knnlm_build_options {
     size_t size;         // of this struct: set by knnlm_build_options_default
     const char *tap;     // where in the model keys are taken: "ffn", "output@3", ...; NULL: "ffn"
@@ -177,14 +213,21 @@ typedef struct knnlm_build_options {
     uint32_t segment; // entries a commit; 0: by the size of the model
     uint64_t memory;  // bytes that may be resident; 0: any
     knnlm_split split;
-    bool force; // goes on although disk or memory seem too small
+    bool split_given; // false: as an existing store was cut, else by files
+    bool force;       // goes on although disk or memory seem too small
+    // Told what the work will cost, before it begins. NULL: nobody listens.
+    void (*planned)(void *context, const knnlm_build_estimate *estimate);
+    void *planned_context;
     knnlm_progress progress;
 } knnlm_build_options;
 
 typedef struct knnlm_build_result {
-    uint64_t documents_added, documents_unchanged, documents_replaced, entries_added;
-    uint64_t documents, entries, bytes; // of the store afterwards
-    double seconds;
+    uint64_t documents_added, documents_unchanged, documents_replaced;
+    uint64_t documents_damaged;         // of the store: they were passed over
+    uint64_t entries_added, text_bytes; // text_bytes: of what was added
+    uint64_t documents, entries, bytes; // of the store afterwards, removed ones not counted
+    bool resumed;                       // an interrupted run was continued
+    double seconds, tokens_per_second;
 } knnlm_build_result;
 
 KNNLM_API knnlm_build_options knnlm_build_options_default(void);
@@ -198,8 +241,8 @@ KNNLM_API knnlm_build_options knnlm_build_options_default(void);
 KNNLM_API knnlm_status knnlm_build(knnlm_model *model, const char *path, const char *const *texts,
                                    size_t count, const knnlm_build_options *options,
                                    knnlm_build_result *result);
-// The same into an existing store, by its own settings; of the options split, memory, force and progress
-// count.
+// The same into an existing store, by its own settings; of the options split, memory, force, planned and
+// progress count.
 KNNLM_API knnlm_status knnlm_build_add(knnlm_model *model, const char *path, const char *const *texts,
                                        size_t count, const knnlm_build_options *options,
                                        knnlm_build_result *result);
@@ -212,19 +255,51 @@ KNNLM_API knnlm_status knnlm_build_add(knnlm_model *model, const char *path, con
 // compaction renumbers.
 typedef struct knnlm_store knnlm_store;
 
+// How to mix what the store finds, as tuned on some text. `known` false: nobody did yet.
+typedef struct knnlm_tuned {
+    bool known;
+    double lambda, temperature;
+    int64_t k, probes; // probes 0: the index's own
+    bool codes;        // by distances of the codes, although there are keys
+    int64_t cache;     // states of the text itself; 0: none
+    double cache_lambda, cache_temperature;
+    uint32_t distance_bins, entropy_bins; // lambda has a value for each; 0: one for all
+    int64_t tokens;                       // of the text that was tuned on
+    bool seen;                            // whether the following are known
+    double seen_distance[2];              // of the nearest: median, and what 95 in 100 are not above
+    double seen_entropy[2];               // of p_kNN in nats, likewise
+} knnlm_tuned;
+
 typedef struct knnlm_store_info {
-    const char *path, *model, *model_fingerprint, *tokenizer_fingerprint, *tap;
+    const char *path, *model, *model_fingerprint, *tokenizer, *tokenizer_fingerprint; // empty: not known
+    const char *tap, *split;     // where in the model keys were taken; how files were cut into documents
     uint64_t entries, documents; // removed ones included
     uint64_t removed_entries, removed_documents;
     uint64_t bytes, commits;
-    int32_t dimension, model_dimension, vocabulary, window, min_context;
+    int64_t created; // seconds since 1970
+    int32_t format;  // the version of the files
+    size_t segments;
+    uint32_t segment;            // entries per full segment
+    int32_t dimension;           // of the keys
+    int32_t model_dimension;     // of the model's states: above `dimension` where keys are projected
+    int32_t vocabulary;          // tokens are below it; 0: not known
+    int32_t window, min_context; // window 0: texts were read as a stream, or not by us
     knnlm_keys keys;
     knnlm_distance distance;
     bool complete; // false: a build was interrupted
-    bool tuned;    // whether the following three are known
-    double lambda, temperature;
-    int64_t k;
+    bool has_tokenizer, has_projection, has_index;
+    knnlm_tuned tuned;
 } knnlm_store_info;
+
+// Entries that were committed together, in files of their own.
+typedef struct knnlm_segment {
+    uint64_t file; // the number in its files' names
+    uint64_t first, entries;
+    uint64_t first_document, documents; // those that begin in it
+    uint64_t bytes, text_checksum;
+    uint64_t keys_checksum; // where has_keys
+    bool has_keys;
+} knnlm_segment;
 
 typedef struct knnlm_document {
     const char *name, *path; // not NUL-terminated; path: the file it came from
@@ -258,7 +333,9 @@ KNNLM_API void knnlm_store_describe(const knnlm_store *store, knnlm_store_info *
 KNNLM_API bool knnlm_store_is_current(const knnlm_store *store);
 // KNNLM_EINVAL, naming both, when another model or tokenizer made the store. Any thread.
 KNNLM_API knnlm_status knnlm_store_check_model(const knnlm_store *store, const knnlm_model *model);
-// One document, one entry. Any thread. KNNLM_EINVAL: no such number; KNNLM_EDATA: damaged there.
+// One segment, document or entry. Any thread. KNNLM_EINVAL: no such number; KNNLM_EDATA: damaged there (a
+// document's `removed` is told all the same).
+KNNLM_API knnlm_status knnlm_store_segment(const knnlm_store *store, size_t number, knnlm_segment *out);
 KNNLM_API knnlm_status knnlm_store_document(const knnlm_store *store, uint64_t number, knnlm_document *out);
 KNNLM_API knnlm_status knnlm_store_entry(const knnlm_store *store, uint64_t id, knnlm_entry *out);
 // Iterates: the first entry from `id` on that is not removed. *found false at the end. Any thread.
@@ -274,6 +351,21 @@ KNNLM_API knnlm_status knnlm_store_keys(const knnlm_store *store, uint64_t first
 // KNNLM_ENOMEM.
 KNNLM_API knnlm_status knnlm_store_text(const knnlm_store *store, uint64_t first, size_t count, char **text,
                                         size_t *size);
+
+// An entry with its document and the text around it. The texts are the result's.
+typedef struct knnlm_origin {
+    knnlm_entry entry;
+    knnlm_document document;
+    char *before, *word, *after; // NUL added
+    size_t before_size, word_size, after_size;
+} knnlm_origin;
+
+// `around` tokens before and after the entry, where its document has them. Released with knnlm_origin_free
+// after KNNLM_OK. Any thread. KNNLM_EINVAL: no such entry; KNNLM_ENOTSUP: the store keeps no tokenizer;
+// KNNLM_EDATA; KNNLM_ENOMEM.
+KNNLM_API knnlm_status knnlm_store_origin(const knnlm_store *store, uint64_t id, size_t around,
+                                          knnlm_origin *out);
+KNNLM_API void knnlm_origin_free(knnlm_origin *origin);
 
 // ---------------------------------------------------------------- store: writing
 
@@ -335,6 +427,7 @@ typedef struct knnlm_index_options {
     bool extend;         // only puts what was added since into the lists: of the options memory, force and
                          // progress count
     bool force;          // goes on although the disk seems too small
+    bool always;         // knnlm_index_update: makes lists also where searches do not need them
     knnlm_progress progress;
 } knnlm_index_options;
 
@@ -352,6 +445,7 @@ typedef struct knnlm_index_info {
 } knnlm_index_info;
 
 typedef struct knnlm_index_result {
+    bool done; // knnlm_index_update: false, there was nothing to do
     knnlm_index_info index;
     double objective; // mean squared distance of an entry to its centroid; 0: nothing was done
     double train_seconds, assign_seconds, write_seconds;
@@ -370,6 +464,15 @@ KNNLM_API knnlm_index_options knnlm_index_options_default(void);
 KNNLM_API knnlm_status knnlm_index(knnlm_model *model, const char *path, const knnlm_index_options *options,
                                    knnlm_index_result *result);
 
+// Brings the index of the store at `path` up to date: what was added goes into its lists; a store of 50,000
+// entries or more that has none gets it. What `knnlm build` and `knnlm add` do last. Model, ownership and
+// failures as knnlm_index.
+KNNLM_API knnlm_status knnlm_index_update(knnlm_model *model, const char *path,
+                                          const knnlm_index_options *options, knnlm_index_result *result);
+
+// Whether the options make sense by themselves: KNNLM_EINVAL if not. Any thread.
+KNNLM_API knnlm_status knnlm_index_options_check(const knnlm_index_options *options);
+
 // The index of an open store: opened with the first call or search, kept until the store is closed. Any
 // thread. KNNLM_EDATA: damaged; KNNLM_ENOTSUP: a newer format; KNNLM_ENOMEM.
 KNNLM_API knnlm_status knnlm_store_index_describe(const knnlm_store *store, knnlm_index_info *out);
@@ -383,6 +486,7 @@ typedef struct knnlm_search_options {
     const uint64_t *documents; // NULL: all; else only entries of these `document_count` documents are found
     size_t document_count;
     uint64_t memory; // bytes that the search may hold beside results; 0: any
+    bool alone;      // each query by itself: see below
     knnlm_progress progress;
 } knnlm_search_options;
 
@@ -394,12 +498,245 @@ KNNLM_API knnlm_search_options knnlm_search_options_default(void); // k = 1024
 // of keys, or of codes where the store keeps no keys; what was added to such a store since it was indexed is
 // not found. Removed entries are never found. Answers depend neither on threads nor on which queries come
 // together; many together take far less time each. Any number of threads may search. `options` may be NULL.
+// With `alone` each query is searched for by itself, by the calling thread: sooner for one or a few of them.
+// Its distances are those of the others to rounding, as their sums have another order, and where an index has
+// codes beside keys, codes choose the keys that are looked at. `memory` and `progress` do not count then.
 // KNNLM_EINVAL: k is 0 or above 2^32 - 1, or no such document; KNNLM_EDATA: a query is not finite, or the
 // store is damaged; KNNLM_ENOTSUP: neither keys nor an index, `exact` without keys, or a newer format;
 // KNNLM_ENOMEM; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_store_search(const knnlm_store *store, const float *queries, size_t n,
                                           const knnlm_search_options *options, uint32_t *ids,
                                           float *distances, uint32_t *counts);
+
+// p_kNN, the share of exp(-distance / temperature) that the neighbours followed by a token have among all of
+// them. What knnlm_mixture_next mixes into the model's own; here of any vectors, without a model.
+
+// Of every token, from the nearest entries to each query: `p` has room for (n, vocabulary of the store), rows
+// in sum 1, or all 0 where nothing is found. Any thread. `options` may be NULL. KNNLM_EINVAL: a temperature
+// that is not above 0, or a store that does not know its vocabulary; else as knnlm_store_search.
+KNNLM_API knnlm_status knnlm_store_knn(const knnlm_store *store, const float *queries, size_t n,
+                                       const knnlm_search_options *options, double temperature, double *p);
+// log p_kNN of one token per query, `targets` (n), into `logprobs` (n): -INFINITY where no neighbour has it.
+KNNLM_API knnlm_status knnlm_store_knn_targets(const knnlm_store *store, const float *queries, size_t n,
+                                               const int32_t *targets, const knnlm_search_options *options,
+                                               double temperature, double *logprobs);
+// Of every token, from `count` neighbours that are known: entries and their distances, in any order.
+KNNLM_API knnlm_status knnlm_store_knn_of(const knnlm_store *store, const uint32_t *ids,
+                                          const float *distances, size_t count, double temperature,
+                                          double *p);
+
+// What searches find of the true neighbours, and what they cost.
+typedef struct knnlm_recall_options {
+    size_t size; // of this struct: set by knnlm_recall_options_default
+    size_t queries, k;
+    uint64_t seed;
+    uint64_t memory; // as of a search
+    knnlm_progress progress;
+} knnlm_recall_options;
+
+enum { KNNLM_RECALL_DEPTHS = 4, KNNLM_RECALL_MAX = 32 };
+typedef struct knnlm_recall {
+    uint32_t probes;                    // 0: looking at every entry
+    double recall[KNNLM_RECALL_DEPTHS]; // of the nearest 1, 10, 100 and k
+    double queries_per_second;
+} knnlm_recall;
+
+KNNLM_API knnlm_recall_options knnlm_recall_options_default(void); // 200 queries, k 1024, seed 1
+
+// Searches with 1, 2, 4, ... probes for entries drawn from the store (each without itself); the last of the
+// *count rows is the exact search. `rows` has room for KNNLM_RECALL_MAX. `options` may be NULL. Any thread.
+// KNNLM_EINVAL: an empty store, or no queries; KNNLM_ENOTSUP: a store without keys; KNNLM_EDATA;
+// KNNLM_ENOMEM; KNNLM_ESTOPPED.
+KNNLM_API knnlm_status knnlm_store_recall(const knnlm_store *store, const knnlm_recall_options *options,
+                                          knnlm_recall *rows, size_t *count);
+
+// ---------------------------------------------------------------- store: upkeep
+
+// Removed documents are not found any more, but take their space until the store is compacted. Every byte of
+// a store has a checksum: verification finds what a disk has changed, and repair removes it.
+
+typedef struct knnlm_remove_options {
+    size_t size;                 // of this struct: set by knnlm_remove_options_default
+    const char *const *patterns; // names, or "*" and "?" as in a shell, across slashes
+    size_t pattern_count;
+    const uint64_t *documents; // numbers
+    size_t document_count;
+    bool dry_run; // only tells what would be removed
+    // Called for every document that is removed; `d` NULL: its record is damaged. NULL: nobody listens.
+    void (*removed)(void *context, uint64_t number, const knnlm_document *d);
+    void *context;
+} knnlm_remove_options;
+
+typedef struct knnlm_remove_result {
+    uint64_t documents, entries;
+} knnlm_remove_result;
+
+KNNLM_API knnlm_remove_options knnlm_remove_options_default(void);
+
+// Removes documents, all that are named or none: one that is not there removes nothing. `result` may be NULL.
+// KNNLM_EINVAL: no such document, or removed already; KNNLM_EIO: the disk, or another writer; KNNLM_EDATA;
+// KNNLM_ENOTSUP; KNNLM_ENOMEM.
+KNNLM_API knnlm_status knnlm_store_remove(const char *path, const knnlm_remove_options *options,
+                                          knnlm_remove_result *result);
+
+typedef struct knnlm_compact_options {
+    size_t size; // of this struct: set by knnlm_compact_options_default
+    bool force;  // goes on although the disk seems too small, or the index of a store without keys is lost
+    knnlm_progress progress;
+} knnlm_compact_options;
+
+typedef struct knnlm_compact_result {
+    uint64_t entries_dropped, documents_dropped, bytes_before, bytes_after;
+    size_t segments_before, segments_after;
+} knnlm_compact_result;
+
+KNNLM_API knnlm_compact_options knnlm_compact_options_default(void);
+
+// Drops what was removed, merges small segments, and makes the index anew, as entries get other numbers. A
+// crash leaves the store as it was. `options` and `result` may be NULL. KNNLM_EIO: no room for the copy, or
+// another writer; KNNLM_EINVAL: a store without keys would lose its index; KNNLM_EDATA: what is to be kept is
+// damaged; KNNLM_ENOTSUP; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+KNNLM_API knnlm_status knnlm_store_compact(const char *path, const knnlm_compact_options *options,
+                                           knnlm_compact_result *result);
+
+typedef struct knnlm_problem {
+    const char *file;                                         // in the store's directory
+    const char *what;                                         // a line for people
+    uint64_t offset;                                          // in the file
+    uint64_t first_entry, entries, first_document, documents; // that it touches
+} knnlm_problem;
+
+typedef struct knnlm_verify_options {
+    size_t size; // of this struct: set by knnlm_verify_options_default
+    // Called for every problem; its strings are valid during the call. NULL: nobody listens.
+    void (*found)(void *context, const knnlm_problem *problem);
+    void *context;
+    knnlm_progress progress;
+} knnlm_verify_options;
+
+typedef struct knnlm_verify_result {
+    size_t problems;
+    uint64_t bytes;                              // read
+    uint64_t entries, documents;                 // those not removed
+    uint64_t damaged_entries, damaged_documents; // of them; the others can be trusted
+    bool index_damaged;
+    bool *document_damaged; // of every document of the store; the result's
+    double seconds;
+} knnlm_verify_result;
+
+KNNLM_API knnlm_verify_options knnlm_verify_options_default(void);
+
+// Reads everything: checksums, counts, cross-references. KNNLM_OK whatever is found; else the verification
+// itself failed: KNNLM_EIO, KNNLM_ENOMEM, KNNLM_ESTOPPED. `options` may be NULL. *result is released with
+// knnlm_verify_result_free after KNNLM_OK. Any thread.
+KNNLM_API knnlm_status knnlm_store_verify(const knnlm_store *store, const knnlm_verify_options *options,
+                                          knnlm_verify_result *result);
+KNNLM_API void knnlm_verify_result_free(knnlm_verify_result *result);
+
+typedef struct knnlm_repair_result {
+    uint64_t documents_removed;
+    bool indexed; // the index was made anew
+} knnlm_repair_result;
+
+// Does what a verification advises: removes the lost documents, writes what is left without them, and makes
+// the index anew. A store without keys keeps its index, as only its model could make another. `progress` and
+// `result` may be NULL. Fails as knnlm_store_remove, knnlm_store_compact and knnlm_index do.
+KNNLM_API knnlm_status knnlm_store_repair(const char *path, const knnlm_verify_result *verified,
+                                          const knnlm_progress *progress, knnlm_repair_result *result);
+
+// ---------------------------------------------------------------- store: files of other programs
+
+// NumPy's arrays, those of the paper's code and of knn-transformers, and IVFPQ indexes of FAISS.
+
+// How numbers lie in a file without header.
+typedef enum knnlm_array_type {
+    KNNLM_ARRAY_ANY = 0, // what fits the files' sizes
+    KNNLM_ARRAY_F16 = 1,
+    KNNLM_ARRAY_F32 = 2,
+    KNNLM_ARRAY_INT64 = 3,
+    KNNLM_ARRAY_INT32 = 4,
+    KNNLM_ARRAY_INT16 = 5,
+    KNNLM_ARRAY_UINT16 = 6, // int16 as well: tokens up to 65535 that an int16 has wrapped
+} knnlm_array_type;
+
+typedef struct knnlm_import_options {
+    size_t size;              // of this struct: set by knnlm_import_options_default
+    const char *keys;         // a file (N, dimension); or, without values, a directory that holds one pair
+    const char *values;       // a file (N)
+    const char *faiss;        // instead of keys: an index file of FAISS. Without values every token is 0
+    const knnlm_model *model; // that made the keys: checks them, is recorded; NULL: not known
+    const char *tap;          // where in it keys were taken; NULL: "ffn" with a model, else not known
+    uint64_t entries;         // 0: by the files
+    int32_t dimension;        // 0: by the model or the files
+    int32_t vocabulary;       // 0: the model's, or not known
+    knnlm_array_type key_type, value_type;
+    bool convert;            // keys are kept as `keep` says; false: as they are
+    knnlm_keys keep;         // f16, f32 or int8
+    knnlm_distance distance; // of FAISS: the index tells
+    bool force;              // goes on although the disk seems too small
+    knnlm_progress progress;
+} knnlm_import_options;
+
+// Strings are the result's; type names are NumPy's, constants.
+typedef struct knnlm_import_result {
+    char *keys, *values; // the files that were read; NULL: none
+    const char *key_type, *value_type;
+    uint64_t entries, documents, bytes; // bytes: of the store
+    bool restored;                      // documents, by origins.npy and documents.tsv beside the values
+    int32_t dimension, vocabulary;
+    knnlm_keys kept;
+    knnlm_distance distance;
+    char *model, *fingerprint, *tap;               // of the store; empty: not known
+    uint32_t lists, probes, code_parts, code_bits; // of FAISS
+    bool residuals;                                // codes are of residuals
+    double seconds;
+} knnlm_import_result;
+
+KNNLM_API knnlm_import_options knnlm_import_options_default(void);
+
+// A new store of keys and values, or of the codes of an index: all of it or nothing. `result` may be NULL; it
+// is released with knnlm_import_result_free after KNNLM_OK. Different stores may be made by different
+// threads.
+// KNNLM_EINVAL: the sizes do not tell N, dimension and types, or tell several, or the model has others;
+// KNNLM_EDATA: they contradict what was given, a file is malformed, a token or a key is impossible;
+// KNNLM_EIO; KNNLM_ENOTSUP: another type of array or index, or too many entries; KNNLM_ENOMEM;
+// KNNLM_ESTOPPED.
+KNNLM_API knnlm_status knnlm_import(const char *path, const knnlm_import_options *options,
+                                    knnlm_import_result *result);
+KNNLM_API void knnlm_import_result_free(knnlm_import_result *result);
+
+typedef struct knnlm_export_options {
+    size_t size;     // of this struct: set by knnlm_export_options_default
+    bool convert;    // keys are written as `keys` says; false: as they are, int8 as f32
+    knnlm_keys keys; // f16 or f32
+    bool force;      // goes on although the disk seems too small
+    knnlm_progress progress;
+} knnlm_export_options;
+
+typedef struct knnlm_export_result {
+    uint64_t entries, documents, bytes; // bytes: of the files
+    uint64_t left_out;                  // of FAISS: removed entries, which are not in the file
+    int32_t dimension;                  // 0: the store keeps no keys, there is no keys.npy
+    const char *key_type;               // NumPy's name, a constant; NULL: no keys
+    knnlm_distance distance;
+    uint32_t lists, probes, code_parts, code_bits; // of FAISS
+    bool residuals;                                // codes are of residuals
+    double seconds;
+} knnlm_export_result;
+
+KNNLM_API knnlm_export_options knnlm_export_options_default(void);
+
+// keys.npy, values.npy, origins.npy and documents.tsv in a directory, which is made where it is not there.
+// Removed documents are left out. `options` and `result` may be NULL. Any thread. KNNLM_EIO: cannot be
+// written, or no room; KNNLM_EDATA: the store is damaged, or a key does not fit f16; KNNLM_EINVAL: the
+// directory is a store; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+KNNLM_API knnlm_status knnlm_store_export(const knnlm_store *store, const char *directory,
+                                          const knnlm_export_options *options, knnlm_export_result *result);
+// The index with its codes as an IVFPQ file of FAISS, whole or not at all. KNNLM_EINVAL: no index, no codes,
+// or entries outside of its lists; KNNLM_ENOTSUP: cosine, which FAISS does not know; else as above.
+KNNLM_API knnlm_status knnlm_store_export_faiss(const knnlm_store *store, const char *file,
+                                                const knnlm_export_options *options,
+                                                knnlm_export_result *result);
 
 // ---------------------------------------------------------------- predicting
 
@@ -558,18 +895,102 @@ typedef enum knnlm_schedule {
                                  // peaks shrink
 } knnlm_schedule;
 
-// ---------------------------------------------------------------- files of other programs
+// Where a run stands. Losses are in nats.
+typedef struct knnlm_train_report {
+    int64_t step, steps;
+    double loss;       // mean of the tokens since the last report; NAN: nothing was left to do
+    double rate, norm; // learning rate, norm of the gradient
+    double tokens_per_second, seconds, seconds_left;
+    uint64_t tokens;   // seen so far
+    double valid_loss; // NAN: not measured at this step
+    bool best;         // the validation loss is the lowest so far
+    double best_loss;  // that lowest one, of the runs before a resume too; INFINITY: none yet
+    bool saved;        // a checkpoint was written
+} knnlm_train_report;
 
-// How numbers lie in a file without header.
-typedef enum knnlm_array_type {
-    KNNLM_ARRAY_ANY = 0, // what fits the files' sizes
-    KNNLM_ARRAY_F16 = 1,
-    KNNLM_ARRAY_F32 = 2,
-    KNNLM_ARRAY_INT64 = 3,
-    KNNLM_ARRAY_INT32 = 4,
-    KNNLM_ARRAY_INT16 = 5,
-    KNNLM_ARRAY_UINT16 = 6, // int16 as well: tokens up to 65535 that an int16 has wrapped
-} knnlm_array_type;
+// What is about to be done.
+typedef struct knnlm_train_plan {
+    uint64_t tokens, parameters; // tokens: of the text
+    int64_t steps;
+    size_t batch;        // tokens per update
+    const char *kernels; // a constant
+} knnlm_train_plan;
+
+// Types of the tensors of a model file.
+typedef enum knnlm_type {
+    KNNLM_TYPE_F32 = 0,
+    KNNLM_TYPE_F16 = 1,
+    KNNLM_TYPE_BF16 = 2,
+    KNNLM_TYPE_Q8_0 = 3,
+} knnlm_type;
+
+// Where negative is "not given", the preset decides, or the model that the run begins from.
+typedef struct knnlm_train_options {
+    size_t size;       // of this struct: set by knnlm_train_options_default
+    const char *valid; // validation text: the best model on it is kept; NULL: none
+    knnlm_split split;
+    const char *from; // a model to begin from, with its shape and tokenizer; the optimiser begins anew
+    // The shape. With `from` none of these may be given.
+    const char *preset;         // NULL: "small"
+    int32_t tokenizer;          // a knnlm_tokenizer_kind up to wordpiece; negative: bpe
+    const char *tokenizer_file; // tokenizer.json, vocab.txt or GGUF to take it from; NULL: trained
+    int32_t vocabulary;         // tokens to train; negative: 16000; 0: every word
+    int64_t vocabulary_sample;  // MB of text that the tokenizer is trained on; negative: 100
+    int32_t width, layers, heads, ffn, context;
+    int32_t window;                      // positions that attention sees; 0: all
+    int32_t positions, activation, norm; // a knnlm_positions, knnlm_activation, knnlm_norm
+    bool no_bias, qk_norm;               // no biases; RMSNorm of queries and keys
+    const int32_t *bands;                // cutoffs of adaptive embeddings and softmax, growing; NULL: none
+    size_t band_count;
+    // The run. One of steps, epochs and minutes; without any 1000 steps.
+    int64_t steps;
+    double epochs, minutes; // over the text; by the speed of the first updates
+    int64_t length;         // tokens per window; negative: the context, or as `from` was trained
+    int64_t batch;          // tokens per update
+    int64_t micro;          // tokens in memory at a time; negative: 4096
+    knnlm_optimizer optimizer;
+    int32_t schedule;    // a knnlm_schedule; negative: cosine, of nesterov restarts
+    double rate;         // peak; negative: .001, of nesterov 1
+    double floor, tail;  // lowest rate as a part of the peak; part of the steps that plateau descends over
+    int64_t warmup;      // negative: 1 in 20 steps, at most 1000; of nesterov 16000
+    int64_t period;      // steps of the first cosine of restarts; negative: 270000
+    double clip, decay;  // largest norm of the gradient; weight decay; negative: 1, .05; of nesterov .1, 0
+    double momentum;     // of nesterov
+    double beta1, beta2; // of adamw
+    double dropout, attention_dropout, activation_dropout;
+    uint64_t seed; // of weights, order and dropout
+    knnlm_precision precision;
+    knnlm_type type;                               // of the model file
+    int64_t valid_every, save_every, report_every; // steps; 0: only at the end
+    double save_seconds;                           // also when so much time has passed; 0: not
+    int64_t valid_tokens;                          // scored in a validation, at most; 0: all
+    bool resume;                                   // goes on from OUTPUT.checkpoint
+    bool force;                                    // replaces a model or a checkpoint that is there
+    // Told from the calling thread. `stop`: asked after every update; true writes a checkpoint and ends with
+    // KNNLM_ESTOPPED. Each may be NULL.
+    void (*planned)(void *context, const knnlm_train_plan *plan);
+    void (*report)(void *context, const knnlm_train_report *report);
+    bool (*stop)(void *context);
+    void *listener;          // their context
+    knnlm_progress progress; // of what comes before: reading texts, training the tokenizer
+} knnlm_train_options;
+
+typedef struct knnlm_train_result {
+    uint64_t parameters;
+    const char *kernels; // a constant
+    knnlm_train_report last;
+} knnlm_train_result;
+
+KNNLM_API knnlm_train_options knnlm_train_options_default(void);
+
+// Trains a model on texts (files, directories, "-") and writes it to `output`: at every best validation, or
+// at the end without one. The checkpoint beside it, OUTPUT.checkpoint, has all of the run, which `resume`
+// goes on with bit for bit. One call at a time in a process. `options` and `result` may be NULL.
+// KNNLM_EINVAL: options, a checkpoint of another run, or a file that is there; KNNLM_EIO; KNNLM_EDATA: a text
+// is not UTF-8, a file is malformed, or the loss left the numbers (the last checkpoint is kept);
+// KNNLM_ENOTSUP: `from` is a model that only llama.cpp runs; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+KNNLM_API knnlm_status knnlm_train(const char *const *texts, size_t count, const char *output,
+                                   const knnlm_train_options *options, knnlm_train_result *result);
 
 #ifdef __cplusplus
 }

@@ -260,7 +260,7 @@ static inline const char *kit_compare(const kn_store *s, const kit_item *items, 
     return NULL;
 }
 
-static inline void kit_print_problem(void *context, const kn_store_problem *p) {
+static inline void kit_print_problem(void *context, const knnlm_problem *p) {
     if (context) snprintf(context, 256, "%s: %s", p->file, p->what);
 }
 
@@ -268,7 +268,7 @@ static inline void kit_print_problem(void *context, const kn_store_problem *p) {
 static inline const char *kit_check_store(const char *path, const kit_item *items, size_t count) {
     static _Thread_local char text[512];
     kn_store *s;
-    kn_store_verdict v;
+    knnlm_verify_result v;
     if (kn_store_open(path, &s) != KNNLM_OK) return knnlm_message();
     const char *reason = kit_compare(s, items, count);
     if (!reason && kn_store_verify(s, NULL, kit_print_problem, text, &v) != KNNLM_OK)

@@ -703,7 +703,7 @@ static void public_reading(void **state) {
     assert_string_equal(info.tap, "output@0");
     assert_int_equal(info.dimension, WIDTH);
     assert_int_equal(info.keys, KNNLM_KEYS_F32);
-    assert_true(info.complete && !info.tuned && knnlm_store_is_current(store));
+    assert_true(info.complete && !info.tuned.known && knnlm_store_is_current(store));
     OK(knnlm_store_check_model(store, model));
     check_public_entries(d, store);
     check_public_text(d, store);

@@ -5,7 +5,7 @@
 
 static void check_restored(const char *path, knnlm_keys type) {
     kn_store *s;
-    kn_store_verdict v;
+    knnlm_verify_result v;
     uint64_t number = 0, first = 0;
     OK(kn_store_open(path, &s));
     const kn_store_info *info = kn_store_describe(s);

@@ -763,7 +763,7 @@ static void a_lost_part_costs_the_index_alone(void **state) {
 static void compaction_drops_the_index(void **state) {
     desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store_writer *w;
-    kn_store_compacted c;
+    knnlm_compact_result c;
     kn_store *s;
     (void)state;
     make_lists(&t, 4, 0);
@@ -835,7 +835,7 @@ static void bad_questions(void **state) {
 
 static void recall_is_measured(void **state) {
     desk t = desk_make(16, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
-    kn_recall rows[KN_RECALL_MOST];
+    knnlm_recall rows[KNNLM_RECALL_MAX];
     kn_store *s;
     size_t count;
     (void)state;
@@ -844,7 +844,7 @@ static void recall_is_measured(void **state) {
     OK(kn_index_recall(s, &(kn_recall_options){.queries = 40, .k = 50, .seed = 1}, rows, &count));
     assert_in_range(count, 2, 6);
     for (size_t i = 0; i < count; i++)
-        for (int j = 0; j < KN_RECALL_DEPTHS; j++) {
+        for (int j = 0; j < KNNLM_RECALL_DEPTHS; j++) {
             assert_true(rows[i].recall[j] >= 0 && rows[i].recall[j] <= 1);
             if (i) assert_true(rows[i].recall[j] >= rows[i - 1].recall[j] - 1e-12);
         }

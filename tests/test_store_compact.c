@@ -36,7 +36,7 @@ static size_t survivors(const kit_item *items, size_t count, kit_item *out) {
 static void compact_pattern(knnlm_keys type, uint32_t segment, unsigned pattern) {
     kn_store_settings set = kit_settings(type, 5, segment);
     kit_item items[MIXED], left[MIXED];
-    kn_store_compacted c;
+    knnlm_compact_result c;
     memcpy(items, mixed, sizeof mixed);
     OK(kit_build("s", &set, items, 4, 10));
     kn_store_writer *w = writing("s");
@@ -78,7 +78,7 @@ static void compacted_is_as_built_afresh(void **state) {
 static void compacting_what_is_compact_changes_nothing(void **state) {
     (void)state;
     kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
-    kn_store_compacted c;
+    knnlm_compact_result c;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store *s = opened("s");
     kit_image before = kit_read("s");
@@ -97,7 +97,7 @@ static void compacting_what_is_compact_changes_nothing(void **state) {
 static void segments_before_the_first_change_stay(void **state) {
     (void)state;
     kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
-    kn_store_compacted c;
+    knnlm_compact_result c;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store_writer *w = writing("s");
     OK(kn_store_writer_remove(w, 10));
@@ -120,7 +120,7 @@ static void segments_before_the_first_change_stay(void **state) {
 static void a_stopped_compaction_changes_nothing(void **state) {
     (void)state;
     kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
-    kn_store_compacted c;
+    knnlm_compact_result c;
     int calls = 0;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store_writer *w = writing("s");
@@ -139,7 +139,7 @@ static void a_snapshot_outlives_its_files(void **state) {
     (void)state;
     kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kit_item left[MIXED];
-    kn_store_compacted c;
+    knnlm_compact_result c;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store *old = opened("s");
     kn_store_writer *w = writing("s");
@@ -172,7 +172,7 @@ static void damage_is_not_copied(void **state) {
     static const char *const names[] = {"000002.text", "000002.keys"};
     static const kit_item kept[] = {{3, 8, 8, false}, {4, 8, 8, false}};
     for (int i = 0; i < 2; i++) {
-        kn_store_compacted c;
+        knnlm_compact_result c;
         build_damaged(names[i]);
         kn_store_writer *w = writing("s");
         OK(kn_store_writer_remove(w, 0));
@@ -196,7 +196,7 @@ static void damage_is_not_copied(void **state) {
 static void a_damaged_last_document_can_go(void **state) {
     (void)state;
     static const kit_item kept[] = {{1, 8, 8, false}, {2, 8, 8, false}, {3, 8, 8, false}};
-    kn_store_compacted c;
+    knnlm_compact_result c;
     build_damaged("000004.text");
     kn_store_writer *w = writing("s");
     OK(kn_store_writer_remove(w, 3));

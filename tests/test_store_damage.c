@@ -50,7 +50,7 @@ typedef struct hearing {
     size_t told, right; // problems; those that name it
 } hearing;
 
-static void hear(void *context, const kn_store_problem *p) {
+static void hear(void *context, const knnlm_problem *p) {
     hearing *h = context;
     h->told++;
     h->right += strcmp(p->file, h->name) == 0;
@@ -61,7 +61,7 @@ static size_t refused, reported;
 
 static void check_told(const char *name, const char *what, size_t place) {
     kn_store *s;
-    kn_store_verdict v;
+    knnlm_verify_result v;
     hearing h = {.name = name};
     knnlm_status status = kn_store_open(STORE, &s);
     if (status != KNNLM_OK) {
@@ -83,7 +83,7 @@ static void check_told(const char *name, const char *what, size_t place) {
 
 static void check_intact(void) {
     kn_store *s;
-    kn_store_verdict v;
+    knnlm_verify_result v;
     hearing h = {.name = ""};
     OK(kn_store_open(STORE, &s));
     OK(kn_store_verify(s, NULL, hear, &h, &v));
@@ -303,7 +303,7 @@ static void expect(layout *l, bool *entries, size_t segment, bool keys, uint64_t
 
 static void check_verdict(layout *l, const char *name, size_t segment, bool keys, uint64_t at) {
     kn_store *s;
-    kn_store_verdict v;
+    knnlm_verify_result v;
     hearing h = {.name = name};
     bool *entries = kit_alloc((size_t)l->entries, sizeof *entries);
     uint64_t damaged = 0, documents = 0;

@@ -382,7 +382,7 @@ static knnlm_status add(void) {
 }
 
 static knnlm_status compact(void) {
-    kn_store_compacted c;
+    knnlm_compact_result c;
     KN_TRY(kn_store_compact(STORE_PATH, true, NULL, &c));
     returned = COMPACTED;
     return KNNLM_OK;
@@ -418,7 +418,7 @@ static int rank_of(const kn_store *s, const char **reason) {
 // The rank of the store on disk; whatever is there must be whole.
 static int check_disk(const char *path, const char **reason) {
     kn_store *s;
-    kn_store_verdict v;
+    knnlm_verify_result v;
     static char problem[256];
     if (!kn_store_exists(path)) return NONE;
     *reason = knnlm_message();
@@ -628,7 +628,7 @@ static void failures_are_told_without_memory(void **state) {
 
 static void a_full_disk_is_asked_first(void **state) {
     (void)state;
-    kn_store_compacted c;
+    knnlm_compact_result c;
     start();
     OK(build());
     OK(add());

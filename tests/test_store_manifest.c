@@ -56,7 +56,7 @@ static void tuned_values_survive(void **state) {
     (void)state;
     kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     const kn_store_tuned tuned = full_tuning();
-    kn_store_compacted c;
+    knnlm_compact_result c;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store_writer *w = writing("s");
     kn_store_writer_tune(w, &tuned);
@@ -130,7 +130,7 @@ static void attach(const char *name, const char *content) {
 static void files_can_be_attached(void **state) {
     (void)state;
     kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
-    kn_store_compacted c;
+    knnlm_compact_result c;
     char *path;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     attach("tokenizer.gguf", "a tokenizer");

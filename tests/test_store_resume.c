@@ -71,7 +71,7 @@ static void what_is_not_continued_is_removed(void **state) {
     w = writing("s");
     FAILS(KNNLM_EINVAL, "whole", kn_store_writer_continue(w, &present));
     kn_store_writer_close(w);
-    kn_store_compacted c;
+    knnlm_compact_result c;
     OK(kn_store_compact("s", false, NULL, &c));
     assert_int_equal(c.entries_dropped, 28);
     HOLDS("s", &items[1], 1);
@@ -81,7 +81,7 @@ static void what_is_unfinished_stays_so(void **state) {
     (void)state;
     kit_item item = {1, 40, 28, false};
     interrupt("s", &item);
-    kn_store_compacted c;
+    knnlm_compact_result c;
     uint64_t present = 0;
     kn_store_writer *w = writing("s");
     kn_store_writer_tune(w, &(kn_store_tuned){.known = true, .lambda = 0.5, .temperature = 1, .k = 4});

@@ -96,7 +96,7 @@ static void *write_on(void *unused) {
     kn_random random = {3};
     for (int round = 1; !stage.quit && stage.next < SEEDS - 10; round++) {
         kn_store_writer *w;
-        kn_store_compacted c;
+        knnlm_compact_result c;
         if (failed_call(kn_store_write("s", &w))) break;
         knnlm_status status = write_round(w, &random);
         kn_store_writer_close(w);
@@ -154,7 +154,7 @@ static kn_store *open_judged(uint8_t *before, uint8_t *after) {
 }
 
 static const char *verify(const kn_store *s) {
-    kn_store_verdict v;
+    knnlm_verify_result v;
     if (kn_store_verify(s, NULL, NULL, NULL, &v) != KNNLM_OK) return knnlm_message();
     free(v.document_damaged);
     return v.problems ? "a problem" : NULL;

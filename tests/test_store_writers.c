@@ -9,7 +9,7 @@ static void one_writes_at_a_time(void **state) {
     (void)state;
     kn_store_settings set = kit_settings(KNNLM_KEYS_F16, 5, 7);
     kn_store_writer *second;
-    kn_store_compacted c;
+    knnlm_compact_result c;
     int status;
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store_writer *w = writing("s");

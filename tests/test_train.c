@@ -88,7 +88,7 @@ static kn_train_options small_run(bench *b, int output) {
 typedef struct watch {
     int64_t stop_after, asked;
     int reports;
-    kn_train_report last;
+    knnlm_train_report last;
 } watch;
 
 static bool stop_now(void *context) {
@@ -96,7 +96,7 @@ static bool stop_now(void *context) {
     return ++w->asked == w->stop_after;
 }
 
-static void keep_report(void *context, const kn_train_report *r) {
+static void keep_report(void *context, const knnlm_train_report *r) {
     watch *w = context;
     w->reports++;
     w->last = *r;

@@ -17,7 +17,7 @@ typedef struct stage {
     kn_start start;
     int32_t tokens[TOKENS];
     kn_corpus corpus;
-    kn_train_report first, last;
+    knnlm_train_report first, last;
     int64_t stop_after, asked;
     int reports;
 } stage;
@@ -35,7 +35,7 @@ static void stage_close(stage *s) {
     golden_close(&s->g);
 }
 
-static void keep_report(void *context, const kn_train_report *r) {
+static void keep_report(void *context, const knnlm_train_report *r) {
     stage *s = context;
     if (s->reports++ == 0) s->first = *r;
     s->last = *r;

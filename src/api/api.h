@@ -7,11 +7,21 @@
 
 #include <pthread.h>
 
+// Searchers that nobody uses now, kept for the next search: opening one takes longer than some searches.
+enum { API_SEARCHERS = 16 };
+typedef struct api_searcher {
+    kn_searcher *searcher;
+    const kn_index *index;
+    size_t k; // neighbours that it has room for
+} api_searcher;
+
 struct knnlm_store {
     kn_store *store;
     pthread_mutex_t mutex; // of the rest, each of which is loaded when first asked for
     kn_tokenizer *tokenizer;
     kn_index *index, *flat; // with the store's lists, and without them
+    api_searcher pool[API_SEARCHERS];
+    size_t idle; // of them
 };
 
 struct knnlm_mixture {
@@ -28,6 +38,10 @@ static inline knnlm_store *api_lock(const knnlm_store *constant) {
 static inline void api_unlock(knnlm_store *s) {
     pthread_mutex_unlock(&s->mutex);
 }
+
+// A document as the public header has it; strings are the store's.
+knnlm_document api_document(const kn_store_document *d);
+knnlm_entry api_entry(const kn_store_entry *e);
 
 // Options that were given (NULL: none) over the defaults that *out holds: an older caller's, shorter ones up
 // to their own size. KNNLM_EINVAL, naming the struct: no size, or one above `size`.

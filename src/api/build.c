@@ -1,9 +1,7 @@
 // The public functions that build.
 #include "api/api.h"
 
-static kn_lm *lm_of(knnlm_model *model) {
-    return (kn_lm *)model;
-}
+#include <string.h>
 
 knnlm_build_options knnlm_build_options_default(void) {
     return (knnlm_build_options){.size = sizeof(knnlm_build_options), .min_context = -1};
@@ -13,31 +11,50 @@ typedef knnlm_status builder(kn_lm *lm, const char *path, const char *const *tex
                              const kn_build_options *options, const kn_progress *progress,
                              kn_build_result *out);
 
+// As an existing store was cut; by files where there is none, which is then for the builder to tell.
+static knnlm_split split_of(const char *path) {
+    kn_store *store;
+    if (!kn_store_exists(path) || kn_store_open(path, &store) != KNNLM_OK) return KNNLM_SPLIT_FILE;
+    bool wiki = strcmp(kn_store_describe(store)->settings.split, kn_split_names[KNNLM_SPLIT_WIKI]) == 0;
+    kn_store_close(store);
+    return wiki ? KNNLM_SPLIT_WIKI : KNNLM_SPLIT_FILE;
+}
+
+static kn_build_options make_options(const knnlm_build_options *o, const char *path) {
+    return (kn_build_options){.split = o->split_given ? o->split : split_of(path),
+                              .tap = KN_TAP_DEFAULT,
+                              .min_context = o->min_context,
+                              .keys = o->keys,
+                              .distance = o->distance,
+                              .project = o->project,
+                              .segment = o->segment,
+                              .memory = o->memory,
+                              .force = o->force,
+                              .planned = o->planned,
+                              .planned_context = o->planned_context};
+}
+
 static knnlm_status work(builder *build, knnlm_model *model, const char *path, const char *const *texts,
                          size_t count, const knnlm_build_options *options, knnlm_build_result *result) {
     knnlm_build_options given;
-    KN_TRY(API_TAKE(knnlm_build_options, options, &given));
-    kn_build_options o = {.split = given.split,
-                          .tap = KN_TAP_DEFAULT,
-                          .min_context = given.min_context,
-                          .keys = given.keys,
-                          .distance = given.distance,
-                          .project = given.project,
-                          .segment = given.segment,
-                          .memory = given.memory,
-                          .force = given.force};
     kn_build_result r;
+    KN_TRY(API_TAKE(knnlm_build_options, options, &given));
+    kn_build_options o = make_options(&given, path);
     if (given.tap) KN_TRY(kn_tap_parse(given.tap, &o.tap));
-    KN_TRY(build(lm_of(model), path, texts, count, &o, &given.progress, &r));
+    KN_TRY(build((kn_lm *)model, path, texts, count, &o, &given.progress, &r));
     if (result)
         *result = (knnlm_build_result){.documents_added = r.documents_added,
                                        .documents_unchanged = r.documents_unchanged,
                                        .documents_replaced = r.documents_replaced,
+                                       .documents_damaged = r.documents_damaged,
                                        .entries_added = r.entries_added,
+                                       .text_bytes = r.bytes_added,
                                        .documents = r.documents,
                                        .entries = r.entries,
                                        .bytes = r.store_bytes,
-                                       .seconds = r.seconds};
+                                       .resumed = r.resumed,
+                                       .seconds = r.seconds,
+                                       .tokens_per_second = r.tokens_per_second};
     return KNNLM_OK;
 }
 

@@ -1,6 +1,5 @@
-// The public functions of include/knnlm.h, over the rooms behind them.
+// The public functions about models.
 #include "api/api.h"
-#include "base/threads.h"
 #include "read/read.h"
 
 #include <stdlib.h>
@@ -12,14 +11,6 @@ static kn_lm *lm_of(knnlm_model *model) {
 }
 static const kn_lm *const_lm_of(const knnlm_model *model) {
     return (const kn_lm *)model;
-}
-
-void knnlm_free(void *memory) {
-    free(memory);
-}
-
-knnlm_status knnlm_threads_set(int threads) {
-    return kn_threads_set(threads);
 }
 
 knnlm_model_options knnlm_model_options_default(void) {
@@ -34,7 +25,11 @@ knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *optio
     knnlm_model_options given;
     *out = NULL;
     KN_TRY(API_TAKE(knnlm_model_options, options, &given));
-    kn_lm_options o = {.precision = given.precision, .engine = given.engine, .vouched = given.accept};
+    kn_lm_options o = {.precision = given.precision,
+                       .engine = given.engine,
+                       .vouched = given.accept,
+                       .log = given.log,
+                       .progress = &given.progress};
     kn_lm *lm;
     KN_TRY(kn_lm_open(path, &o, &lm));
     *out = (knnlm_model *)lm;
@@ -47,20 +42,22 @@ void knnlm_model_close(knnlm_model *model) {
 
 void knnlm_model_describe(const knnlm_model *model, knnlm_model_info *out) {
     const kn_lm_info *i = kn_lm_describe(const_lm_of(model));
-    *out = (knnlm_model_info){.path = i->path,
-                              .architecture = i->architecture,
-                              .engine = i->engine,
-                              .kernels = i->kernels,
-                              .vocabulary = i->vocabulary,
-                              .width = i->width,
-                              .layers = i->layers,
-                              .heads = i->heads,
-                              .ffn = i->ffn,
-                              .context = i->context,
-                              .window = i->window,
-                              .key_width = i->key_width,
-                              .parameters = i->parameters,
-                              .file_bytes = i->file_bytes};
+    *out = (knnlm_model_info){
+        .path = i->path,
+        .architecture = i->architecture,
+        .engine = i->engine,
+        .kernels = i->kernels,
+        .tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(kn_lm_tokenizer(const_lm_of(model)))),
+        .vocabulary = i->vocabulary,
+        .width = i->width,
+        .layers = i->layers,
+        .heads = i->heads,
+        .ffn = i->ffn,
+        .context = i->context,
+        .window = i->window,
+        .key_width = i->key_width,
+        .parameters = i->parameters,
+        .file_bytes = i->file_bytes};
     memcpy(out->fingerprint, i->fingerprint, sizeof out->fingerprint);
 }
 
@@ -94,4 +91,25 @@ knnlm_status knnlm_model_score(knnlm_model *model, const int32_t *tokens, size_t
     kn_read_options o = {
         .score = given.score, .context = given.context, .tap = KN_TAP_DEFAULT, .logprobs = true};
     return kn_read_tokens(lm_of(model), tokens, count, &o, copy_logprobs, logprobs);
+}
+
+typedef struct states {
+    float *out;
+    size_t d;
+} states;
+
+static knnlm_status copy_states(void *context, const kn_records *r) {
+    const states *s = context;
+    memcpy(s->out + r->position * s->d, r->keys, r->count * s->d * sizeof(float));
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_model_states(knnlm_model *model, const int32_t *tokens, size_t count, const char *tap,
+                                const knnlm_score_options *options, float *out) {
+    knnlm_score_options given;
+    states s = {out, (size_t)kn_lm_describe(lm_of(model))->key_width};
+    KN_TRY(API_TAKE(knnlm_score_options, options, &given));
+    kn_read_options o = {.score = given.score, .context = given.context, .tap = KN_TAP_DEFAULT, .keys = true};
+    if (tap) KN_TRY(kn_tap_parse(tap, &o.tap));
+    return kn_read_tokens(lm_of(model), tokens, count, &o, copy_states, &s);
 }

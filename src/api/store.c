@@ -1,5 +1,6 @@
 // The public functions about stores.
 #include "api/api.h"
+#include "knn/origin.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@ knnlm_status knnlm_store_open(const char *path, knnlm_store **out) {
 void knnlm_store_close(knnlm_store *s) {
     if (!s) return;
     kn_tokenizer_free(s->tokenizer);
+    for (size_t i = 0; i < s->idle; i++) kn_searcher_close(s->pool[i].searcher);
     kn_index_close(s->index);
     kn_index_close(s->flat);
     kn_store_close(s->store);
@@ -30,32 +32,59 @@ void knnlm_store_close(knnlm_store *s) {
     free(s);
 }
 
+static knnlm_tuned tuned_of(const kn_store_tuned *t) {
+    return (knnlm_tuned){.known = t->known,
+                         .lambda = t->lambda,
+                         .temperature = t->temperature,
+                         .k = t->k,
+                         .probes = t->probes,
+                         .codes = t->codes,
+                         .cache = t->cache.size,
+                         .cache_lambda = t->cache.lambda,
+                         .cache_temperature = t->cache.temperature,
+                         .distance_bins = t->bins.distances,
+                         .entropy_bins = t->bins.entropies,
+                         .tokens = t->tokens,
+                         .seen = t->seen.known,
+                         .seen_distance = {t->seen.distance.median, t->seen.distance.high},
+                         .seen_entropy = {t->seen.entropy.median, t->seen.entropy.high}};
+}
+
+static void describe_settings(const kn_store_settings *s, knnlm_store_info *out) {
+    out->model = s->model;
+    out->model_fingerprint = s->model_fingerprint;
+    out->tokenizer = s->tokenizer;
+    out->tokenizer_fingerprint = s->tokenizer_fingerprint;
+    out->tap = s->tap;
+    out->split = s->split;
+    out->segment = s->segment;
+    out->dimension = s->dimension;
+    out->model_dimension = s->model_dimension;
+    out->vocabulary = s->vocabulary;
+    out->window = s->window;
+    out->min_context = s->min_context;
+    out->keys = s->key_type;
+    out->distance = s->distance;
+}
+
 void knnlm_store_describe(const knnlm_store *s, knnlm_store_info *out) {
     const kn_store_info *i = kn_store_describe(s->store);
-    const kn_store_settings *set = &i->settings;
     *out = (knnlm_store_info){.path = i->path,
-                              .model = set->model,
-                              .model_fingerprint = set->model_fingerprint,
-                              .tokenizer_fingerprint = set->tokenizer_fingerprint,
-                              .tap = set->tap,
                               .entries = i->entries,
                               .documents = i->documents,
                               .removed_entries = i->removed_entries,
                               .removed_documents = i->removed_documents,
                               .bytes = i->bytes,
                               .commits = i->generation,
-                              .dimension = set->dimension,
-                              .model_dimension = set->model_dimension,
-                              .vocabulary = set->vocabulary,
-                              .window = set->window,
-                              .min_context = set->min_context,
-                              .keys = set->key_type,
-                              .distance = set->distance,
+                              .created = i->created,
+                              .format = KN_STORE_VERSION,
+                              .segments = i->segments,
                               .complete = i->complete,
-                              .tuned = i->tuned.known,
-                              .lambda = i->tuned.lambda,
-                              .temperature = i->tuned.temperature,
-                              .k = i->tuned.k};
+                              .has_tokenizer = i->has_tokenizer,
+                              .has_projection = i->has_projection,
+                              .has_index = kn_store_annex_note(s->store) != NULL,
+                              .tuned = tuned_of(&i->tuned)};
+    describe_settings(&i->settings, out);
 }
 
 bool knnlm_store_is_current(const knnlm_store *s) {
@@ -66,34 +95,62 @@ knnlm_status knnlm_store_check_model(const knnlm_store *s, const knnlm_model *mo
     return kn_build_check_model(s->store, (const kn_lm *)model);
 }
 
+knnlm_status knnlm_store_segment(const knnlm_store *s, size_t number, knnlm_segment *out) {
+    size_t count = kn_store_describe(s->store)->segments;
+    if (number >= count)
+        return kn_fail(KNNLM_EINVAL, "%s: segment %zu: there are %zu", kn_store_describe(s->store)->path,
+                       number, count);
+    kn_store_segment g = kn_store_segment_at(s->store, number);
+    *out = (knnlm_segment){.file = g.file,
+                           .first = g.first,
+                           .entries = g.count,
+                           .first_document = g.first_document,
+                           .documents = g.document_count,
+                           .bytes = g.bytes,
+                           .text_checksum = g.text_seal,
+                           .keys_checksum = g.keys ? g.keys_seal : 0,
+                           .has_keys = g.keys != NULL};
+    return KNNLM_OK;
+}
+
+knnlm_document api_document(const kn_store_document *d) {
+    return (knnlm_document){.name = d->name,
+                            .path = d->path,
+                            .name_size = d->name_size,
+                            .path_size = d->path_size,
+                            .source_offset = d->source_offset,
+                            .bytes = d->bytes,
+                            .tokens = d->tokens,
+                            .hash = {d->hash[0], d->hash[1]},
+                            .added = d->added,
+                            .first = d->first,
+                            .entries = d->count,
+                            .has_offsets = d->has_offsets,
+                            .removed = d->removed};
+}
+
 knnlm_status knnlm_store_document(const knnlm_store *s, uint64_t number, knnlm_document *out) {
     kn_store_document d;
-    KN_TRY(kn_store_document_at(s->store, number, &d));
-    *out = (knnlm_document){.name = d.name,
-                            .path = d.path,
-                            .name_size = d.name_size,
-                            .path_size = d.path_size,
-                            .source_offset = d.source_offset,
-                            .bytes = d.bytes,
-                            .tokens = d.tokens,
-                            .hash = {d.hash[0], d.hash[1]},
-                            .added = d.added,
-                            .first = d.first,
-                            .entries = d.count,
-                            .has_offsets = d.has_offsets,
-                            .removed = d.removed};
-    return KNNLM_OK;
+    knnlm_status status = kn_store_document_at(s->store, number, &d);
+    if (status == KNNLM_OK) *out = api_document(&d);
+    if (status == KNNLM_EDATA)
+        *out = (knnlm_document){.removed = kn_store_document_removed(s->store, number)};
+    return status;
+}
+
+knnlm_entry api_entry(const kn_store_entry *e) {
+    return (knnlm_entry){.id = e->id,
+                         .token = e->token,
+                         .document = e->document,
+                         .position = e->position,
+                         .offset = e->offset,
+                         .removed = e->removed};
 }
 
 knnlm_status knnlm_store_entry(const knnlm_store *s, uint64_t id, knnlm_entry *out) {
     kn_store_entry e;
     KN_TRY(kn_store_entry_at(s->store, id, &e));
-    *out = (knnlm_entry){.id = e.id,
-                         .token = e.token,
-                         .document = e.document,
-                         .position = e.position,
-                         .offset = e.offset,
-                         .removed = e.removed};
+    *out = api_entry(&e);
     return KNNLM_OK;
 }
 
@@ -138,6 +195,29 @@ knnlm_status knnlm_store_text(const knnlm_store *s, uint64_t first, size_t count
     if (status == KNNLM_OK) status = kn_tokenizer_decode(t, tokens, count, text, size);
     free(tokens);
     return status;
+}
+
+knnlm_status knnlm_store_origin(const knnlm_store *s, uint64_t id, size_t around, knnlm_origin *out) {
+    const kn_tokenizer *t;
+    kn_origin o;
+    KN_TRY(tokenizer_of(s, &t));
+    KN_TRY(kn_origin_read(s->store, t, id, around, &o));
+    *out = (knnlm_origin){.entry = api_entry(&o.entry),
+                          .document = api_document(&o.document),
+                          .before = o.before,
+                          .word = o.word,
+                          .after = o.after,
+                          .before_size = o.before_size,
+                          .word_size = o.word_size,
+                          .after_size = o.after_size};
+    return KNNLM_OK;
+}
+
+void knnlm_origin_free(knnlm_origin *o) {
+    free(o->before);
+    free(o->word);
+    free(o->after);
+    *o = (knnlm_origin){0};
 }
 
 // ---------------------------------------------------------------- writing

@@ -269,7 +269,7 @@ static knnlm_status summarise(const char *path, double seconds, kn_build_result 
 static knnlm_status work(const kn_plan *plan, const char *path, const kn_store *store,
                          const char *const *texts, size_t count, const kn_build_options *o,
                          const kn_progress *progress, kn_build_result *out) {
-    kn_build_estimate estimate;
+    knnlm_build_estimate estimate;
     const kn_store_info *info = store ? kn_store_describe(store) : NULL;
     uint64_t present = info && !info->complete ? info->entries : 0;
     out->resumed = info && !info->complete;

@@ -11,15 +11,6 @@
 #include "read/read.h"
 #include "store/store.h"
 
-// What the work will cost, from a sample of the texts. 0: not known.
-typedef struct kn_build_estimate {
-    uint64_t text_bytes, entries; // of all the texts
-    uint64_t present;             // entries already there
-    uint64_t disk, disk_free;     // bytes
-    uint64_t memory;
-    double seconds, tokens_per_second;
-} kn_build_estimate;
-
 typedef struct kn_build_options {
     knnlm_split split;
     kn_tap tap;
@@ -31,7 +22,7 @@ typedef struct kn_build_options {
     uint64_t memory;  // bytes that may be resident; 0: any
     bool force;       // goes on although disk or memory seem too small
     // Told what the work will cost, before it begins; may be NULL.
-    void (*planned)(void *context, const kn_build_estimate *estimate);
+    void (*planned)(void *context, const knnlm_build_estimate *estimate);
     void *planned_context;
 } kn_build_options;
 
@@ -75,15 +66,16 @@ knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool want
 knnlm_status kn_build_reindex(const char *path, const kn_recipe *recipe, bool extend, kn_lm *lm,
                               const kn_progress *progress, kn_index_result *out);
 
-typedef struct kn_repair_result {
-    uint64_t documents_removed;
-    bool indexed; // the index was made anew
-} kn_repair_result;
+// Drops what was removed from the store at `path` and makes its index anew, as entries get other numbers;
+// `force` goes on although the disk seems too small, or a store without keys loses its index.
+knnlm_status kn_build_compact(const char *path, bool force, const kn_progress *progress,
+                              knnlm_compact_result *out);
+
 // Does what a verification of the store at `path` advises: removes its lost documents, writes what is left
 // without them, and makes the index anew. A store without keys keeps its index, as only its model could make
 // another: there the lost documents are removed and that is all. Attachments are not repaired.
-knnlm_status kn_build_repair(const char *path, const kn_store_verdict *verdict, const kn_progress *progress,
-                             kn_repair_result *out);
+knnlm_status kn_build_repair(const char *path, const knnlm_verify_result *verdict,
+                             const kn_progress *progress, knnlm_repair_result *out);
 
 // Keeps the tokenizer in a new store, so that its tokens have a text without the model.
 knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t);

@@ -60,7 +60,8 @@ uint64_t kn_plan_document_memory(uint64_t bytes) {
     return 12 * bytes; // text, tokens and byte offsets, the last two twice, with room to grow
 }
 
-static void add_up(const estimating *e, const kn_sample_totals *t, uint64_t present, kn_build_estimate *out) {
+static void add_up(const estimating *e, const kn_sample_totals *t, uint64_t present,
+                   knnlm_build_estimate *out) {
     const kn_store_settings *s = &e->plan->settings;
     double seen = t->disk_total && t->disk_read ? (double)t->disk_total / (double)t->disk_read : 0;
     out->text_bytes = (uint64_t)((double)t->bytes * seen);
@@ -76,10 +77,10 @@ static void add_up(const estimating *e, const kn_sample_totals *t, uint64_t pres
 }
 
 knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const char *const *texts, size_t count,
-                              uint64_t present, kn_build_estimate *out) {
+                              uint64_t present, knnlm_build_estimate *out) {
     estimating e = {.plan = plan};
     kn_sample_totals t;
-    *out = (kn_build_estimate){0};
+    *out = (knnlm_build_estimate){0};
     KN_TRY(kn_disk_free(path, &out->disk_free));
     if (kn_sample_has_stdin(texts, count)) {
         out->memory = kn_memory_resident() + QUEUE_BYTES;
@@ -101,7 +102,7 @@ static const char *print_bytes(uint64_t bytes, char text[32]) {
     return text;
 }
 
-knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const kn_build_estimate *e) {
+knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const knnlm_build_estimate *e) {
     char needed[32], left[32];
     if (plan->force) return KNNLM_OK;
     if (e->disk > e->disk_free)

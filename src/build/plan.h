@@ -26,9 +26,9 @@ knnlm_status kn_plan_check(const kn_plan *plan, const kn_store *store, bool segm
 
 // From a sample of the texts; the model runs for about a second.
 knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const char *const *texts, size_t count,
-                              uint64_t present, kn_build_estimate *out);
+                              uint64_t present, knnlm_build_estimate *out);
 // KNNLM_EIO or KNNLM_ENOMEM when disk or memory cannot hold it.
-knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const kn_build_estimate *estimate);
+knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const knnlm_build_estimate *estimate);
 // Bytes of memory that a document of `bytes` takes while it is read.
 uint64_t kn_plan_document_memory(uint64_t bytes);
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static knnlm_status remove_lost(const char *path, const kn_store_verdict *v, kn_repair_result *out) {
+static knnlm_status remove_lost(const char *path, const knnlm_verify_result *v, knnlm_repair_result *out) {
     kn_store_writer *w;
     KN_TRY(kn_store_write(path, &w));
     const kn_store *base = kn_store_writer_base(w);
@@ -22,8 +22,8 @@ static knnlm_status remove_lost(const char *path, const kn_store_verdict *v, kn_
 
 // Of a store without keys the index cannot be made from what is there.
 static knnlm_status rewrite(const char *path, const kn_recipe *recipe, bool keys, const kn_progress *progress,
-                            kn_repair_result *out) {
-    kn_store_compacted compacted;
+                            knnlm_repair_result *out) {
+    knnlm_compact_result compacted;
     kn_index_result index;
     if (!keys) return KNNLM_OK;
     KN_TRY(kn_store_compact(path, false, progress, &compacted));
@@ -31,11 +31,11 @@ static knnlm_status rewrite(const char *path, const kn_recipe *recipe, bool keys
     return kn_build_index(path, recipe, true, NULL, progress, &out->indexed, &index);
 }
 
-knnlm_status kn_build_repair(const char *path, const kn_store_verdict *v, const kn_progress *progress,
-                             kn_repair_result *out) {
+knnlm_status kn_build_repair(const char *path, const knnlm_verify_result *v, const kn_progress *progress,
+                             knnlm_repair_result *out) {
     kn_store *store;
     kn_recipe recipe;
-    *out = (kn_repair_result){0};
+    *out = (knnlm_repair_result){0};
     KN_TRY(kn_store_open(path, &store));
     bool keys = kn_store_describe(store)->settings.key_type != KNNLM_KEYS_NONE;
     knnlm_status status = kn_recipe_of(store, &recipe);

@@ -2,8 +2,6 @@
 #include "cli/model.h"
 #include "cli/store.h"
 
-#include <string.h>
-
 static struct {
     cli_common common;
     const char *model, *store;
@@ -17,7 +15,7 @@ static struct {
 static const cli_option options[] = {
     {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
     {'m', "model", CLI_STRING, &said.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki (default: as the store was built)", 0, 0, kn_split_names},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki (default: as the store was built)", 0, 0, cli_splits},
     {0, "memory", CLI_BYTES, &said.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &said.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
     CLI_ENGINE_OPTION(said.common),
@@ -26,34 +24,34 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-static knnlm_split split_of(const kn_store *store) {
-    bool wiki = strcmp(kn_store_describe(store)->settings.split, kn_split_names[KNNLM_SPLIT_WIKI]) == 0;
-    return said.split >= 0 ? (knnlm_split)said.split : wiki ? KNNLM_SPLIT_WIKI : KNNLM_SPLIT_FILE;
+static knnlm_status open_model(knnlm_model **out) {
+    knnlm_store *store;
+    KN_TRY(knnlm_store_open(said.store, &store));
+    knnlm_status status = cli_open_maker(said.model, store, &said.common, out);
+    knnlm_store_close(store);
+    return status;
 }
 
 static knnlm_status add(const char *const *texts, size_t count) {
-    kn_build_options o = {.tap = KN_TAP_DEFAULT,
-                          .memory = said.memory,
-                          .force = said.force,
-                          .planned = cli_print_plan,
-                          .planned_context = (void *)(uintptr_t)&cli_add};
-    static const kn_recipe as_ever = {.seed = 1};
-    kn_build_result result;
-    kn_index_result index;
-    bool indexed = false;
-    kn_store *store;
-    kn_lm *lm;
-    KN_TRY(kn_store_open(said.store, &store));
-    knnlm_status status = cli_open_maker(said.model, store, &said.common, &lm);
-    o.split = split_of(store);
-    kn_store_close(store);
-    if (status != KNNLM_OK) return status;
-    status = kn_build_add(lm, said.store, texts, count, &o, &cli_progress, &result);
-    if (status == KNNLM_OK)
-        status = kn_build_index(said.store, &as_ever, false, lm, &cli_progress, &indexed, &index);
-    kn_lm_close(lm);
+    knnlm_build_options o = knnlm_build_options_default();
+    knnlm_index_options as_ever = knnlm_index_options_default();
+    knnlm_build_result result;
+    knnlm_index_result index;
+    knnlm_model *model;
+    o.split_given = said.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)said.split;
+    o.memory = said.memory;
+    o.force = said.force;
+    o.planned = cli_print_plan;
+    o.planned_context = (void *)(uintptr_t)&cli_add;
+    o.progress = as_ever.progress = cli_progress;
+    KN_TRY(open_model(&model));
+    knnlm_status status = knnlm_build_add(model, said.store, texts, count, &o, &result);
+    if (status == KNNLM_OK) status = knnlm_index_update(model, said.store, &as_ever, &index);
+    knnlm_model_close(model);
     cli_progress_clear();
-    if (status == KNNLM_OK) cli_print_built(&result, indexed ? &index : NULL, said.store, said.common.json);
+    if (status == KNNLM_OK)
+        cli_print_built(&result, index.done ? &index : NULL, said.store, said.common.json);
     return status;
 }
 

@@ -1,4 +1,3 @@
-#include "build/build.h"
 #include "cli/cli.h"
 #include "cli/model.h"
 #include "cli/store.h"
@@ -22,13 +21,13 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model that reads the texts (required)", 0, 0, NULL},
     {'o', "output", CLI_STRING, &said.store, "STORE", "directory of the store (required); an interrupted build goes on", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
     {0, "min-context", CLI_INTEGER, &said.min_context, "N", "tokens before every target (default: half the model's window)", 0, 1 << 20, NULL},
     {0, "tap", CLI_STRING, &said.tap, "TAP", "ffn, ffn-raw, attention, attention-raw, output-norm or output, with @LAYER (default: ffn)", 0, 0, NULL},
-    {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "f16, f32, int8 or none (default: f16)", 0, 0, kn_key_type_names},
+    {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "f16, f32, int8 or none (default: f16)", 0, 0, cli_key_types},
     {0, "project", CLI_STRING, &said.project, "pca:N", "keep N dimensions of the keys, learnt from a sample", 0, 0, NULL},
-    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2, ip or cosine: what searches will use (default: l2, squared)", 0, 0, kn_distance_names},
-    {0, "segment", CLI_INTEGER, &said.segment, "N", "entries a commit (default: 65536, fewer for large models)", 1, KN_STORE_SEGMENT_MAX, NULL},
+    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2, ip or cosine: what searches will use (default: l2, squared)", 0, 0, cli_distances},
+    {0, "segment", CLI_INTEGER, &said.segment, "N", "entries a commit (default: 65536, fewer for large models)", 1, KNNLM_SEGMENT_MAX, NULL},
     {0, "memory", CLI_BYTES, &said.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &said.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
     {0, "no-index", CLI_FLAG, &said.no_index, NULL, "stop after the datastore: searches look at every entry", 0, 0, NULL},
@@ -56,29 +55,37 @@ static bool recipe_said(void) {
     return r->lists || r->codes || r->train || r->paper;
 }
 
-static knnlm_status build(const char *const *texts, size_t count, int32_t project, const kn_recipe *recipe) {
-    kn_build_options o = {.split = (knnlm_split)said.split,
-                          .min_context = (int32_t)said.min_context,
-                          .keys = (knnlm_keys)said.keys,
-                          .distance = (knnlm_distance)said.distance,
-                          .project = project,
-                          .segment = (uint32_t)said.segment,
-                          .memory = said.memory,
-                          .force = said.force,
-                          .planned = cli_print_plan,
-                          .planned_context = (void *)(uintptr_t)&cli_build};
-    kn_build_result result;
-    kn_index_result index;
-    bool indexed = false;
-    kn_lm *lm;
-    KN_TRY(kn_tap_parse(said.tap, &o.tap));
-    KN_TRY(cli_open_model(said.model, &said.common, &lm));
-    knnlm_status status = kn_build(lm, said.store, texts, count, &o, &cli_progress, &result);
-    if (status == KNNLM_OK && !said.no_index)
-        status = kn_build_index(said.store, recipe, recipe_said(), lm, &cli_progress, &indexed, &index);
-    kn_lm_close(lm);
+static knnlm_build_options make_options(int32_t project) {
+    knnlm_build_options o = knnlm_build_options_default();
+    o.split = (knnlm_split)said.split;
+    o.split_given = true;
+    o.tap = said.tap;
+    o.min_context = (int32_t)said.min_context;
+    o.keys = (knnlm_keys)said.keys;
+    o.distance = (knnlm_distance)said.distance;
+    o.project = project;
+    o.segment = (uint32_t)said.segment;
+    o.memory = said.memory;
+    o.force = said.force;
+    o.planned = cli_print_plan;
+    o.planned_context = (void *)(uintptr_t)&cli_build;
+    o.progress = cli_progress;
+    return o;
+}
+
+static knnlm_status build(const char *const *texts, size_t count, int32_t project,
+                          const knnlm_index_options *recipe) {
+    knnlm_build_options o = make_options(project);
+    knnlm_build_result result;
+    knnlm_index_result index = {0};
+    knnlm_model *model;
+    KN_TRY(cli_open_model(said.model, &said.common, &model));
+    knnlm_status status = knnlm_build(model, said.store, texts, count, &o, &result);
+    if (status == KNNLM_OK && !said.no_index) status = knnlm_index_update(model, said.store, recipe, &index);
+    knnlm_model_close(model);
     cli_progress_clear();
-    if (status == KNNLM_OK) cli_print_built(&result, indexed ? &index : NULL, said.store, said.common.json);
+    if (status == KNNLM_OK)
+        cli_print_built(&result, index.done ? &index : NULL, said.store, said.common.json);
     return status;
 }
 
@@ -86,7 +93,7 @@ static int run(int argc, char **argv) {
     char **texts;
     size_t count;
     int32_t project;
-    kn_recipe recipe;
+    knnlm_index_options recipe;
     int code = cli_parse(&cli_build, options, sizeof options / sizeof *options, argc, argv, &texts, &count);
     if (code >= 0) return code;
     if (!said.model) return cli_usage(&cli_build, "no -m FILE to read with");
@@ -98,6 +105,7 @@ static int run(int argc, char **argv) {
     if (code != CLI_DONE) return code;
     recipe.memory = said.memory;
     recipe.force = said.force;
+    recipe.always = recipe_said();
     cli_catch_interrupts();
     return build((const char *const *)texts, count, project, &recipe) == KNNLM_OK ? CLI_DONE
                                                                                   : cli_fail(&cli_build);

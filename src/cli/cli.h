@@ -4,8 +4,7 @@
 #define KN_CLI_H
 
 #include "base/progress.h"
-#include "knnlm.h"
-#include "text/documents.h"
+#include "base/status.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -60,12 +59,14 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
 const cli_command *cli_current(void);
 
 // "knnlm eval: …" on stderr; each returns the exit code to leave with.
-int cli_fail(const cli_command *command); // the library's message
+int cli_fail(const cli_command *command); // the library's message, its fields as options
 int cli_usage(const cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Text for people: what could speak to the terminal is written as \xNN.
 void cli_put_text(FILE *out, const char *text, size_t size);
 void cli_put_line(FILE *out, const char *text);
+// A message of the library, whose `fields` become --options: cut to the size of `out`.
+void cli_message(const char *message, char *out, size_t size);
 // "knnlm eval: warning: ..." on stderr.
 void cli_warn(const char *message);
 
@@ -90,7 +91,8 @@ typedef struct cli_common {
         {'v', "verbose", CLI_FLAG, &(common).verbose, NULL, "say more on stderr", 0, 0, NULL}, {             \
         0, "json", CLI_FLAG, &(common).json, NULL, "print one JSON object instead of text", 0, 0, NULL       \
     }
-extern const char *const cli_precisions[];
+extern const char *const cli_precisions[], *const cli_splits[], *const cli_key_types[],
+                                                                    *const cli_distances[];
 // Applies threads; CLI_DONE or the exit code.
 int cli_start(const cli_command *command, const cli_common *common);
 

@@ -19,7 +19,7 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-static void print(const kn_store_compacted *c) {
+static void print(const knnlm_compact_result *c) {
     char before[32], after[32];
     if (said.common.json) {
         cli_print_json(
@@ -37,39 +37,11 @@ static void print(const kn_store_compacted *c) {
     printf("segments         %zu, were %zu\n", c->segments_after, c->segments_before);
 }
 
-// The recipe of the index that the store has; no lists: it has none.
-static knnlm_status recall_recipe(kn_recipe *out) {
-    kn_store *store;
-    KN_TRY(kn_store_open(said.store, &store));
-    knnlm_status status = kn_recipe_of(store, out);
-    out->force = said.force;
-    kn_store_close(store);
-    return status;
-}
-
-static bool has_index(void) {
-    kn_store *store;
-    if (kn_store_open(said.store, &store) != KNNLM_OK) return false;
-    bool has = kn_store_annex_note(store) != NULL;
-    kn_store_close(store);
-    return has;
-}
-
-// Entries get other numbers: an index is made anew. Without it searches are right, only slower.
-static knnlm_status compact(kn_store_compacted *out) {
-    kn_recipe recipe;
-    kn_index_result index;
-    bool done;
-    KN_TRY(recall_recipe(&recipe));
-    KN_TRY(kn_store_compact(said.store, said.force, &cli_progress, out));
-    if (!recipe.lists || out->segments_after == 0 || has_index()) return KNNLM_OK;
-    return kn_build_index(said.store, &recipe, true, NULL, &cli_progress, &done, &index);
-}
-
 static int run(int argc, char **argv) {
     char **rest;
     size_t count;
-    kn_store_compacted compacted;
+    knnlm_compact_result compacted;
+    knnlm_compact_options o = knnlm_compact_options_default();
     int code = cli_parse(&cli_compact, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = cli_take_store(&cli_compact, &said.store, &rest, &count);
@@ -78,7 +50,9 @@ static int run(int argc, char **argv) {
     code = cli_start(&cli_compact, &said.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    if (compact(&compacted) != KNNLM_OK) return cli_fail(&cli_compact);
+    o.force = said.force;
+    o.progress = cli_progress;
+    if (knnlm_store_compact(said.store, &o, &compacted) != KNNLM_OK) return cli_fail(&cli_compact);
     cli_progress_clear();
     print(&compacted);
     return CLI_DONE;

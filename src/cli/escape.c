@@ -28,8 +28,10 @@ void cli_put_line(FILE *out, const char *text) {
 }
 
 void cli_warn(const char *message) {
+    char text[4096];
     cli_progress_clear();
+    cli_message(message, text, sizeof text);
     fprintf(stderr, "knnlm %s: warning: ", cli_current() ? cli_current()->name : "");
-    cli_put_line(stderr, message);
+    cli_put_line(stderr, text);
     fputc('\n', stderr);
 }

@@ -187,7 +187,7 @@ static knnlm_status evaluate(const char *const *paths, size_t count, const kn_mi
     kn_lm *lm;
     o.mix.fallback = said.fallback;
     KN_TRY(check_outputs(paths, count));
-    KN_TRY(cli_open_model(said.model, &said.common, &lm));
+    KN_TRY(cli_open_lm(said.model, &said.common, &lm));
     knnlm_status status = kn_eval_run(lm, paths, count, &o, &cli_progress, &result);
     cli_progress_clear();
     if (status == KNNLM_OK && said.common.json)

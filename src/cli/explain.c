@@ -216,7 +216,7 @@ static knnlm_status explain_context(kn_lm *lm, const kn_mixture *m, const char *
 static knnlm_status explain(const kn_mixture_options *mix, const char *context) {
     kn_mixture *m;
     kn_lm *lm;
-    KN_TRY(cli_open_model(said.model, &said.common, &lm));
+    KN_TRY(cli_open_lm(said.model, &said.common, &lm));
     knnlm_status status = kn_mixture_open(lm, mix, &m);
     if (status == KNNLM_OK) {
         status = said.text ? explain_text(lm, m) : explain_context(lm, m, context);

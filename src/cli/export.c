@@ -1,5 +1,4 @@
 #include "cli/cli.h"
-#include "index/faiss.h"
 
 #include <stdio.h>
 
@@ -10,7 +9,7 @@ static struct {
     bool force;
 } said;
 
-static const char *const key_types[] = {"f16", "f32", NULL}; // as knnlm_keys
+static const char *const key_types[] = {[KNNLM_KEYS_F16] = "f16", [KNNLM_KEYS_F32] = "f32", NULL};
 
 // One option a line.
 // clang-format off
@@ -23,86 +22,82 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-static void print_json(const kn_store_info *info, const kn_export_totals *t, double seconds) {
-    const char *keys = t->dimension ? kn_npy_type_name(t->key_type) : NULL;
-    cli_print_json(
-        json_pack("{s:o?, s:o?, s:I, s:I, s:i, s:s?, s:s, s:I, s:o?, s:o?}", "store", json_string(info->path),
-                  "directory", json_string(said.output), "entries", (json_int_t)t->entries, "documents",
-                  (json_int_t)t->documents, "dimension", t->dimension, "keys", keys, "stored_keys",
-                  kn_key_type_names[info->settings.key_type], "bytes", (json_int_t)t->bytes, "seconds",
-                  json_real(seconds), "entries_per_second", json_real((double)t->entries / seconds)));
+static void print_json(const knnlm_store_info *info, const knnlm_export_result *r) {
+    cli_print_json(json_pack("{s:o?, s:o?, s:I, s:I, s:i, s:s?, s:s, s:I, s:o?, s:o?}", "store",
+                             json_string(info->path), "directory", json_string(said.output), "entries",
+                             (json_int_t)r->entries, "documents", (json_int_t)r->documents, "dimension",
+                             r->dimension, "keys", r->key_type, "stored_keys", knnlm_keys_name(info->keys),
+                             "bytes", (json_int_t)r->bytes, "seconds", json_real(r->seconds),
+                             "entries_per_second", json_real((double)r->entries / r->seconds)));
 }
 
-static void print_text(const kn_export_totals *t, double seconds) {
+static void print_costs(const knnlm_export_result *r) {
     char bytes[32], rate[32], time[32];
+    printf("size             %sB\n", cli_count((double)r->bytes, bytes));
+    printf("time             %s, %s entries/s\n", cli_duration(r->seconds, time),
+           cli_count((double)r->entries / r->seconds, rate));
+}
+
+static void print_text(const knnlm_export_result *r) {
     printf("directory        %s\n", said.output);
-    printf("entries          %llu\n", (unsigned long long)t->entries);
-    printf("documents        %llu\n", (unsigned long long)t->documents);
-    if (t->dimension)
-        printf("keys             %s, dimension %d\n", kn_npy_type_name(t->key_type), t->dimension);
+    printf("entries          %llu\n", (unsigned long long)r->entries);
+    printf("documents        %llu\n", (unsigned long long)r->documents);
+    if (r->dimension)
+        printf("keys             %s, dimension %d\n", r->key_type, r->dimension);
     else
         printf("keys             none: the store keeps none, there is no keys.npy\n");
-    printf("size             %sB\n", cli_count((double)t->bytes, bytes));
-    printf("time             %s, %s entries/s\n", cli_duration(seconds, time),
-           cli_count((double)t->entries / seconds, rate));
+    print_costs(r);
 }
 
-static void print_faiss_json(const kn_store_info *info, const kn_faiss_totals *t, double seconds) {
+static void print_faiss_json(const knnlm_store_info *info, const knnlm_export_result *r) {
     cli_print_json(json_pack("{s:o?, s:o?, s:I, s:I, s:i, s:s, s:I, s:I, s:I, s:I, s:b, s:I, s:o?, s:o?}",
                              "store", json_string(info->path), "faiss", json_string(said.faiss), "entries",
-                             (json_int_t)t->entries, "left_out", (json_int_t)t->left_out, "dimension",
-                             t->dimension, "distance", kn_distance_names[t->distance], "lists",
-                             (json_int_t)t->lists, "probes", (json_int_t)t->probes, "code_parts",
-                             (json_int_t)t->code_parts, "code_bits", (json_int_t)t->code_bits, "residuals",
-                             t->residuals, "bytes", (json_int_t)t->bytes, "seconds", json_real(seconds),
-                             "entries_per_second", json_real((double)t->entries / seconds)));
+                             (json_int_t)r->entries, "left_out", (json_int_t)r->left_out, "dimension",
+                             r->dimension, "distance", knnlm_distance_name(r->distance), "lists",
+                             (json_int_t)r->lists, "probes", (json_int_t)r->probes, "code_parts",
+                             (json_int_t)r->code_parts, "code_bits", (json_int_t)r->code_bits, "residuals",
+                             r->residuals, "bytes", (json_int_t)r->bytes, "seconds", json_real(r->seconds),
+                             "entries_per_second", json_real((double)r->entries / r->seconds)));
 }
 
-static void print_faiss_text(const kn_faiss_totals *t, double seconds) {
-    char bytes[32], rate[32], time[32];
+static void print_faiss_text(const knnlm_export_result *r) {
     printf("index            %s\n", said.faiss);
-    printf("entries          %llu\n", (unsigned long long)t->entries);
-    if (t->left_out) printf("removed          %llu, left out\n", (unsigned long long)t->left_out);
-    printf("distance         %s, dimension %d\n", kn_distance_names[t->distance], t->dimension);
-    printf("lists            %u, %u probed\n", t->lists, t->probes);
-    printf("codes            %u parts of %u bits, of %s\n", t->code_parts, t->code_bits,
-           t->residuals ? "residuals" : "keys");
-    printf("size             %sB\n", cli_count((double)t->bytes, bytes));
-    printf("time             %s, %s entries/s\n", cli_duration(seconds, time),
-           cli_count((double)t->entries / seconds, rate));
+    printf("entries          %llu\n", (unsigned long long)r->entries);
+    if (r->left_out) printf("removed          %llu, left out\n", (unsigned long long)r->left_out);
+    printf("distance         %s, dimension %d\n", knnlm_distance_name(r->distance), r->dimension);
+    printf("lists            %u, %u probed\n", r->lists, r->probes);
+    printf("codes            %u parts of %u bits, of %s\n", r->code_parts, r->code_bits,
+           r->residuals ? "residuals" : "keys");
+    print_costs(r);
 }
 
-static knnlm_status export_index(const char *path) {
-    kn_faiss_totals totals;
-    kn_store *store;
-    double start = kn_seconds();
-    KN_TRY(kn_store_open(path, &store));
-    knnlm_status status = kn_faiss_export(store, said.faiss, said.force, &cli_progress, &totals);
-    double seconds = kn_seconds() - start;
-    cli_progress_clear();
-    if (status == KNNLM_OK && said.common.json)
-        print_faiss_json(kn_store_describe(store), &totals, seconds);
-    else if (status == KNNLM_OK)
-        print_faiss_text(&totals, seconds);
-    kn_store_close(store);
-    return status;
+static void print(const knnlm_store_info *info, const knnlm_export_result *r) {
+    if (said.faiss && said.common.json)
+        print_faiss_json(info, r);
+    else if (said.faiss)
+        print_faiss_text(r);
+    else if (said.common.json)
+        print_json(info, r);
+    else
+        print_text(r);
 }
 
-static knnlm_status export_store(const char *path) {
-    kn_export_options o = {.convert = said.keys >= 0, .force = said.force};
-    if (o.convert) o.key_type = (knnlm_keys)said.keys;
-    kn_export_totals totals;
-    kn_store *store;
-    double start = kn_seconds();
-    KN_TRY(kn_store_open(path, &store));
-    knnlm_status status = kn_store_export(store, said.output, &o, &cli_progress, &totals);
-    double seconds = kn_seconds() - start;
+static knnlm_status export(const char *path) {
+    knnlm_export_options o = knnlm_export_options_default();
+    knnlm_export_result result;
+    knnlm_store_info info;
+    knnlm_store *store;
+    o.convert = said.keys >= 0;
+    if (o.convert) o.keys = (knnlm_keys)said.keys;
+    o.force = said.force;
+    o.progress = cli_progress;
+    KN_TRY(knnlm_store_open(path, &store));
+    knnlm_store_describe(store, &info);
+    knnlm_status status = said.faiss ? knnlm_store_export_faiss(store, said.faiss, &o, &result)
+                                     : knnlm_store_export(store, said.output, &o, &result);
     cli_progress_clear();
-    if (status == KNNLM_OK && said.common.json)
-        print_json(kn_store_describe(store), &totals, seconds);
-    else if (status == KNNLM_OK)
-        print_text(&totals, seconds);
-    kn_store_close(store);
+    if (status == KNNLM_OK) print(&info, &result);
+    knnlm_store_close(store);
     return status;
 }
 
@@ -121,9 +116,9 @@ static int run(int argc, char **argv) {
     if (count != 1) return cli_usage(&cli_export, "one store to export");
     code = cli_start(&cli_export, &said.common);
     if (code != CLI_DONE) return code;
+    if (!index) said.faiss = NULL; // an empty name
     cli_catch_interrupts();
-    knnlm_status status = index ? export_index(paths[0]) : export_store(paths[0]);
-    return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_export);
+    return export(paths[0]) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_export);
 }
 
 const cli_command cli_export = {

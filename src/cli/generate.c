@@ -187,7 +187,7 @@ static knnlm_status open_and_generate(const kn_mixture_options *mix, const kn_ge
                                       prompt *p) {
     kn_mixture *m;
     kn_lm *lm;
-    KN_TRY(cli_open_model(said.model, &said.common, &lm));
+    KN_TRY(cli_open_lm(said.model, &said.common, &lm));
     knnlm_status status = kn_mixture_open(lm, mix, &m);
     if (status == KNNLM_OK) {
         status = generate(lm, m, o, p);

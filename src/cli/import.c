@@ -1,11 +1,7 @@
-#include "build/build.h"
 #include "cli/cli.h"
 #include "cli/model.h"
-#include "index/faiss.h"
-#include "lm/lm.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static struct {
     cli_common common;
@@ -15,21 +11,23 @@ static struct {
     bool force;
 } said;
 
-static const char *const key_types[] = {"f16", "f32", NULL};
-static const char *const value_types[] = {"int64", "int32", "int16", "uint16", NULL};
-static const char *const store_types[] = {"f16", "f32", "int8", NULL}; // as knnlm_keys
+static const char *const key_types[] = {"f16", "f32", NULL}; // from KNNLM_ARRAY_F16
+static const char *const value_types[] = {"int64", "int32", "int16", "uint16",
+                                          NULL}; // from KNNLM_ARRAY_INT64
+static const char *const store_types[] = {
+    [KNNLM_KEYS_F16] = "f16", [KNNLM_KEYS_F32] = "f32", [KNNLM_KEYS_INT8] = "int8", NULL};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
     {'o', "output", CLI_STRING, &said.output, "STORE", "store to make (required)", 0, 0, NULL},
     {0, "faiss", CLI_STRING, &said.faiss, "INDEX", "codes for keys: of an IVFPQ index file of FAISS", 0, 0, NULL},
-    {0, "dim", CLI_INTEGER, &said.dimension, "D", "numbers of a key (default: by the files)", 1, KN_STORE_DIMENSION_MAX, NULL},
-    {0, "entries", CLI_INTEGER, &said.entries, "N", "entries in the files (default: by the files)", 1, (double)KN_STORE_ENTRIES_MAX, NULL},
+    {0, "dim", CLI_INTEGER, &said.dimension, "D", "numbers of a key (default: by the files)", 1, KNNLM_DIMENSION_MAX, NULL},
+    {0, "entries", CLI_INTEGER, &said.entries, "N", "entries in the files (default: by the files)", 1, (double)KNNLM_ENTRIES_MAX, NULL},
     {0, "key-type", CLI_CHOICE, &said.key_type, "TYPE", "how keys without header lie: f16 or f32 (default: by the sizes)", 0, 0, key_types},
     {0, "value-type", CLI_CHOICE, &said.value_type, "TYPE", "how values lie: int64, int32, int16, or uint16: int16 that overflowed", 0, 0, value_types},
     {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "keep keys as f16, f32 or int8 (default: as they are)", 0, 0, store_types},
-    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2 (default; squared), ip or cosine", 0, 0, kn_distance_names},
+    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2 (default; squared), ip or cosine", 0, 0, cli_distances},
     {0, "vocab", CLI_INTEGER, &said.vocabulary, "N", "size of the vocabulary: values must be below it", 1, INT32_MAX, NULL},
     {'m', "model", CLI_STRING, &said.model, "FILE", "model that made the keys: checks them, and is recorded", 0, 0, NULL},
     {0, "tap", CLI_STRING, &said.tap, "TAP", "where in the model keys were taken (default: ffn with -m, else not known)", 0, 0, NULL},
@@ -39,195 +37,119 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-typedef struct job {
-    kn_import_options o;
-    kn_import_totals totals;
-    kn_faiss_totals faiss;
-    char *keys, *values; // the files found; of an index, values NULL: there are none
-    char tokenizer[KN_FINGERPRINT], tap[KN_TAP_TEXT];
-    double seconds;
-} job;
-
 // ---------------------------------------------------------------- results
 
-static void print_json(const job *j) {
-    const kn_import_totals *t = &j->totals;
-    const kn_store_settings *s = &j->o.settings;
-    knnlm_keys kept = j->o.convert                ? s->key_type
-                      : t->key_type == KN_NPY_F16 ? KNNLM_KEYS_F16
-                                                  : KNNLM_KEYS_F32;
+static void print_json(const knnlm_import_result *r) {
     cli_print_json(json_pack(
         "{s:o?, s:o?, s:o?, s:I, s:I, s:i, s:s, s:s, s:b, s:I, s:o?, s:o?, "
         "s:{s:s, s:s, s:i, s:o?, s:o?, s:s}}",
-        "store", json_string(said.output), "keys", json_string(j->keys), "values", json_string(j->values),
-        "entries", (json_int_t)t->entries, "documents", (json_int_t)t->documents, "dimension", t->dimension,
-        "key_type", kn_npy_type_name(t->key_type), "value_type", kn_npy_type_name(t->value_type), "restored",
-        t->restored, "bytes", (json_int_t)t->bytes, "seconds", json_real(j->seconds), "entries_per_second",
-        json_real((double)t->entries / j->seconds), "settings", "keys", kn_key_type_names[kept], "distance",
-        kn_distance_names[s->distance], "vocabulary", s->vocabulary, "model", json_string(s->model), "tap",
-        json_string(s->tap), "fingerprint", s->model_fingerprint));
+        "store", json_string(said.output), "keys", json_string(r->keys), "values", json_string(r->values),
+        "entries", (json_int_t)r->entries, "documents", (json_int_t)r->documents, "dimension", r->dimension,
+        "key_type", r->key_type, "value_type", r->value_type, "restored", r->restored, "bytes",
+        (json_int_t)r->bytes, "seconds", json_real(r->seconds), "entries_per_second",
+        json_real((double)r->entries / r->seconds), "settings", "keys", knnlm_keys_name(r->kept), "distance",
+        knnlm_distance_name(r->distance), "vocabulary", r->vocabulary, "model", json_string(r->model), "tap",
+        json_string(r->tap), "fingerprint", r->fingerprint));
 }
 
-static void print_text(const job *j) {
-    const kn_import_totals *t = &j->totals;
+static void print_counts(const knnlm_import_result *r) {
+    printf("entries          %llu\n", (unsigned long long)r->entries);
+    printf("documents        %llu%s\n", (unsigned long long)r->documents,
+           r->restored ? "" : ", of unknown text: there is no origins.npy");
+}
+
+static void print_costs(const knnlm_import_result *r) {
     char bytes[32], rate[32], time[32];
-    printf("store            %s\n", said.output);
-    printf("keys             %s: %s, dimension %d\n", j->keys, kn_npy_type_name(t->key_type), t->dimension);
-    printf("values           %s: %s\n", j->values, kn_npy_type_name(t->value_type));
-    printf("entries          %llu\n", (unsigned long long)t->entries);
-    printf("documents        %llu%s\n", (unsigned long long)t->documents,
-           t->restored ? "" : ", of unknown text: there is no origins.npy");
-    printf("size             %sB\n", cli_count((double)t->bytes, bytes));
-    printf("time             %s, %s entries/s\n", cli_duration(j->seconds, time),
-           cli_count((double)t->entries / j->seconds, rate));
+    printf("size             %sB\n", cli_count((double)r->bytes, bytes));
+    printf("time             %s, %s entries/s\n", cli_duration(r->seconds, time),
+           cli_count((double)r->entries / r->seconds, rate));
 }
 
-static void print_faiss_json(const job *j) {
-    const kn_faiss_totals *t = &j->faiss;
-    const kn_store_settings *s = &j->o.settings;
-    const char *type = j->values ? kn_npy_type_name(t->value_type) : NULL;
-    json_t *values = j->values ? json_string(j->values) : json_null();
+static void print_text(const knnlm_import_result *r) {
+    printf("store            %s\n", said.output);
+    printf("keys             %s: %s, dimension %d\n", r->keys, r->key_type, r->dimension);
+    printf("values           %s: %s\n", r->values, r->value_type);
+    print_counts(r);
+    print_costs(r);
+}
+
+static void print_faiss_json(const knnlm_import_result *r) {
+    json_t *values = r->values ? json_string(r->values) : json_null();
     cli_print_json(json_pack(
         "{s:o?, s:o?, s:o?, s:I, s:I, s:i, s:s?, s:b, s:I, s:I, s:I, s:I, s:b, s:I, s:o?, s:o?, "
         "s:{s:s, s:i, s:o?, s:o?, s:s}}",
         "store", json_string(said.output), "faiss", json_string(said.faiss), "values", values, "entries",
-        (json_int_t)t->entries, "documents", (json_int_t)t->documents, "dimension", t->dimension,
-        "value_type", type, "restored", t->restored, "lists", (json_int_t)t->lists, "probes",
-        (json_int_t)t->probes, "code_parts", (json_int_t)t->code_parts, "code_bits", (json_int_t)t->code_bits,
-        "residuals", t->residuals, "bytes", (json_int_t)t->bytes, "seconds", json_real(j->seconds),
-        "entries_per_second", json_real((double)t->entries / j->seconds), "settings", "distance",
-        kn_distance_names[t->distance], "vocabulary", j->values || s->vocabulary ? s->vocabulary : 1, "model",
-        json_string(s->model), "tap", json_string(s->tap), "fingerprint", s->model_fingerprint));
+        (json_int_t)r->entries, "documents", (json_int_t)r->documents, "dimension", r->dimension,
+        "value_type", r->value_type, "restored", r->restored, "lists", (json_int_t)r->lists, "probes",
+        (json_int_t)r->probes, "code_parts", (json_int_t)r->code_parts, "code_bits", (json_int_t)r->code_bits,
+        "residuals", r->residuals, "bytes", (json_int_t)r->bytes, "seconds", json_real(r->seconds),
+        "entries_per_second", json_real((double)r->entries / r->seconds), "settings", "distance",
+        knnlm_distance_name(r->distance), "vocabulary", r->vocabulary, "model", json_string(r->model), "tap",
+        json_string(r->tap), "fingerprint", r->fingerprint));
 }
 
-static void print_faiss_text(const job *j) {
-    const kn_faiss_totals *t = &j->faiss;
-    char bytes[32], rate[32], time[32];
+static void print_faiss_text(const knnlm_import_result *r) {
     printf("store            %s\n", said.output);
-    printf("index            %s: %s, dimension %d\n", said.faiss, kn_distance_names[t->distance],
-           t->dimension);
-    if (j->values)
-        printf("values           %s: %s\n", j->values, kn_npy_type_name(t->value_type));
+    printf("index            %s: %s, dimension %d\n", said.faiss, knnlm_distance_name(r->distance),
+           r->dimension);
+    if (r->values)
+        printf("values           %s: %s\n", r->values, r->value_type);
     else
         printf("values           none: every token is 0\n");
-    printf("entries          %llu\n", (unsigned long long)t->entries);
-    printf("documents        %llu%s\n", (unsigned long long)t->documents,
-           t->restored ? "" : ", of unknown text: there is no origins.npy");
-    printf("lists            %u, %u probed\n", t->lists, t->probes);
-    printf("codes            %u parts of %u bits, of %s\n", t->code_parts, t->code_bits,
-           t->residuals ? "residuals" : "keys");
-    printf("size             %sB\n", cli_count((double)t->bytes, bytes));
-    printf("time             %s, %s entries/s\n", cli_duration(j->seconds, time),
-           cli_count((double)t->entries / j->seconds, rate));
+    print_counts(r);
+    printf("lists            %u, %u probed\n", r->lists, r->probes);
+    printf("codes            %u parts of %u bits, of %s\n", r->code_parts, r->code_bits,
+           r->residuals ? "residuals" : "keys");
+    print_costs(r);
 }
 
-static void print(const job *j) {
+static void print(const knnlm_import_result *r) {
     if (said.faiss && said.common.json)
-        print_faiss_json(j);
+        print_faiss_json(r);
     else if (said.faiss)
-        print_faiss_text(j);
+        print_faiss_text(r);
     else if (said.common.json)
-        print_json(j);
+        print_json(r);
     else
-        print_text(j);
+        print_text(r);
 }
 
 // ---------------------------------------------------------------- work
 
-// What the model knows of the keys. The strings live in the job and in the model.
-static knnlm_status ask_model(const kn_lm *lm, kn_tap tap, job *j) {
-    const kn_lm_info *info = kn_lm_describe(lm);
-    const kn_tokenizer *t = kn_lm_tokenizer(lm);
-    kn_store_settings *s = &j->o.settings;
-    if (s->dimension && s->dimension != info->key_width)
-        return kn_fail(KNNLM_EINVAL, "--dim %d: the keys of %s are of dimension %d", s->dimension, said.model,
-                       info->key_width);
-    if (s->vocabulary && s->vocabulary != info->vocabulary)
-        return kn_fail(KNNLM_EINVAL, "--vocab %d: the vocabulary of %s has %d", s->vocabulary, said.model,
-                       info->vocabulary);
-    KN_TRY(kn_tap_print(lm, tap, j->tap));
-    kn_tokenizer_fingerprint(t, j->tokenizer);
-    s->dimension = info->key_width;
-    s->vocabulary = info->vocabulary;
-    s->model = info->path;
-    s->model_fingerprint = info->fingerprint;
-    s->tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(t));
-    s->tokenizer_fingerprint = j->tokenizer;
-    s->tap = j->tap;
-    return KNNLM_OK;
-}
-
-static knnlm_status find_files(job *j, char **paths, size_t count) {
-    if (said.faiss) {
-        j->values = count ? kn_strdup(paths[0]) : NULL;
-        if (count && !j->values) return KNNLM_ENOMEM;
-    } else if (count == 1) {
-        KN_TRY(kn_import_find(paths[0], &j->keys, &j->values));
-    } else {
-        j->keys = kn_strdup(paths[0]);
-        j->values = kn_strdup(paths[1]);
-        if (!j->keys || !j->values) return KNNLM_ENOMEM;
-    }
-    j->o.keys = j->keys;
-    j->o.values = j->values;
-    return KNNLM_OK;
-}
-
-// With its tokenizer the store can show text.
-static knnlm_status keep_tokenizer(const kn_lm *lm) {
-    kn_store_writer *w;
-    KN_TRY(kn_store_write(said.output, &w));
-    knnlm_status status = kn_build_attach_tokenizer(w, kn_lm_tokenizer(lm));
-    if (status == KNNLM_OK) status = kn_store_writer_amend(w);
-    kn_store_writer_close(w);
-    return status;
-}
-
-static knnlm_status import_index(job *j) {
-    kn_faiss_import_options o = {
-        .values = j->values, .value_type = j->o.value_type, .force = j->o.force, .settings = j->o.settings};
-    return kn_faiss_import(said.faiss, &o, said.output, &cli_progress, &j->faiss);
-}
-
-static knnlm_status work(job *j, const kn_lm *lm, kn_tap tap) {
-    double start = kn_seconds();
-    if (lm) KN_TRY(ask_model(lm, tap, j));
-    knnlm_status status =
-        said.faiss ? import_index(j) : kn_store_import(&j->o, said.output, &cli_progress, &j->totals);
-    if (status == KNNLM_OK && lm) status = keep_tokenizer(lm);
-    j->seconds = kn_seconds() - start;
-    cli_progress_clear();
-    if (status == KNNLM_OK) print(j);
-    return status;
-}
-
-static knnlm_status import_files(job *j, char **paths, size_t count) {
-    kn_tap tap = KN_TAP_DEFAULT;
-    kn_lm *lm = NULL;
-    if (said.tap) KN_TRY(kn_tap_parse(said.tap, &tap));
-    KN_TRY(find_files(j, paths, count));
-    if (said.model) KN_TRY(cli_open_model(said.model, &said.common, &lm));
-    knnlm_status status = work(j, lm, tap);
-    kn_lm_close(lm);
-    return status;
-}
-
-static kn_import_options make_options(void) {
-    kn_import_options o = {.entries = (uint64_t)said.entries, .convert = said.keys >= 0, .force = said.force};
+static knnlm_import_options make_options(char **paths, size_t count) {
+    knnlm_import_options o = knnlm_import_options_default();
+    o.faiss = said.faiss;
+    if (said.faiss)
+        o.values = count ? paths[0] : NULL;
+    else
+        o.keys = paths[0];
+    if (!said.faiss && count > 1) o.values = paths[1];
+    o.tap = said.tap;
+    o.entries = (uint64_t)said.entries;
+    o.dimension = (int32_t)said.dimension;
+    o.vocabulary = (int32_t)said.vocabulary;
     if (said.key_type >= 0) o.key_type = (knnlm_array_type)(KNNLM_ARRAY_F16 + said.key_type);
     if (said.value_type >= 0) o.value_type = (knnlm_array_type)(KNNLM_ARRAY_INT64 + said.value_type);
-    o.settings = (kn_store_settings){.model = "",
-                                     .model_fingerprint = "",
-                                     .tokenizer = "",
-                                     .tokenizer_fingerprint = "",
-                                     .split = "",
-                                     .tap = said.tap ? said.tap : "",
-                                     .vocabulary = (int32_t)said.vocabulary,
-                                     .key_type = said.keys >= 0 ? (knnlm_keys)said.keys : KNNLM_KEYS_F16,
-                                     .dimension = (int32_t)said.dimension,
-                                     .distance = said.distance < 0 ? KNNLM_DISTANCE_L2
-                                                                   : (knnlm_distance)said.distance};
+    o.convert = said.keys >= 0;
+    if (o.convert) o.keep = (knnlm_keys)said.keys;
+    if (said.distance >= 0) o.distance = (knnlm_distance)said.distance;
+    o.force = said.force;
+    o.progress = cli_progress;
     return o;
+}
+
+static knnlm_status import(knnlm_import_options *o) {
+    knnlm_import_result result;
+    knnlm_model *model = NULL;
+    if (said.model) KN_TRY(cli_open_model(said.model, &said.common, &model));
+    o->model = model;
+    knnlm_status status = knnlm_import(said.output, o, &result);
+    knnlm_model_close(model);
+    cli_progress_clear();
+    if (status != KNNLM_OK) return status;
+    print(&result);
+    knnlm_import_result_free(&result);
+    return KNNLM_OK;
 }
 
 static int check_usage(size_t count) {
@@ -251,11 +173,8 @@ static int run(int argc, char **argv) {
     if (code == CLI_DONE) code = cli_start(&cli_import, &said.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    job j = {.o = make_options()};
-    knnlm_status status = import_files(&j, paths, count);
-    free(j.keys);
-    free(j.values);
-    return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_import);
+    knnlm_import_options o = make_options(paths, count);
+    return import(&o) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_import);
 }
 
 const cli_command cli_import = {

@@ -1,11 +1,8 @@
-#include "build/build.h"
 #include "cli/cli.h"
 #include "cli/model.h"
 #include "cli/store.h"
 
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct {
@@ -30,31 +27,33 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-// A store without keys is read again by its model.
-static knnlm_status open_reader(const kn_recipe *recipe, kn_lm **out) {
-    kn_store *store;
+// A store without keys is read again by its model, straight into codes.
+static knnlm_status open_reader(const knnlm_index_options *o, knnlm_model **out) {
+    knnlm_store *store;
+    knnlm_store_info info;
     *out = NULL;
-    KN_TRY(kn_store_open(said.store, &store));
-    bool reads = kn_store_describe(store)->settings.key_type == KNNLM_KEYS_NONE &&
-                 (recipe->code_parts || kn_store_annex_note(store));
+    KN_TRY(knnlm_store_open(said.store, &store));
+    knnlm_store_describe(store, &info);
+    bool codes = o->codes && strncmp(o->codes, "pq", 2) == 0;
+    bool reads = info.keys == KNNLM_KEYS_NONE && (codes || info.has_index);
     knnlm_status status = reads ? cli_open_maker(said.model, store, &said.common, out) : KNNLM_OK;
-    kn_store_close(store);
+    knnlm_store_close(store);
     return status;
 }
 
-static knnlm_status make_index(const kn_recipe *recipe, kn_index_result *out) {
-    kn_lm *lm;
-    KN_TRY(open_reader(recipe, &lm));
-    knnlm_status status = kn_build_reindex(said.store, recipe, said.extend, lm, &cli_progress, out);
-    kn_lm_close(lm);
+static knnlm_status make_index(const knnlm_index_options *o, knnlm_index_result *out) {
+    knnlm_model *model;
+    KN_TRY(open_reader(o, &model));
+    knnlm_status status = knnlm_index(model, said.store, o, out);
+    knnlm_model_close(model);
     return status;
 }
 
 static int run(int argc, char **argv) {
     char **rest;
     size_t count;
-    kn_recipe recipe;
-    kn_index_result result;
+    knnlm_index_options recipe;
+    knnlm_index_result result;
     int code = cli_parse(&cli_index, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = cli_take_store(&cli_index, &said.store, &rest, &count);
@@ -63,6 +62,7 @@ static int run(int argc, char **argv) {
     code = cli_read_recipe(&cli_index, &said.recipe, &recipe);
     if (code == CLI_DONE) code = cli_start(&cli_index, &said.common);
     if (code != CLI_DONE) return code;
+    recipe.extend = said.extend;
     cli_catch_interrupts();
     if (make_index(&recipe, &result) != KNNLM_OK) return cli_fail(&cli_index);
     cli_progress_clear();

@@ -1,7 +1,6 @@
 #include "cli/cli.h"
 #include "cli/info_store.h"
 #include "cli/model.h"
-#include "lm/lm.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -22,17 +21,17 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-static void print_json(const kn_lm_info *i, const char *tokenizer) {
+static void print_json(const knnlm_model_info *i) {
     json_t *j = json_pack("{s:o?, s:s, s:s, s:s, s:s, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}",
                           "model", json_string(i->path), "architecture", i->architecture, "engine", i->engine,
-                          "fingerprint", i->fingerprint, "tokenizer", tokenizer, "parameters",
+                          "fingerprint", i->fingerprint, "tokenizer", i->tokenizer, "parameters",
                           (json_int_t)i->parameters, "bytes", (json_int_t)i->file_bytes, "vocabulary",
                           i->vocabulary, "width", i->width, "key_width", i->key_width, "layers", i->layers,
                           "heads", i->heads, "ffn", i->ffn, "context", i->context, "window", i->window);
     cli_print_json(j);
 }
 
-static void print_text(const kn_lm_info *i, const char *tokenizer) {
+static void print_text(const knnlm_model_info *i) {
     char count[32], bytes[32];
     printf("model            %s\n", i->path);
     printf("architecture     %s (%s engine, %s kernels)\n", i->architecture, i->engine, i->kernels);
@@ -44,19 +43,20 @@ static void print_text(const kn_lm_info *i, const char *tokenizer) {
     printf("context          %d tokens", i->context);
     if (i->window < i->context) printf(", read %d at a time by default", i->window);
     printf("\n");
-    printf("tokenizer        %s, %d tokens\n", tokenizer, i->vocabulary);
+    printf("tokenizer        %s, %d tokens\n", i->tokenizer, i->vocabulary);
     printf("fingerprint      %s\n", i->fingerprint);
 }
 
 static knnlm_status info_model(const char *path) {
-    kn_lm *lm;
-    KN_TRY(cli_open_model(path, &said.common, &lm));
-    const char *tokenizer = kn_tokenizer_kind_name(kn_tokenizer_kind_of(kn_lm_tokenizer(lm)));
+    knnlm_model *model;
+    knnlm_model_info info;
+    KN_TRY(cli_open_model(path, &said.common, &model));
+    knnlm_model_describe(model, &info);
     if (said.common.json)
-        print_json(kn_lm_describe(lm), tokenizer);
+        print_json(&info);
     else
-        print_text(kn_lm_describe(lm), tokenizer);
-    kn_lm_close(lm);
+        print_text(&info);
+    knnlm_model_close(model);
     return KNNLM_OK;
 }
 

@@ -1,6 +1,4 @@
 #include "cli/cli.h"
-#include "lm/lm.h"
-#include "math/math.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,16 +20,14 @@ static void print_help(FILE *out) {
 }
 
 static void print_version(void) {
-    size_t n;
-    const kn_kernels *const *kernels = kn_math_available(&n);
     printf("knnlm %s\nkernels:", knnlm_version());
-    for (size_t i = 0; i < n; i++) printf(" %s", kernels[i]->name);
-    if (!kn_llama_release())
+    for (size_t i = 0; knnlm_kernels(i); i++) printf(" %s", knnlm_kernels(i));
+    if (!knnlm_llama_release())
         printf("\nllama.cpp: not in this build\n");
-    else if (!kn_llama_folder())
-        printf("\nllama.cpp: %s, but its library is missing\n", kn_llama_release());
+    else if (!knnlm_llama_folder())
+        printf("\nllama.cpp: %s, but its library is missing\n", knnlm_llama_release());
     else
-        printf("\nllama.cpp: %s in %s\n", kn_llama_release(), kn_llama_folder());
+        printf("\nllama.cpp: %s in %s\n", knnlm_llama_release(), knnlm_llama_folder());
 }
 
 // Files opened later must not become the standard ones: a closed one is taken by something that cannot be

@@ -2,7 +2,7 @@
 #ifndef KN_CLI_MIXTURE_H
 #define KN_CLI_MIXTURE_H
 
-#include "cli/cli.h"
+#include "cli/model.h"
 #include "knn/mixture.h"
 
 enum { CLI_NEIGHBORS_MOST = 1 << 20 };
@@ -34,6 +34,14 @@ typedef struct cli_mixture {
     {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
     {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST, NULL}
 // clang-format on
+
+// For the commands that still go round the public header: a public model is a kn_lm under another name.
+static inline knnlm_status cli_open_lm(const char *path, const cli_common *common, kn_lm **out) {
+    knnlm_model *model;
+    KN_TRY(cli_open_model(path, common, &model));
+    *out = (kn_lm *)model;
+    return KNNLM_OK;
+}
 
 // Before parsing: what nobody said.
 void cli_mixture_init(cli_mixture *m);

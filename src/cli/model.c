@@ -4,7 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const cli_engines[] = {"auto", "native", "llama", NULL};
+const char *const cli_engines[] = {
+    [KNNLM_ENGINE_AUTO] = "auto", [KNNLM_ENGINE_NATIVE] = "native", [KNNLM_ENGINE_LLAMA] = "llama", NULL};
 
 static const char *opened; // the model that llama.cpp is about
 
@@ -28,14 +29,15 @@ static void say_last(const char *line, bool fatal) {
     if (fatal) end(line);
 }
 
-knnlm_status cli_open_model(const char *path, const cli_common *common, kn_lm **out) {
-    kn_lm_options options = {.precision = common->precision,
-                             .engine = common->engine,
-                             .vouched = common->accept_model,
-                             .log = common->verbose ? say : say_last,
-                             .progress = &cli_progress};
+knnlm_status cli_open_model(const char *path, const cli_common *common, knnlm_model **out) {
+    knnlm_model_options options = knnlm_model_options_default();
+    options.precision = (knnlm_precision)common->precision;
+    options.engine = (knnlm_engine)common->engine;
+    options.accept = common->accept_model;
+    options.log = common->verbose ? say : say_last;
+    options.progress = cli_progress;
     opened = path;
-    knnlm_status status = kn_lm_open(path, &options, out);
+    knnlm_status status = knnlm_model_open(path, &options, out);
     cli_progress_clear();
     return status;
 }

@@ -3,7 +3,6 @@
 #define KN_CLI_MODEL_H
 
 #include "cli/cli.h"
-#include "lm/lm.h"
 
 extern const char *const cli_engines[];
 
@@ -15,6 +14,6 @@ extern const char *const cli_engines[];
     {0, "accept-model", CLI_FLAG, &(common).accept_model, NULL, "use a store that another model made (the same one requantised, say)", 0, 0, NULL}
 // clang-format on
 
-knnlm_status cli_open_model(const char *path, const cli_common *common, kn_lm **out);
+knnlm_status cli_open_model(const char *path, const cli_common *common, knnlm_model **out);
 
 #endif

@@ -1,7 +1,6 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
-#include "base/threads.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,12 +12,23 @@
 
 enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
 
-const char *const cli_precisions[] = {"auto", "f32", "bf16", NULL};
+const char *const cli_precisions[] = {
+    [KNNLM_PRECISION_AUTO] = "auto", [KNNLM_PRECISION_F32] = "f32", [KNNLM_PRECISION_BF16] = "bf16", NULL};
+const char *const cli_splits[] = {[KNNLM_SPLIT_FILE] = "file", [KNNLM_SPLIT_WIKI] = "wiki", NULL};
+const char *const cli_key_types[] = {[KNNLM_KEYS_F16] = "f16",
+                                     [KNNLM_KEYS_F32] = "f32",
+                                     [KNNLM_KEYS_INT8] = "int8",
+                                     [KNNLM_KEYS_NONE] = "none",
+                                     NULL};
+const char *const cli_distances[] = {
+    [KNNLM_DISTANCE_L2] = "l2", [KNNLM_DISTANCE_IP] = "ip", [KNNLM_DISTANCE_COSINE] = "cosine", NULL};
 
 int cli_fail(const cli_command *command) {
+    char text[4096];
     cli_progress_clear();
+    cli_message(knnlm_message(), text, sizeof text);
     fprintf(stderr, "knnlm %s: ", command->name);
-    cli_put_line(stderr, knnlm_message());
+    cli_put_line(stderr, text);
     fputc('\n', stderr);
     return CLI_FAILED;
 }
@@ -177,7 +187,7 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
 }
 
 int cli_start(const cli_command *command, const cli_common *common) {
-    return kn_threads_set((int)common->threads) == KNNLM_OK ? CLI_DONE : cli_fail(command);
+    return knnlm_threads_set((int)common->threads) == KNNLM_OK ? CLI_DONE : cli_fail(command);
 }
 
 knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count) {

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *label(const kn_recall *r, char buffer[32]) {
+static const char *label(const knnlm_recall *r, char buffer[32]) {
     if (r->probes)
         snprintf(buffer, 32, "%" PRIu32, r->probes);
     else
@@ -15,17 +15,17 @@ static const char *label(const kn_recall *r, char buffer[32]) {
     return buffer;
 }
 
-static void print_table(const kn_recall *rows, size_t count, size_t k) {
+static void print_table(const knnlm_recall *rows, size_t count, size_t k) {
     char name[32], rate[32];
     printf("probes      recall@1   @10       @100      @%-8zu queries/s\n", k);
     for (size_t i = 0; i < count; i++) {
         printf("%-10s ", label(&rows[i], name));
-        for (int j = 0; j < KN_RECALL_DEPTHS; j++) printf(" %-9.4f", rows[i].recall[j]);
+        for (int j = 0; j < KNNLM_RECALL_DEPTHS; j++) printf(" %-9.4f", rows[i].recall[j]);
         printf(" %s\n", cli_count(rows[i].queries_per_second, rate));
     }
 }
 
-static json_t *table_json(const kn_recall *rows, size_t count) {
+static json_t *table_json(const knnlm_recall *rows, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++)
         cli_json_append(list,
@@ -36,37 +36,37 @@ static json_t *table_json(const kn_recall *rows, size_t count) {
     return list;
 }
 
-static knnlm_status plot(const char *path, const kn_recall *rows, size_t count, size_t k) {
-    double rates[KN_RECALL_MOST], recalls[KN_RECALL_DEPTHS][KN_RECALL_MOST];
-    char probes[KN_RECALL_MOST][32 + sizeof " probes"], deepest[32];
-    const char *labels[KN_RECALL_MOST];
-    const char *const names[KN_RECALL_DEPTHS] = {"recall@1", "recall@10", "recall@100", deepest};
-    cli_curve curves[KN_RECALL_DEPTHS];
+static knnlm_status plot(const char *path, const knnlm_recall *rows, size_t count, size_t k) {
+    double rates[KNNLM_RECALL_MAX], recalls[KNNLM_RECALL_DEPTHS][KNNLM_RECALL_MAX];
+    char probes[KNNLM_RECALL_MAX][32 + sizeof " probes"], deepest[32];
+    const char *labels[KNNLM_RECALL_MAX];
+    const char *const names[KNNLM_RECALL_DEPTHS] = {"recall@1", "recall@10", "recall@100", deepest};
+    cli_curve curves[KNNLM_RECALL_DEPTHS];
     snprintf(deepest, sizeof deepest, "recall@%zu", k);
     for (size_t i = 0; i < count; i++) {
         char number[32];
         snprintf(probes[i], sizeof probes[i], "%s probes", label(&rows[i], number));
         labels[i] = probes[i];
         rates[i] = rows[i].queries_per_second;
-        for (int j = 0; j < KN_RECALL_DEPTHS; j++) recalls[j][i] = rows[i].recall[j];
+        for (int j = 0; j < KNNLM_RECALL_DEPTHS; j++) recalls[j][i] = rows[i].recall[j];
     }
-    for (int j = 0; j < KN_RECALL_DEPTHS; j++)
+    for (int j = 0; j < KNNLM_RECALL_DEPTHS; j++)
         curves[j] = (cli_curve){names[j], rates, recalls[j], labels, count, false};
     return cli_plot_write(path, &(cli_plot){.x = {.label = "queries a second", .log = true},
                                             .y = {.label = "recall", .low = 0, .high = 1},
                                             .curves = curves,
-                                            .count = KN_RECALL_DEPTHS});
+                                            .count = KNNLM_RECALL_DEPTHS});
 }
 
-knnlm_status cli_recall(const kn_store *store, const cli_recall_wish *wish, json_t **json) {
-    kn_recall rows[KN_RECALL_MOST];
+knnlm_status cli_recall(const knnlm_store *store, const cli_recall_wish *wish, json_t **json) {
+    knnlm_recall rows[KNNLM_RECALL_MAX];
+    knnlm_recall_options o = knnlm_recall_options_default();
     size_t count;
-    kn_recall_options o = {.queries = (size_t)wish->queries,
-                           .k = (size_t)wish->k,
-                           .seed = 1,
-                           .memory = wish->memory,
-                           .progress = &cli_progress};
-    KN_TRY(kn_index_recall(store, &o, rows, &count));
+    o.queries = (size_t)wish->queries;
+    o.k = (size_t)wish->k;
+    o.memory = wish->memory;
+    o.progress = cli_progress;
+    KN_TRY(knnlm_store_recall(store, &o, rows, &count));
     cli_progress_clear();
     if (json)
         *json = table_json(rows, count);

@@ -3,7 +3,6 @@
 #define KN_CLI_RECALL_H
 
 #include "cli/cli.h"
-#include "store/store.h"
 
 typedef struct cli_recall_wish {
     bool wanted;
@@ -13,6 +12,6 @@ typedef struct cli_recall_wish {
 } cli_recall_wish;
 
 // Prints a table, or gives it as JSON (`json` not NULL).
-knnlm_status cli_recall(const kn_store *store, const cli_recall_wish *wish, json_t **json);
+knnlm_status cli_recall(const knnlm_store *store, const cli_recall_wish *wish, json_t **json);
 
 #endif

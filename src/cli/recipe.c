@@ -4,39 +4,40 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recipe *out) {
-    *out = (kn_recipe){.lists = (uint32_t)said->lists,
-                       .train = (uint64_t)said->train,
-                       .probes = (uint32_t)said->probes,
-                       .iterations = (uint32_t)said->iterations,
-                       .seed = said->seed ? (uint64_t)said->seed : 1,
-                       .memory = said->memory,
-                       .force = said->force};
-    if (kn_recipe_parse_codes(said->codes, out) != KNNLM_OK)
+int cli_read_recipe(const cli_command *command, const cli_recipe *said, knnlm_index_options *out) {
+    *out = knnlm_index_options_default();
+    out->lists = (uint32_t)said->lists;
+    out->codes = said->codes;
+    out->train = (uint64_t)said->train;
+    out->probes = (uint32_t)said->probes;
+    out->iterations = (uint32_t)said->iterations;
+    if (said->seed) out->seed = (uint64_t)said->seed;
+    out->memory = said->memory;
+    out->force = said->force;
+    out->progress = cli_progress;
+    if (knnlm_index_options_check(out) != KNNLM_OK)
         return cli_usage(command, "--%s", knnlm_message()); // which begins with "codes"
     if (!said->paper) return CLI_DONE;
     if (said->lists || said->codes || said->train || said->probes)
         return cli_usage(command, "--paper is a recipe of its own");
     out->lists = 4096;
-    out->auto_codes = false;
-    out->code_parts = 64;
-    out->code_bits = 8;
+    out->codes = "pq64";
     out->train = 1000000;
     out->probes = 32;
     return CLI_DONE;
 }
 
-json_t *cli_json_index(const kn_index_info *i) {
+json_t *cli_json_index(const knnlm_index_info *i) {
     if (!i->lists) return json_null();
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o?, s:o?}", "lists", (json_int_t)i->lists,
                      "probes", (json_int_t)i->probes, "listed", (json_int_t)i->listed, "outside",
-                     (json_int_t)i->flat, "code_bytes", (json_int_t)i->code_bytes, "code_bits",
+                     (json_int_t)i->outside, "code_bytes", (json_int_t)i->code_bytes, "code_bits",
                      (json_int_t)i->code_bits, "bytes", (json_int_t)i->bytes, "imbalance",
                      json_real(i->imbalance), "drift", json_real(i->drift));
 }
 
-json_t *cli_json_indexed(const kn_index_result *r) {
-    json_t *object = cli_json_index(&r->info);
+json_t *cli_json_indexed(const knnlm_index_result *r) {
+    json_t *object = cli_json_index(&r->index);
     json_object_set_new(object, "objective", json_real(r->objective));
     json_object_set_new(object, "seconds",
                         json_pack("{s:o?, s:o?, s:o?}", "train", json_real(r->train_seconds), "assign",
@@ -44,8 +45,8 @@ json_t *cli_json_indexed(const kn_index_result *r) {
     return object;
 }
 
-void cli_print_index(const kn_index_result *r) {
-    const kn_index_info *i = &r->info;
+void cli_print_index(const knnlm_index_result *r) {
+    const knnlm_index_info *i = &r->index;
     char size[32], seconds[32];
     printf("index            %" PRIu32 " lists, %" PRIu64 " entries; %" PRIu32 " lists searched by default\n",
            i->lists, i->listed, i->probes);
@@ -57,6 +58,5 @@ void cli_print_index(const kn_index_result *r) {
         printf("its drift        %.2f%s\n", i->drift,
                i->drift > 1.2 ? ": what was added lies far from the lists; knnlm index learns anew" : "");
     printf("its time         %s: %.1fs learning, %.1fs assigning, %.1fs writing\n",
-           cli_duration(r->train_seconds + r->assign_seconds + r->write_seconds, seconds), r->train_seconds,
-           r->assign_seconds, r->write_seconds);
+           cli_duration(r->seconds, seconds), r->train_seconds, r->assign_seconds, r->write_seconds);
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static struct {
     cli_common common;
@@ -22,103 +23,71 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-typedef struct removal {
-    kn_store_writer *w;
-    const kn_store *store;
-    json_t *names; // removed ones
-    uint64_t documents, entries;
-} removal;
+static json_t *names; // of removed ones, when JSON is wanted
 
-// Marks the documents that a pattern means.
-static knnlm_status mark_matching(const kn_store *store, const char *pattern, bool *marked) {
-    uint64_t found = 0, total = kn_store_describe(store)->documents;
-    for (uint64_t i = 0; i < total; i++) {
-        kn_store_document d;
-        knnlm_status status = kn_store_document_at(store, i, &d);
-        if (status == KNNLM_EDATA) continue; // damaged: nobody knows its name, but its number is
-        KN_TRY(status);
-        if (d.removed || !kn_store_document_matches(&d, pattern)) continue;
-        marked[i] = true;
-        found++;
-    }
-    if (found) return KNNLM_OK;
-    return kn_fail(KNNLM_EINVAL, "%s: no document is called \"%s\": nothing was removed", said.store,
-                   pattern);
-}
-
-static knnlm_status mark_numbered(const kn_store *store, const char *text, bool *marked) {
-    uint64_t total = kn_store_describe(store)->documents;
-    char *end;
-    unsigned long long number = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || number >= total)
-        return kn_fail(KNNLM_EINVAL, "%s: no document has the number %s (knnlm info --documents lists them)",
-                       said.store, text);
-    if (kn_store_document_removed(store, number))
-        return kn_fail(KNNLM_EINVAL, "%s: document %llu is removed already", said.store, number);
-    marked[number] = true;
-    return KNNLM_OK;
-}
-
-static knnlm_status remove_one(removal *r, uint64_t number) {
-    kn_store_document d;
-    knnlm_status status = kn_store_document_at(r->store, number, &d);
-    if (status == KNNLM_EDATA) d = (kn_store_document){.name = "(damaged)", .name_size = 9};
-    if (status != KNNLM_OK && status != KNNLM_EDATA) return status;
-    if (r->w) KN_TRY(kn_store_writer_remove(r->w, number));
-    r->documents++;
-    r->entries += d.count;
-    if (said.common.json)
-        cli_json_append(r->names, status == KNNLM_OK ? cli_json_name(d.name, d.name_size) : json_null());
-    else if (said.common.verbose || said.dry_run) {
-        cli_put_text(stdout, d.name, d.name_size);
+static void removed(void *context, uint64_t number, const knnlm_document *d) {
+    (void)context;
+    (void)number;
+    if (names) {
+        cli_json_append(names, d ? cli_json_name(d->name, d->name_size) : json_null());
+    } else if (said.common.verbose || said.dry_run) {
+        cli_put_text(stdout, d ? d->name : "(damaged)", d ? d->name_size : strlen("(damaged)"));
         printf("\n");
     }
-    return KNNLM_OK;
 }
 
-// All patterns are looked at first: one that means nothing removes nothing, and a document meant by two goes
-// once.
-static knnlm_status remove_all(removal *r, char **patterns, size_t count) {
-    uint64_t total = kn_store_describe(r->store)->documents;
-    bool *marked = kn_alloc(total, sizeof *marked);
-    knnlm_status status = marked ? KNNLM_OK : KNNLM_ENOMEM;
-    for (size_t i = 0; i < count && status == KNNLM_OK; i++)
-        status = mark_matching(r->store, patterns[i], marked);
-    for (size_t i = 0; i < said.numbers.count && status == KNNLM_OK; i++)
-        status = mark_numbered(r->store, said.numbers.items[i], marked);
-    for (uint64_t i = 0; i < total && status == KNNLM_OK; i++)
-        if (marked[i]) status = remove_one(r, i);
-    free(marked);
-    if (status != KNNLM_OK || !r->w) return status;
-    return kn_store_writer_amend(r->w);
-}
-
-static void print(const removal *r) {
-    if (said.common.json)
+static void print(const knnlm_remove_result *r) {
+    if (names)
         cli_print_json(json_pack("{s:o?, s:b, s:I, s:I, s:O}", "store", json_string(said.store), "dry_run",
                                  said.dry_run, "documents", (json_int_t)r->documents, "entries",
-                                 (json_int_t)r->entries, "names", r->names));
+                                 (json_int_t)r->entries, "names", names));
     else
         printf("%s          %" PRIu64 " documents, %" PRIu64 " entries%s\n",
                said.dry_run ? "matching" : "removed ", r->documents, r->entries,
                said.dry_run ? "" : " (knnlm compact frees their space)");
 }
 
+// The numbers of --document, which the store must have.
+static knnlm_status read_numbers(uint64_t documents, uint64_t numbers[CLI_LIST_MOST]) {
+    for (size_t i = 0; i < said.numbers.count; i++) {
+        const char *text = said.numbers.items[i];
+        char *end;
+        numbers[i] = strtoull(text, &end, 10);
+        if (*text < '0' || *text > '9' || *end || numbers[i] >= documents)
+            return kn_fail(KNNLM_EINVAL,
+                           "%s: no document has the number %s (knnlm info --documents lists them)",
+                           said.store, text);
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status count_documents(uint64_t *out) {
+    knnlm_store *store;
+    knnlm_store_info info;
+    KN_TRY(knnlm_store_open(said.store, &store));
+    knnlm_store_describe(store, &info);
+    *out = info.documents;
+    knnlm_store_close(store);
+    return KNNLM_OK;
+}
+
 static knnlm_status work(char **patterns, size_t count) {
-    removal r = {0};
-    kn_store *snapshot = NULL;
-    if (said.dry_run)
-        KN_TRY(kn_store_open(said.store, &snapshot));
-    else
-        KN_TRY(kn_store_write(said.store, &r.w));
-    r.names = json_array();
-    r.store = snapshot ? snapshot : kn_store_writer_base(r.w);
-    knnlm_status status = remove_all(&r, patterns, count);
-    if (status == KNNLM_OK) print(&r);
-    kn_store_writer_close(r.w);
-    kn_store_close(snapshot);
-    json_decref(r.names);
-    return status;
+    uint64_t numbers[CLI_LIST_MOST], documents;
+    knnlm_remove_result result;
+    knnlm_remove_options o = knnlm_remove_options_default();
+    if (said.numbers.count) {
+        KN_TRY(count_documents(&documents));
+        KN_TRY(read_numbers(documents, numbers));
+    }
+    o.patterns = (const char *const *)patterns;
+    o.pattern_count = count;
+    o.documents = numbers;
+    o.document_count = said.numbers.count;
+    o.dry_run = said.dry_run;
+    o.removed = removed;
+    KN_TRY(knnlm_store_remove(said.store, &o, &result));
+    print(&result);
+    return KNNLM_OK;
 }
 
 static int run(int argc, char **argv) {
@@ -132,7 +101,10 @@ static int run(int argc, char **argv) {
     if (count == 0 && !said.numbers.count) return cli_usage(&cli_remove, "no document to remove");
     code = cli_start(&cli_remove, &said.common);
     if (code != CLI_DONE) return code;
-    return work(patterns, count) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_remove);
+    if (said.common.json) names = json_array();
+    knnlm_status status = work(patterns, count);
+    json_decref(names);
+    return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_remove);
 }
 
 const cli_command cli_remove = {

@@ -121,7 +121,7 @@ static knnlm_status serve(const kn_serve_options *o, const kn_mixture_options *m
     KN_TRY(kn_server_open(o, &server));
     if (said.common.verbose)
         fprintf(stderr, "knnlm serve: %s answers 503 until the model is open\n", kn_server_url(server));
-    knnlm_status status = cli_open_model(said.model, &said.common, &lm);
+    knnlm_status status = cli_open_lm(said.model, &said.common, &lm);
     if (status == KNNLM_OK) status = serve_model(server, lm, mix);
     kn_server_close(server, PATIENCE);
     kn_lm_close(lm);

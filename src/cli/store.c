@@ -1,5 +1,6 @@
 #include "cli/store.h"
 
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "cli/model.h"
 
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-void cli_print_plan(void *context, const kn_build_estimate *e) {
+void cli_print_plan(void *context, const knnlm_build_estimate *e) {
     const cli_command *command = context;
     char entries[32], disk[32], left[32], memory[32], seconds[32], rate[32];
     fprintf(stderr, "knnlm %s: ", command->name);
@@ -27,25 +28,25 @@ void cli_print_plan(void *context, const kn_build_estimate *e) {
     fprintf(stderr, "%sB of memory\n", cli_count((double)e->memory, memory));
 }
 
-static void print_json(const kn_build_result *r, const kn_index_result *x, const char *store) {
+static void print_json(const knnlm_build_result *r, const knnlm_index_result *x, const char *store) {
     cli_print_json(json_pack(
         "{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?, s:o}", "store",
         json_string(store), "documents", "added", (json_int_t)r->documents_added, "unchanged",
         (json_int_t)r->documents_unchanged, "replaced", (json_int_t)r->documents_replaced, "total",
         (json_int_t)r->documents, "entries", "added", (json_int_t)r->entries_added, "total",
-        (json_int_t)r->entries, "text_bytes", (json_int_t)r->bytes_added, "bytes", (json_int_t)r->store_bytes,
+        (json_int_t)r->entries, "text_bytes", (json_int_t)r->text_bytes, "bytes", (json_int_t)r->bytes,
         "resumed", r->resumed, "seconds", json_real(r->seconds), "tokens_per_second",
         json_real(r->tokens_per_second), "index", x ? cli_json_indexed(x) : json_null()));
 }
 
-static void warn_damaged(const kn_build_result *r, const char *store) {
+static void warn_damaged(const knnlm_build_result *r, const char *store) {
     char text[1024];
     snprintf(text, sizeof text, "%s: %" PRIu64 " damaged documents were passed over (knnlm verify --repair)",
              store, r->documents_damaged);
     cli_warn(text);
 }
 
-void cli_print_built(const kn_build_result *r, const kn_index_result *x, const char *store, bool json) {
+void cli_print_built(const knnlm_build_result *r, const knnlm_index_result *x, const char *store, bool json) {
     char size[32], seconds[32], rate[32];
     if (r->documents_damaged) warn_damaged(r, store);
     if (json) {
@@ -57,22 +58,23 @@ void cli_print_built(const kn_build_result *r, const kn_index_result *x, const c
            " in all\n",
            r->documents_added, r->documents_unchanged, r->documents_replaced, r->documents);
     printf("entries          %" PRIu64 " added, %" PRIu64 " in all\n", r->entries_added, r->entries);
-    printf("size             %sB", cli_count((double)r->store_bytes, size));
-    if (r->entries) printf(", %.0f bytes an entry", (double)r->store_bytes / (double)r->entries);
+    printf("size             %sB", cli_count((double)r->bytes, size));
+    if (r->entries) printf(", %.0f bytes an entry", (double)r->bytes / (double)r->entries);
     printf("\ntime             %s, %s tokens/s\n", cli_duration(r->seconds, seconds),
            cli_count(r->tokens_per_second, rate));
     if (x) cli_print_index(x);
 }
 
-knnlm_status cli_open_maker(const char *given, const kn_store *store, const cli_common *common, kn_lm **out) {
-    const kn_store_settings *s = &kn_store_describe(store)->settings;
-    const char *path = given ? given : s->model;
-    if (!given && (!*s->model || access(s->model, R_OK) != 0))
-        return kn_fail(KNNLM_EINVAL, "%s: its model (%s) is not there any more: name it with -m",
-                       kn_store_describe(store)->path, *s->model ? s->model : "not known");
-    KN_TRY(cli_open_model(path, common, out));
-    knnlm_status status = kn_build_check_model(store, *out);
-    if (status != KNNLM_OK) kn_lm_close(*out);
+knnlm_status cli_open_maker(const char *given, const knnlm_store *store, const cli_common *common,
+                            knnlm_model **out) {
+    knnlm_store_info s;
+    knnlm_store_describe(store, &s);
+    if (!given && (!*s.model || access(s.model, R_OK) != 0))
+        return kn_fail(KNNLM_EINVAL, "%s: its model (%s) is not there any more: name it with -m", s.path,
+                       *s.model ? s.model : "not known");
+    KN_TRY(cli_open_model(given ? given : s.model, common, out));
+    knnlm_status status = knnlm_store_check_model(store, *out);
+    if (status != KNNLM_OK) knnlm_model_close(*out);
     return status;
 }
 

@@ -2,14 +2,12 @@
 #ifndef KN_CLI_STORE_H
 #define KN_CLI_STORE_H
 
-#include "build/build.h"
 #include "cli/cli.h"
-#include "index/index.h"
 
 // "1.23M entries, ..." on stderr, before the work.
-void cli_print_plan(void *command, const kn_build_estimate *estimate);
+void cli_print_plan(void *command, const knnlm_build_estimate *estimate);
 // `index` NULL: nothing was indexed.
-void cli_print_built(const kn_build_result *result, const kn_index_result *index, const char *store,
+void cli_print_built(const knnlm_build_result *result, const knnlm_index_result *index, const char *store,
                      bool json);
 // How to index.
 typedef struct cli_recipe {
@@ -30,12 +28,13 @@ typedef struct cli_recipe {
     {0, "paper", CLI_FLAG, &(r).paper, NULL, "4096 lists, pq64 codes, a million keys, 32 probes", 0, 0, NULL}
 // clang-format on
 // CLI_DONE or the exit code.
-int cli_read_recipe(const cli_command *command, const cli_recipe *said, kn_recipe *out);
-void cli_print_index(const kn_index_result *result);
-json_t *cli_json_index(const kn_index_info *index); // null without lists
-json_t *cli_json_indexed(const kn_index_result *result);
+int cli_read_recipe(const cli_command *command, const cli_recipe *said, knnlm_index_options *out);
+void cli_print_index(const knnlm_index_result *result);
+json_t *cli_json_index(const knnlm_index_info *index); // null without lists
+json_t *cli_json_indexed(const knnlm_index_result *result);
 // The model that made the store: `given`, or the one that the store remembers. Checked against the store.
-knnlm_status cli_open_maker(const char *given, const kn_store *store, const cli_common *common, kn_lm **out);
+knnlm_status cli_open_maker(const char *given, const knnlm_store *store, const cli_common *common,
+                            knnlm_model **out);
 // The store is the first positional argument, unless -s gave it.
 int cli_take_store(const cli_command *command, const char **store, char ***rest, size_t *count);
 // "2026-11-15 23:08:45 UTC"

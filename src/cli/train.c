@@ -1,7 +1,6 @@
-#include "cli/cli.h"
-#include "train/checkpoint.h"
-
 #include "base/file.h"
+#include "base/memory.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+// Each in the order of its public enum.
 static const char *const kinds[] = {"word", "bpe", "wordpiece", NULL};
 static const char *const types[] = {"f32", "f16", "bf16", "q8_0", NULL};
-static const kn_gguf_type type_values[] = {KN_GGUF_F32, KN_GGUF_F16, KN_GGUF_BF16, KN_GGUF_Q8_0};
 static const char *const optimizers[] = {"adamw", "nesterov", "muon", NULL};
 static const char *const schedules[] = {"cosine", "linear", "constant", "plateau", "restarts", NULL};
 static const char *const positions[] = {"sinusoidal", "learned", "rotary", NULL};
@@ -49,7 +48,7 @@ static const settings unsaid = {
 static const cli_option options[] = {
     {'o', "output", CLI_STRING, &said.output, "FILE", "model to write (required)", 0, 0, NULL},
     {0, "valid", CLI_STRING, &said.valid, "TEXT", "validation text; the best model on it is kept", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, kn_split_names},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
     {0, "from", CLI_STRING, &said.from, "MODEL", "go on from this model, with its shape and tokenizer; the optimiser begins anew", 0, 0, NULL},
     {0, "preset", CLI_STRING, &said.preset, "NAME", "tiny, small (default), base, stream, stream-tiny, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
     {0, "tokenizer", CLI_CHOICE, &said.kind, "KIND", "bpe (default), word or wordpiece", 0, 0, kinds},
@@ -137,10 +136,9 @@ static const char *shape_said(void) {
 typedef struct listener {
     FILE *log;
     bool terminal;
-    kn_train_report last;
 } listener;
 
-static void write_log(FILE *log, const kn_train_report *r) {
+static void write_log(FILE *log, const knnlm_train_report *r) {
     fprintf(log, "%lld,%llu,%.1f,%.5f,", (long long)r->step, (unsigned long long)r->tokens, r->seconds,
             r->loss);
     if (!isnan(r->valid_loss)) fprintf(log, "%.5f", r->valid_loss);
@@ -148,10 +146,9 @@ static void write_log(FILE *log, const kn_train_report *r) {
     fflush(log);
 }
 
-static void on_report(void *context, const kn_train_report *r) {
+static void on_report(void *context, const knnlm_train_report *r) {
     listener *l = context;
     char left[32], rate[32];
-    l->last = *r;
     if (isnan(r->loss)) return; // nothing was left to do
     if (l->log) write_log(l->log, r);
     if (l->terminal || said.common.verbose) {
@@ -170,174 +167,127 @@ static bool on_stop(void *context) {
     return cli_interrupted();
 }
 
-static void print_result(const kn_train_options *o, const listener *l, uint64_t parameters) {
-    const kn_train_report *last = &l->last;
+static void begin_log(FILE *log) {
+    int failed = ftruncate(fileno(log), 0); // of a pipe, where it does not matter
+    (void)failed;
+    fprintf(log, "step,tokens,seconds,loss,valid_loss,rate,norm\n");
+}
+
+static void on_plan(void *context, const knnlm_train_plan *p) {
+    const listener *l = context;
+    char tokens[32], count[32];
+    if (l->log && !said.resume) begin_log(l->log);
+    cli_progress_clear();
+    fprintf(
+        stderr, "%s tokens of text, %s parameters, %lld updates of %zu tokens (%.2f epochs), %s kernels\n",
+        cli_count((double)p->tokens, tokens), cli_count((double)p->parameters, count), (long long)p->steps,
+        p->batch, (double)p->steps * (double)p->batch / (double)p->tokens, p->kernels);
+}
+
+static void print_json(const knnlm_train_result *r) {
+    const knnlm_train_report *last = &r->last;
+    json_t *j = json_pack("{s:o?, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:s}", "model", json_string(said.output),
+                          "parameters", (json_int_t)r->parameters, "steps", (json_int_t)last->step, "tokens",
+                          (json_int_t)last->tokens, "loss", json_real(last->loss), "seconds",
+                          json_real(last->seconds), "tokens_per_second", json_real(last->tokens_per_second),
+                          "kernels", r->kernels);
+    if (said.from) json_object_set_new(j, "from", json_string(said.from));
+    if (isfinite(last->best_loss)) json_object_set_new(j, "valid_ppl", json_real(exp(last->best_loss)));
+    cli_print_json(j);
+}
+
+static void print_result(const knnlm_train_result *r) {
+    const knnlm_train_report *last = &r->last;
+    char count[32], seconds[32], rate[32];
     if (said.common.json) {
-        json_t *j = json_pack(
-            "{s:o?, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:s}", "model", json_string(o->output), "parameters",
-            (json_int_t)parameters, "steps", (json_int_t)last->step, "tokens", (json_int_t)last->tokens,
-            "loss", json_real(last->loss), "seconds", json_real(last->seconds), "tokens_per_second",
-            json_real(last->tokens_per_second), "kernels", kn_math_kernels(o->precision)->name);
-        if (said.from) json_object_set_new(j, "from", json_string(said.from));
-        if (isfinite(last->best_loss)) json_object_set_new(j, "valid_ppl", json_real(exp(last->best_loss)));
-        cli_print_json(j);
+        print_json(r);
         return;
     }
-    char count[32], seconds[32], rate[32];
-    printf("%s: %s parameters, %lld updates in %s, %s tok/s", o->output, cli_count((double)parameters, count),
-           (long long)l->last.step, cli_duration(l->last.seconds, seconds),
-           cli_count(l->last.tokens_per_second, rate));
-    if (isfinite(l->last.best_loss))
-        printf(", best validation perplexity %.2f per token", exp(l->last.best_loss));
+    printf("%s: %s parameters, %lld updates in %s, %s tok/s", said.output,
+           cli_count((double)r->parameters, count), (long long)last->step,
+           cli_duration(last->seconds, seconds), cli_count(last->tokens_per_second, rate));
+    if (isfinite(last->best_loss))
+        printf(", best validation perplexity %.2f per token", exp(last->best_loss));
     printf("\n");
 }
 
 // ---------------------------------------------------------------- settings to options
 
-static knnlm_status set_bands(kn_config *c, const char *text) {
+enum { BANDS_MOST = 64 };
+
+// "A,B": the cutoffs.
+static knnlm_status read_bands(const char *text, int32_t bands[BANDS_MOST], size_t *count) {
     char *end;
-    c->bands = 1;
+    *count = 0;
     for (const char *at = text; *at; at = *end ? end + 1 : end) {
         long cutoff = strtol(at, &end, 10);
-        if (end == at || (*end && *end != ',') || cutoff < 1 || cutoff > 1 << 24 || c->bands == KN_BANDS_MAX)
-            return kn_fail(KNNLM_EINVAL, "--bands %s: up to %d growing numbers with commas", text,
-                           KN_BANDS_MAX - 1);
-        c->band_end[c->bands++ - 1] = (int32_t)cutoff;
+        if (end == at || (*end && *end != ',') || cutoff < 1 || cutoff > 1 << 24 || *count == BANDS_MOST)
+            return kn_fail(KNNLM_EINVAL, "--bands %s: growing numbers with commas", text);
+        bands[(*count)++] = (int32_t)cutoff;
     }
     return KNNLM_OK;
 }
 
-static void override(int32_t *value, int64_t given) {
-    if (given != UNSAID) *value = (int32_t)given;
+static void set_shape(knnlm_train_options *o) {
+    o->preset = said.preset;
+    o->tokenizer = said.kind;
+    o->tokenizer_file = said.tokenizer_file;
+    o->vocabulary = (int32_t)said.vocabulary;
+    o->vocabulary_sample = said.vocabulary_sample;
+    o->width = (int32_t)said.width;
+    o->layers = (int32_t)said.layers;
+    o->heads = (int32_t)said.heads;
+    o->ffn = (int32_t)said.ffn;
+    o->context = (int32_t)said.context;
+    o->window = (int32_t)said.window;
+    o->positions = said.positions;
+    o->activation = said.activation;
+    o->norm = said.norm;
+    o->no_bias = said.no_bias;
+    o->qk_norm = said.qk_norm;
 }
 
-static knnlm_status set_config(kn_config *c, int32_t vocabulary) {
-    KN_TRY(kn_config_preset(said.preset ? said.preset : "small", c));
-    bool scaled = c->embedding_scale != 1;
-    override(&c->width, said.width);
-    override(&c->layers, said.layers);
-    override(&c->heads, said.heads);
-    override(&c->context, said.context);
-    c->ffn = said.ffn != UNSAID ? (int32_t)said.ffn : said.width != UNSAID ? 4 * c->width : c->ffn;
-    if (said.positions != UNSAID) c->positions = (knnlm_positions)said.positions;
-    if (said.activation != UNSAID) c->activation = (knnlm_activation)said.activation;
-    if (said.norm != UNSAID) c->norm = (knnlm_norm)said.norm;
-    if (said.no_bias) c->no_bias = true;
-    if (said.qk_norm) c->qk_norm = true;
-    override(&c->window, said.window);
-    if (c->positions == KNNLM_POSITIONS_ROTARY && c->rope_base == 0) c->rope_base = 10000;
-    if (said.bands) KN_TRY(set_bands(c, said.bands));
-    if (scaled) c->embedding_scale = sqrtf((float)c->width);
-    kn_config_set_vocabulary(c, vocabulary);
-    return kn_config_validate(c, "the model asked for");
+static void set_optimizer(knnlm_train_options *o) {
+    o->optimizer = (knnlm_optimizer)said.optimizer;
+    o->schedule = said.schedule;
+    o->rate = said.rate;
+    o->floor = said.floor;
+    o->tail = said.tail;
+    o->warmup = said.warmup;
+    o->period = said.period;
+    o->clip = said.clip;
+    o->decay = said.decay;
+    o->momentum = said.momentum;
+    o->beta1 = said.beta1;
+    o->beta2 = said.beta2;
+    o->dropout = said.dropout;
+    o->attention_dropout = said.attention_dropout;
+    o->activation_dropout = said.activation_dropout;
 }
 
-static knnlm_status make_tokenizer(const char *const *paths, size_t count, kn_tokenizer **out) {
-    char *text;
-    size_t size;
-    if (said.tokenizer_file) return kn_tokenizer_open(said.tokenizer_file, out);
-    knnlm_tokenizer_kind kind = said.kind != UNSAID ? (knnlm_tokenizer_kind)said.kind : KNNLM_TOKENIZER_BPE;
-    int64_t vocabulary = said.vocabulary != UNSAID ? said.vocabulary : 16000;
-    int64_t sample = said.vocabulary_sample != UNSAID ? said.vocabulary_sample : 100;
-    if (kind == KNNLM_TOKENIZER_WORDPIECE)
-        return kn_fail(KNNLM_EINVAL, "--tokenizer wordpiece: give its vocab.txt by --tokenizer-file");
-    size_t limit = kind == KNNLM_TOKENIZER_WORD ? SIZE_MAX : (size_t)sample << 20;
-    KN_TRY(kn_corpus_text(paths, count, limit, &cli_progress, &text, &size));
-    knnlm_status status = kn_tokenizer_train(kind, (int32_t)vocabulary, text, size, &cli_progress, out);
-    free(text);
-    cli_progress_clear();
-    return status;
-}
-
-static void set_optimizer(kn_train_options *o) {
-    bool paper = said.optimizer == KNNLM_OPTIMIZER_NESTEROV;
-    o->optimizer.kind = (knnlm_optimizer)said.optimizer;
-    o->optimizer.beta1 = (float)said.beta1;
-    o->optimizer.beta2 = (float)said.beta2;
-    o->optimizer.momentum = (float)said.momentum;
-    o->optimizer.decay = said.decay != UNSAID ? (float)said.decay : paper ? 0.0f : 0.05f;
-    o->optimizer.clip = said.clip != UNSAID ? (float)said.clip : paper ? 0.1f : 1.0f;
-    o->schedule.kind = said.schedule != UNSAID ? (knnlm_schedule)said.schedule
-                       : paper                 ? KNNLM_SCHEDULE_RESTARTS
-                                               : KNNLM_SCHEDULE_COSINE;
-    o->schedule.rate = said.rate != UNSAID ? said.rate : paper ? 1.0 : 1e-3;
-    o->schedule.floor = said.floor;
-    o->schedule.tail = said.tail;
-    o->schedule.steps = o->steps;
-    o->schedule.warmup = said.warmup != UNSAID  ? said.warmup
-                         : paper                ? 16000
-                         : o->steps / 20 < 1000 ? o->steps / 20
-                                                : 1000;
-    o->schedule.warmup_from = paper ? 1e-7 : 0;
-    o->schedule.period = said.period != UNSAID ? said.period : 270000;
-}
-
-static void set_run(kn_train_options *o) {
-    o->output = said.output;
-    o->type = type_values[said.type];
-    o->resume = said.resume;
-    o->length = said.length != UNSAID ? (size_t)said.length
-                                      : (size_t)(o->start ? o->start->length : o->config.context);
-    o->batch = ((size_t)said.batch + o->length - 1) / o->length * o->length;
-    size_t micro = said.micro != UNSAID ? (size_t)said.micro : 4096;
-    o->micro = micro < o->length ? o->length : micro / o->length * o->length;
-    if (o->micro > o->batch) o->micro = o->batch;
-    if (said.epochs != UNSAID)
-        o->steps = (int64_t)ceil(said.epochs * (double)(o->corpus->count - 1) / (double)o->batch);
-    else if (said.steps != UNSAID)
-        o->steps = said.steps;
-    o->dropout =
-        (kn_dropout){(float)said.dropout, (float)said.attention_dropout, (float)said.activation_dropout, 0};
+static void set_run(knnlm_train_options *o) {
+    o->valid = said.valid;
+    o->split = (knnlm_split)said.split;
+    o->from = said.from;
+    o->steps = said.steps;
+    o->epochs = said.epochs;
+    o->minutes = said.minutes;
+    o->length = said.length;
+    o->batch = said.batch;
+    o->micro = said.micro;
     o->seed = (uint64_t)said.seed;
     o->precision = (knnlm_precision)said.common.precision;
+    o->type = (knnlm_type)said.type;
     o->valid_every = said.valid_every;
     o->save_every = said.save_every;
-    o->save_seconds = said.save_seconds;
     o->report_every = said.report_every;
-    o->valid_tokens = (size_t)said.valid_tokens;
-}
-
-// Updates that fit in the minutes given, from the time a few of them take (thrown away afterwards).
-typedef struct probe {
-    double speed, seconds;
-} probe;
-
-static void on_probe(void *context, const kn_train_report *r) {
-    *(probe *)context = (probe){r->tokens_per_second, r->seconds};
-}
-
-static bool probe_over(void *context) {
-    return cli_interrupted() || ((probe *)context)->seconds > 4;
-}
-
-static knnlm_status steps_for_minutes(kn_train_options *o) {
-    kn_train_options trial = *o;
-    probe p = {0};
-    trial.output = NULL;
-    trial.valid = NULL;
-    trial.steps = INT32_MAX;
-    trial.schedule.rate = 1e-4;
-    trial.report_every = 1;
-    trial.report = on_probe;
-    trial.stop = probe_over;
-    trial.context = &p;
-    trial.resume = false;
-    knnlm_status status = kn_train_run(&trial);
-    if (cli_interrupted()) return kn_fail(KNNLM_ESTOPPED, "stopped before the training began");
-    if (status != KNNLM_ESTOPPED) return status;
-    o->steps = (int64_t)(said.minutes * 60 * p.speed / (double)o->batch);
-    if (o->steps < 1) o->steps = 1;
-    return KNNLM_OK;
+    o->save_seconds = said.save_seconds;
+    o->valid_tokens = said.valid_tokens;
+    o->resume = said.resume;
+    o->force = said.force;
 }
 
 // ---------------------------------------------------------------- the run
-
-typedef struct inputs {
-    kn_start start; // the model of --from, or what the run to be resumed began with
-    kn_tokenizer *tokenizer;
-    kn_corpus corpus, valid;
-    char *checkpoint; // its path
-} inputs;
 
 static knnlm_status check_output(const char *output, const char *const *paths, size_t count) {
     KN_TRY(cli_check_output(output, paths, count));
@@ -345,114 +295,47 @@ static knnlm_status check_output(const char *output, const char *const *paths, s
     return cli_check_output(output, &said.valid, 1);
 }
 
-// Hours of work are not replaced by a command that was only meant to begin others.
-static knnlm_status check_new(const inputs *in) {
-    if (said.resume || said.force) return KNNLM_OK;
-    if (kn_file_same(in->checkpoint, in->checkpoint))
-        return kn_fail(KNNLM_EINVAL,
-                       "%s: has another run: go on with it by --resume, or replace it by --force",
-                       in->checkpoint);
-    if (kn_file_same(said.output, said.output))
-        return kn_fail(KNNLM_EINVAL, "%s: exists: name another file, or replace it by --force", said.output);
-    return KNNLM_OK;
-}
-
-// A run that could not be saved is refused before it begins.
-static knnlm_status check_outputs(inputs *in, const char *const *paths, size_t count) {
+// What is read is not written over.
+static knnlm_status check_outputs(const char *const *paths, size_t count) {
     size_t size = strlen(said.output) + sizeof ".checkpoint";
-    in->checkpoint = kn_alloc(size, 1);
-    if (!in->checkpoint) return KNNLM_ENOMEM;
-    snprintf(in->checkpoint, size, "%s.checkpoint", said.output);
-    KN_TRY(kn_writer_try(said.output));
-    KN_TRY(kn_writer_try(in->checkpoint));
-    KN_TRY(check_output(said.output, paths, count));
-    KN_TRY(check_output(in->checkpoint, paths, count));
-    KN_TRY(check_new(in));
-    return said.log ? check_output(said.log, paths, count) : KNNLM_OK;
+    char *checkpoint = kn_alloc(size, 1);
+    if (!checkpoint) return KNNLM_ENOMEM;
+    snprintf(checkpoint, size, "%s.checkpoint", said.output);
+    knnlm_status status = check_output(said.output, paths, count);
+    if (status == KNNLM_OK) status = check_output(checkpoint, paths, count);
+    if (status == KNNLM_OK && said.log) status = check_output(said.log, paths, count);
+    free(checkpoint);
+    return status;
 }
 
-// Where the run begins: anew (*start NULL), from a model, or where a checkpoint stands. What cannot be is
-// told before the text is read.
-static knnlm_status set_start(inputs *in, kn_train_options *o) {
-    if (said.resume)
-        KN_TRY(kn_start_resume(in->checkpoint, said.from, &cli_progress, &in->start));
-    else if (said.from)
-        KN_TRY(kn_start_open(said.from, &cli_progress, &in->start));
-    if (!*in->start.fingerprint) return set_config(&o->config, 1 << 16);
-    o->start = &in->start;
-    o->config = in->start.config;
-    if (shape_said())
-        return kn_fail(KNNLM_EINVAL, "%s: the run began from a model, which decides --%s: resume without it",
-                       in->checkpoint, shape_said());
-    if (said.length > o->config.context)
-        return kn_fail(KNNLM_EINVAL, "--length %lld: the context of %s is %d", (long long)said.length,
-                       said.from ? said.from : in->checkpoint, o->config.context);
-    return KNNLM_OK;
-}
-
-static knnlm_status read_inputs(inputs *in, const char *const *paths, size_t count) {
-    if (!in->start.tokenizer) KN_TRY(make_tokenizer(paths, count, &in->tokenizer));
-    const kn_tokenizer *t = in->start.tokenizer ? in->start.tokenizer : in->tokenizer;
-    KN_TRY(kn_corpus_read(t, paths, count, (knnlm_split)said.split, &cli_progress, &in->corpus));
-    if (said.valid)
-        KN_TRY(kn_corpus_read(t, &said.valid, 1, (knnlm_split)said.split, &cli_progress, &in->valid));
-    cli_progress_clear();
-    return KNNLM_OK;
-}
-
-static knnlm_status print_plan(const kn_train_options *o, uint64_t *parameters) {
-    kn_layout layout;
-    char tokens[32], count[32];
-    KN_TRY(kn_layout_init(&o->config, &layout));
-    *parameters = layout.total;
-    kn_layout_free(&layout);
-    uint64_t disk, need = *parameters * 16;
-    KN_TRY(kn_disk_free(o->output, &disk));
-    if (disk < need)
-        return kn_fail(KNNLM_EIO, "%s: checkpoints need %.1f GB, the disk has %.1f GB free", o->output,
-                       (double)need / 1e9, (double)disk / 1e9);
-    fprintf(stderr,
-            "%s tokens of text, %s parameters, %lld updates of %zu tokens (%.2f epochs), %s kernels\n",
-            cli_count((double)o->corpus->count, tokens), cli_count((double)*parameters, count),
-            (long long)o->steps, o->batch, (double)o->steps * (double)o->batch / (double)o->corpus->count,
-            kn_math_kernels(o->precision)->name);
-    return KNNLM_OK;
-}
-
+// A log of a run before is emptied only when this one begins.
 static knnlm_status open_log(listener *l) {
     if (!said.log) return KNNLM_OK;
-    l->log = fopen(said.log, said.resume ? "a" : "w");
-    if (!l->log) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", said.log);
-    if (!said.resume) fprintf(l->log, "step,tokens,seconds,loss,valid_loss,rate,norm\n");
-    return KNNLM_OK;
+    l->log = fopen(said.log, "a");
+    return l->log ? KNNLM_OK : kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", said.log);
 }
 
-static knnlm_status train(const char *const *paths, size_t count, inputs *in, listener *l) {
-    kn_train_options o;
-    uint64_t parameters;
-    kn_train_defaults(&o);
-    KN_TRY(check_outputs(in, paths, count));
-    KN_TRY(set_start(in, &o));
-    KN_TRY(read_inputs(in, paths, count));
-    o.tokenizer = in->start.tokenizer ? in->start.tokenizer : in->tokenizer;
-    o.corpus = &in->corpus;
-    o.valid = said.valid ? &in->valid : NULL;
-    if (!o.start) KN_TRY(set_config(&o.config, kn_tokenizer_size(o.tokenizer)));
-    set_run(&o);
+static knnlm_status train(const char *const *paths, size_t count, listener *l) {
+    knnlm_train_options o = knnlm_train_options_default();
+    knnlm_train_result result;
+    int32_t bands[BANDS_MOST];
+    set_shape(&o);
     set_optimizer(&o);
-    if (said.minutes != UNSAID) {
-        // The run that is resumed measured its speed once: another number of steps would be another schedule.
-        KN_TRY(said.resume ? kn_checkpoint_steps(in->checkpoint, &o.steps) : steps_for_minutes(&o));
-        set_optimizer(&o);
+    set_run(&o);
+    if (said.bands) {
+        KN_TRY(read_bands(said.bands, bands, &o.band_count));
+        o.bands = bands;
     }
-    KN_TRY(print_plan(&o, &parameters));
+    KN_TRY(check_outputs(paths, count));
     KN_TRY(open_log(l));
+    o.planned = on_plan;
     o.report = on_report;
     o.stop = on_stop;
-    o.context = l;
-    KN_TRY(kn_train_run(&o));
+    o.listener = l;
+    o.progress = cli_progress;
+    KN_TRY(knnlm_train(paths, count, said.output, &o, &result));
     if (l->terminal) fprintf(stderr, "\r\033[K");
-    print_result(&o, l, parameters);
+    print_result(&result);
     return KNNLM_OK;
 }
 
@@ -473,14 +356,8 @@ static int run(int argc, char **argv) {
     code = cli_start(&cli_train, &said.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    inputs in = {0};
     listener l = {.terminal = isatty(STDERR_FILENO)};
-    knnlm_status status = train((const char *const *)paths, count, &in, &l);
-    kn_start_free(&in.start);
-    kn_tokenizer_free(in.tokenizer);
-    kn_corpus_free(&in.corpus);
-    kn_corpus_free(&in.valid);
-    free(in.checkpoint);
+    knnlm_status status = train((const char *const *)paths, count, &l);
     if (l.log && (ferror(l.log) | fclose(l.log)) && status == KNNLM_OK)
         status = kn_fail(KNNLM_EIO, "%s: cannot write all of the log", said.log);
     return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_train);

@@ -325,7 +325,7 @@ static knnlm_status tune(const char *const *paths, size_t count, const kn_mixtur
                          .planned = print_plan};
     kn_lm *lm;
     KN_TRY(check_plot(paths, count));
-    KN_TRY(cli_open_model(said.model, &said.common, &lm));
+    KN_TRY(cli_open_lm(said.model, &said.common, &lm));
     knnlm_status status = kn_tune_run(lm, paths, count, &o, &cli_progress, &result);
     kn_lm_close(lm);
     cli_progress_clear();

@@ -29,7 +29,7 @@ static const cli_option options[] = {
 
 static json_t *problems; // as JSON, when that is wanted
 
-static void found(void *context, const kn_store_problem *p) {
+static void found(void *context, const knnlm_problem *p) {
     (void)context;
     cli_progress_clear();
     if (problems) {
@@ -51,13 +51,15 @@ static void found(void *context, const kn_store_problem *p) {
 }
 
 // The damaged documents by name: those to remove and to add again.
-static json_t *name_damaged(const kn_store *store, const kn_store_verdict *v) {
+static json_t *name_damaged(const knnlm_store *store, const knnlm_verify_result *v) {
     json_t *names = json_array();
-    uint64_t total = kn_store_describe(store)->documents;
-    for (uint64_t i = 0; i < total; i++) {
-        kn_store_document d;
-        if (!v->document_damaged[i] || kn_store_document_removed(store, i)) continue;
-        bool known = kn_store_document_at(store, i, &d) == KNNLM_OK;
+    knnlm_store_info info;
+    knnlm_store_describe(store, &info);
+    for (uint64_t i = 0; i < info.documents; i++) {
+        knnlm_document d;
+        if (!v->document_damaged[i]) continue;
+        bool known = knnlm_store_document(store, i, &d) == KNNLM_OK;
+        if (d.removed) continue;
         cli_json_append(names, known ? cli_json_name(d.name, d.name_size) : json_null());
         if (problems) continue;
         printf("lost             ");
@@ -67,7 +69,7 @@ static json_t *name_damaged(const kn_store *store, const kn_store_verdict *v) {
     return names;
 }
 
-static void print(const kn_store *store, const kn_store_verdict *v, json_t *recall, double seconds) {
+static void print(const knnlm_store *store, const knnlm_verify_result *v, json_t *recall) {
     char bytes[32], rate[32];
     json_t *names = name_damaged(store, v);
     if (problems) {
@@ -76,17 +78,17 @@ static void print(const kn_store *store, const kn_store_verdict *v, json_t *reca
             "intact", v->problems == 0, "bytes", (json_int_t)v->bytes, "entries", (json_int_t)v->entries,
             "documents", (json_int_t)v->documents, "damaged_entries", (json_int_t)v->damaged_entries,
             "damaged_documents", (json_int_t)v->damaged_documents, "problems", problems, "lost", names,
-            "recall", recall ? recall : json_null(), "seconds", json_real(seconds)));
+            "recall", recall ? recall : json_null(), "seconds", json_real(v->seconds)));
         return;
     }
     json_decref(names);
     printf("read             %sB, %sB/s\n", cli_count((double)v->bytes, bytes),
-           cli_count(seconds > 0 ? (double)v->bytes / seconds : 0, rate));
+           cli_count(v->seconds > 0 ? (double)v->bytes / v->seconds : 0, rate));
     printf("intact           %" PRIu64 " of %" PRIu64 " documents, %" PRIu64 " of %" PRIu64 " entries\n",
            v->documents - v->damaged_documents, v->documents, v->entries - v->damaged_entries, v->entries);
 }
 
-static knnlm_status advise(const kn_store_verdict *v) {
+static knnlm_status advise(const knnlm_verify_result *v) {
     return kn_fail(KNNLM_EDATA, "%s: %zu problems%s", said.store, v->problems,
                    v->damaged_documents
                        ? ": remove the lost documents (knnlm verify --repair), then add them again"
@@ -95,9 +97,9 @@ static knnlm_status advise(const kn_store_verdict *v) {
 }
 
 // Told on stderr, where it does not mix with what was found.
-static knnlm_status repair(const kn_store_verdict *v) {
-    kn_repair_result r;
-    KN_TRY(kn_build_repair(said.store, v, &cli_progress, &r));
+static knnlm_status repair(const knnlm_verify_result *v) {
+    knnlm_repair_result r;
+    KN_TRY(knnlm_store_repair(said.store, v, &cli_progress, &r));
     cli_progress_clear();
     fprintf(stderr, "knnlm verify: %s: repaired: %" PRIu64 " lost documents removed%s%s\n", said.store,
             r.documents_removed, r.indexed ? ", the index made anew" : "",
@@ -105,26 +107,27 @@ static knnlm_status repair(const kn_store_verdict *v) {
     return KNNLM_OK;
 }
 
-static knnlm_status verify(const kn_store *store) {
-    kn_store_verdict v;
-    double start = kn_seconds();
-    KN_TRY(kn_store_verify(store, &cli_progress, found, NULL, &v));
+static knnlm_status verify(const knnlm_store *store) {
+    knnlm_verify_result v;
+    knnlm_verify_options o = knnlm_verify_options_default();
+    o.found = found;
+    o.progress = cli_progress;
+    KN_TRY(knnlm_store_verify(store, &o, &v));
     cli_progress_clear();
-    double seconds = kn_seconds() - start;
     knnlm_status status = KNNLM_OK;
     json_t *recall = NULL;
     if (said.recall.wanted && !v.problems)
         status = cli_recall(store, &said.recall, problems ? &recall : NULL);
-    if (status == KNNLM_OK) print(store, &v, recall, seconds);
+    if (status == KNNLM_OK) print(store, &v, recall);
     if (status == KNNLM_OK && v.problems) status = said.repair ? repair(&v) : advise(&v);
-    free(v.document_damaged);
+    knnlm_verify_result_free(&v);
     return status;
 }
 
 static int run(int argc, char **argv) {
     char **rest;
     size_t count;
-    kn_store *store;
+    knnlm_store *store;
     int code = cli_parse(&cli_verify, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = cli_take_store(&cli_verify, &said.store, &rest, &count);
@@ -134,10 +137,10 @@ static int run(int argc, char **argv) {
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
     if (said.common.json) problems = json_array();
-    knnlm_status status = kn_store_open(said.store, &store);
+    knnlm_status status = knnlm_store_open(said.store, &store);
     if (status == KNNLM_OK) {
         status = verify(store);
-        kn_store_close(store);
+        knnlm_store_close(store);
     }
     json_decref(problems);
     return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_verify);

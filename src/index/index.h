@@ -96,17 +96,10 @@ typedef struct kn_recall_options {
     const kn_progress *progress;
 } kn_recall_options;
 
-enum { KN_RECALL_DEPTHS = 4, KN_RECALL_MOST = 32 };
-typedef struct kn_recall {
-    uint32_t probes;                 // 0: looking at every entry
-    double recall[KN_RECALL_DEPTHS]; // of the nearest 1, 10, 100 and k
-    double queries_per_second;
-} kn_recall;
-
 // What searches with 1, 2, 4, ... probes find of the true neighbours of entries drawn from the store (each
 // without itself), and what they cost; the last row is the exact search. KNNLM_ENOTSUP: a store without keys.
 knnlm_status kn_index_recall(const kn_store *store, const kn_recall_options *options,
-                             kn_recall out[KN_RECALL_MOST], size_t *count);
+                             knnlm_recall out[KNNLM_RECALL_MAX], size_t *count);
 
 // ---------------------------------------------------------------- making
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const size_t depths[KN_RECALL_DEPTHS] = {1, 10, 100, SIZE_MAX};
+static const size_t depths[KNNLM_RECALL_DEPTHS] = {1, 10, 100, SIZE_MAX};
 
 typedef struct testing {
     size_t n, d, k;
@@ -69,10 +69,10 @@ static double overlap(const testing *t, size_t query, size_t depth, uint32_t *sc
     return want ? (double)hits / (double)want : 1;
 }
 
-static knnlm_status measure(testing *t, kn_recall *out) {
+static knnlm_status measure(testing *t, knnlm_recall *out) {
     uint32_t *scratch = kn_alloc(t->k, sizeof *scratch);
     if (!scratch) return KNNLM_ENOMEM;
-    for (size_t j = 0; j < KN_RECALL_DEPTHS; j++) {
+    for (size_t j = 0; j < KNNLM_RECALL_DEPTHS; j++) {
         double sum = 0;
         for (size_t q = 0; q < t->n; q++) sum += overlap(t, q, kn_least(depths[j], t->k), scratch);
         out->recall[j] = sum / (double)t->n;
@@ -82,7 +82,7 @@ static knnlm_status measure(testing *t, kn_recall *out) {
 }
 
 static knnlm_status try_probes(const kn_index *x, testing *t, kn_search_options o, uint32_t probes,
-                               kn_recall *out) {
+                               knnlm_recall *out) {
     o.probes = out->probes = probes;
     double start = kn_seconds();
     KN_TRY(kn_index_search(x, t->queries, t->n, &o, &t->found));
@@ -91,7 +91,7 @@ static knnlm_status try_probes(const kn_index *x, testing *t, kn_search_options 
 }
 
 static knnlm_status test(const kn_store *store, const kn_index *x, const kn_index *all,
-                         const kn_recall_options *o, kn_recall *out, size_t *count) {
+                         const kn_recall_options *o, knnlm_recall *out, size_t *count) {
     testing t = {.n = o->queries, .d = (size_t)kn_store_describe(store)->settings.dimension, .k = o->k};
     kn_search_options search = {.k = o->k, .memory = o->memory, .progress = o->progress};
     knnlm_status status = draw_queries(store, o->seed, &t);
@@ -100,20 +100,20 @@ static knnlm_status test(const kn_store *store, const kn_index *x, const kn_inde
     if (status == KNNLM_OK) status = kn_index_search(all, t.queries, t.n, &search, &t.truth);
     double exact = kn_seconds() - start;
     *count = 0;
-    for (uint32_t probes = 1; status == KNNLM_OK && x->info.lists && *count < KN_RECALL_MOST; probes *= 2) {
+    for (uint32_t probes = 1; status == KNNLM_OK && x->info.lists && *count < KNNLM_RECALL_MAX; probes *= 2) {
         uint32_t now = probes < x->info.lists ? probes : x->info.lists;
         status = try_probes(x, &t, search, now, &out[(*count)++]);
-        if (now == x->info.lists || out[*count - 1].recall[KN_RECALL_DEPTHS - 1] > 0.9999) break;
+        if (now == x->info.lists || out[*count - 1].recall[KNNLM_RECALL_DEPTHS - 1] > 0.9999) break;
     }
-    if (status == KNNLM_OK && *count < KN_RECALL_MOST)
+    if (status == KNNLM_OK && *count < KNNLM_RECALL_MAX)
         out[(*count)++] =
-            (kn_recall){.probes = 0, .recall = {1, 1, 1, 1}, .queries_per_second = (double)t.n / exact};
+            (knnlm_recall){.probes = 0, .recall = {1, 1, 1, 1}, .queries_per_second = (double)t.n / exact};
     testing_free(&t);
     return status;
 }
 
-knnlm_status kn_index_recall(const kn_store *store, const kn_recall_options *o, kn_recall out[KN_RECALL_MOST],
-                             size_t *count) {
+knnlm_status kn_index_recall(const kn_store *store, const kn_recall_options *o,
+                             knnlm_recall out[KNNLM_RECALL_MAX], size_t *count) {
     kn_index *x, *all;
     if (!kn_store_describe(store)->entries || !o->queries || !o->k)
         return kn_fail(KNNLM_EINVAL, "%s: nothing to search", kn_store_describe(store)->path);

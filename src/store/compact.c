@@ -104,13 +104,13 @@ static void sweep_now(const char *path) {
 }
 
 static knnlm_status compact(kn_store_writer *w, bool force, const kn_progress *progress,
-                            kn_store_compacted *out) {
+                            knnlm_compact_result *out) {
     compaction c = {.w = w, .base = w->base, .progress = progress, .first = first_changed(w->base)};
     const kn_store_info *before = kn_store_describe(w->base);
-    *out = (kn_store_compacted){.bytes_before = before->bytes,
-                                .bytes_after = before->bytes,
-                                .segments_before = before->segments,
-                                .segments_after = before->segments};
+    *out = (knnlm_compact_result){.bytes_before = before->bytes,
+                                  .bytes_after = before->bytes,
+                                  .segments_before = before->segments,
+                                  .segments_after = before->segments};
     if (c.first == w->base->manifest.segment_count) return KNNLM_OK;
     if (w->base->manifest.settings.key_type == KNNLM_KEYS_NONE && w->base->manifest.annex.note && !force)
         return kn_fail(KNNLM_EINVAL,
@@ -125,7 +125,7 @@ static knnlm_status compact(kn_store_writer *w, bool force, const kn_progress *p
     return KNNLM_OK;
 }
 
-static void measure(const char *path, kn_store_compacted *out) {
+static void measure(const char *path, knnlm_compact_result *out) {
     kn_store *after;
     if (kn_store_open(path, &after) != KNNLM_OK) return; // it was committed all the same
     out->bytes_after = kn_store_describe(after)->bytes;
@@ -134,9 +134,9 @@ static void measure(const char *path, kn_store_compacted *out) {
 }
 
 knnlm_status kn_store_compact(const char *path, bool force, const kn_progress *progress,
-                              kn_store_compacted *out) {
+                              knnlm_compact_result *out) {
     kn_store_writer *w;
-    *out = (kn_store_compacted){0};
+    *out = (knnlm_compact_result){0};
     KN_TRY(kn_store_write(path, &w));
     knnlm_status status = compact(w, force, progress, out);
     char *message = status == KNNLM_OK ? NULL : strdup(knnlm_message());

@@ -23,11 +23,11 @@
 #define KN_STORE_MAGIC "knnlm-store"
 enum {
     KN_STORE_VERSION = 1,
-    KN_STORE_DIMENSION_MAX = 65536,
-    KN_STORE_SEGMENT_MAX = 1 << 28,     // entries of a segment
-    KN_STORE_SEGMENT_DEFAULT = 1 << 16, // a minute's work of a middling model: what a crash can cost
+    KN_STORE_DIMENSION_MAX = KNNLM_DIMENSION_MAX,
+    KN_STORE_SEGMENT_MAX = KNNLM_SEGMENT_MAX, // entries of a segment
+    KN_STORE_SEGMENT_DEFAULT = 1 << 16,       // a minute's work of a middling model: what a crash can cost
 };
-#define KN_STORE_ENTRIES_MAX UINT32_MAX // so that an index may number them in 32 bits
+#define KN_STORE_ENTRIES_MAX KNNLM_ENTRIES_MAX // so that an index may number them in 32 bits
 #define KN_STORE_DOCUMENT_BYTES_MAX UINT32_MAX
 
 // How a store was made; two stores with equal settings take each other's entries.
@@ -286,34 +286,16 @@ void kn_annex_abort(kn_annex_writer *a);
 
 // ---------------------------------------------------------------- upkeep
 
-typedef struct kn_store_compacted {
-    uint64_t entries_dropped, documents_dropped, bytes_before, bytes_after;
-    size_t segments_before, segments_after;
-} kn_store_compacted;
 // Drops what was removed and merges small segments; the removed documents' space is free afterwards. A crash
 // leaves the store as it was. KNNLM_EIO: the disk has no room for the copy (`force` tries anyway);
 // KNNLM_EDATA: what is to be kept is damaged.
 knnlm_status kn_store_compact(const char *path, bool force, const kn_progress *progress,
-                              kn_store_compacted *out);
+                              knnlm_compact_result *out);
 
-typedef struct kn_store_problem {
-    const char *file;                                         // in the store's directory
-    const char *what;                                         // a line for people
-    uint64_t offset;                                          // in the file
-    uint64_t first_entry, entries, first_document, documents; // that it touches
-} kn_store_problem;
-typedef struct kn_store_verdict {
-    size_t problems;
-    uint64_t bytes;                              // read
-    uint64_t entries, documents;                 // live ones
-    uint64_t damaged_entries, damaged_documents; // of them; the others can be trusted
-    bool index_damaged;
-    bool *document_damaged; // (documents of the store), or NULL; released with free()
-} kn_store_verdict;
-// Reads everything: checksums, counts, cross-references. `found` is called for every problem. KNNLM_OK
-// whatever is found; else the verification itself failed.
+// Reads everything: checksums, counts, cross-references; out->document_damaged is released with free().
+// `found` is called for every problem. KNNLM_OK whatever is found; else the verification itself failed.
 knnlm_status kn_store_verify(const kn_store *store, const kn_progress *progress,
-                             void (*found)(void *context, const kn_store_problem *problem), void *context,
-                             kn_store_verdict *out);
+                             void (*found)(void *context, const knnlm_problem *problem), void *context,
+                             knnlm_verify_result *out);
 
 #endif

@@ -15,9 +15,9 @@ enum { BLOCKS_AT_A_TIME = 64 };
 typedef struct verification {
     const kn_store *s;
     const kn_progress *progress;
-    void (*found)(void *context, const kn_store_problem *problem);
+    void (*found)(void *context, const knnlm_problem *problem);
     void *context;
-    kn_store_verdict *out;
+    knnlm_verify_result *out;
     uint64_t *entry_bits; // a bit an entry that cannot be trusted
     bool *documents;      // those that cannot
     uint64_t *lost_bits;  // a bit an entry that leads to no document, as its record cannot be read
@@ -67,10 +67,10 @@ static void mark_lost(void *context, uint64_t first, uint64_t count) {
 }
 
 // What the problem touches was marked before.
-static void report(verification *v, kn_store_problem problem, const char *format, ...)
+static void report(verification *v, knnlm_problem problem, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void report(verification *v, kn_store_problem problem, const char *format, ...) {
+static void report(verification *v, knnlm_problem problem, const char *format, ...) {
     char text[512];
     va_list args;
     va_start(args, format);
@@ -107,14 +107,14 @@ static void check_block(void *context, size_t task, int worker) {
 
 // Marks the entries and documents that bytes [from, to) of a segment's part touch; in the result they are one
 // range, with what may lie between.
-typedef kn_store_problem touch(verification *v, size_t segment, uint64_t from, uint64_t to);
+typedef knnlm_problem touch(verification *v, size_t segment, uint64_t from, uint64_t to);
 
 static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind kind, const char *name,
                                uint64_t count, uint64_t payload, uint64_t seal, size_t segment,
                                touch *touched) {
     const char *reason = kn_part_check(part, kind, count, payload, seal);
     if (reason) { // the blocks' checksums are not to be trusted either
-        kn_store_problem p = touched(v, segment, 0, payload);
+        knnlm_problem p = touched(v, segment, 0, payload);
         p.file = name;
         report(v, p, "%s", reason);
         return KNNLM_OK;
@@ -131,7 +131,7 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
         for (size_t i = 0; i < n; i++) {
             uint64_t from = (uint64_t)(at + i) * KN_PART_BLOCK, to = from + KN_PART_BLOCK;
             if (!t.wrong[i]) continue;
-            kn_store_problem p = touched(v, segment, from, to < payload ? to : payload);
+            knnlm_problem p = touched(v, segment, from, to < payload ? to : payload);
             p.file = name;
             p.offset = from;
             report(v, p, "bytes %" PRIu64 " to %" PRIu64 " %s", from, to < payload ? to : payload,
@@ -162,20 +162,20 @@ static void widen(uint64_t *first, uint64_t *count, uint64_t from, uint64_t to) 
     *count = high - low;
 }
 
-static void touch_entries(verification *v, const kn_segment *g, kn_store_problem *p, uint64_t from,
+static void touch_entries(verification *v, const kn_segment *g, knnlm_problem *p, uint64_t from,
                           uint64_t to) {
     mark_entries(v, g->entry.first_entry + from, to - from);
     widen(&p->first_entry, &p->entries, g->entry.first_entry + from, g->entry.first_entry + to);
 }
 
-static void touch_documents(verification *v, const kn_segment *g, kn_store_problem *p, uint64_t from,
+static void touch_documents(verification *v, const kn_segment *g, knnlm_problem *p, uint64_t from,
                             uint64_t to) {
     mark_documents(v, g->entry.first_document + from, to - from);
     widen(&p->first_document, &p->documents, g->entry.first_document + from, g->entry.first_document + to);
 }
 
 // Names and paths in the range. A record that is damaged itself may lead anywhere: it is marked by its own.
-static void touch_strings(verification *v, const kn_segment *g, kn_store_problem *p, uint64_t from,
+static void touch_strings(verification *v, const kn_segment *g, knnlm_problem *p, uint64_t from,
                           uint64_t to) {
     const kn_document_record *records =
         (const kn_document_record *)(const void *)(g->text.data + g->layout.documents);
@@ -189,10 +189,10 @@ static void touch_strings(verification *v, const kn_segment *g, kn_store_problem
     }
 }
 
-static kn_store_problem touched_text(verification *v, size_t segment, uint64_t from, uint64_t to) {
+static knnlm_problem touched_text(verification *v, size_t segment, uint64_t from, uint64_t to) {
     const kn_segment *g = &v->s->segments[segment];
     const kn_segment_layout *l = &g->layout;
-    kn_store_problem p = {.first_entry = g->entry.first_entry, .first_document = g->entry.first_document};
+    knnlm_problem p = {.first_entry = g->entry.first_entry, .first_document = g->entry.first_document};
     uint64_t a, b;
     if (rows_of(from, to, l->tokens, g->entry.entries, 4, &a, &b)) touch_entries(v, g, &p, a, b);
     if (rows_of(from, to, l->offsets, g->entry.entries, 4, &a, &b)) touch_entries(v, g, &p, a, b);
@@ -202,11 +202,11 @@ static kn_store_problem touched_text(verification *v, size_t segment, uint64_t f
     return p;
 }
 
-static kn_store_problem touched_keys(verification *v, size_t segment, uint64_t from, uint64_t to) {
+static knnlm_problem touched_keys(verification *v, size_t segment, uint64_t from, uint64_t to) {
     const kn_segment *g = &v->s->segments[segment];
     size_t d = (size_t)v->s->manifest.settings.dimension;
     knnlm_keys type = v->s->manifest.settings.key_type;
-    kn_store_problem p = {.first_entry = g->entry.first_entry};
+    knnlm_problem p = {.first_entry = g->entry.first_entry};
     size_t row = kn_key_row_bytes(type, d);
     uint64_t a, b;
     if (rows_of(from, to, g->layout.keys, g->entry.entries, row, &a, &b)) touch_entries(v, g, &p, a, b);
@@ -215,12 +215,12 @@ static kn_store_problem touched_keys(verification *v, size_t segment, uint64_t f
     return p;
 }
 
-static kn_store_problem touched_nothing(verification *v, size_t segment, uint64_t from, uint64_t to) {
+static knnlm_problem touched_nothing(verification *v, size_t segment, uint64_t from, uint64_t to) {
     (void)v;
     (void)segment;
     (void)from;
     (void)to;
-    return (kn_store_problem){0};
+    return (knnlm_problem){0};
 }
 
 // ---------------------------------------------------------------- meaning
@@ -251,7 +251,7 @@ static void check_document(verification *v, const char *file, uint64_t number, u
     judge_document(v, number, next, text, sizeof text);
     if (!*text) return;
     mark_documents(v, number, 1);
-    report(v, (kn_store_problem){.file = file, .first_document = number, .documents = 1}, "%s", text);
+    report(v, (knnlm_problem){.file = file, .first_document = number, .documents = 1}, "%s", text);
 }
 
 static void check_tokens(verification *v, const char *file, size_t segment) {
@@ -261,7 +261,7 @@ static void check_tokens(verification *v, const char *file, size_t segment) {
         uint64_t id = g.first + i;
         if ((g.tokens[i] >= 0 && (!vocabulary || g.tokens[i] < vocabulary)) || is_marked(v, id)) continue;
         mark_entries(v, id, 1);
-        report(v, (kn_store_problem){.file = file, .first_entry = id, .entries = 1},
+        report(v, (knnlm_problem){.file = file, .first_entry = id, .entries = 1},
                "entry %" PRIu64 " has token %d, beyond the vocabulary", id, g.tokens[i]);
     }
 }
@@ -295,12 +295,12 @@ static knnlm_status check_removed(verification *v) {
     for (uint64_t i = 0; i < r->documents; i++) {
         kn_store_document d;
         if (i && numbers[i] <= numbers[i - 1])
-            report(v, (kn_store_problem){.file = name}, "the removed documents are not in order");
+            report(v, (knnlm_problem){.file = name}, "the removed documents are not in order");
         if (kn_store_document_at(v->s, numbers[i], &d) == KNNLM_OK) entries += d.count;
     }
     if (entries != r->entries)
-        report(v, (kn_store_problem){.file = name},
-               "removed documents have %" PRIu64 " entries, not %" PRIu64, entries, r->entries);
+        report(v, (knnlm_problem){.file = name}, "removed documents have %" PRIu64 " entries, not %" PRIu64,
+               entries, r->entries);
     return KNNLM_OK;
 }
 
@@ -310,7 +310,7 @@ static knnlm_status check_attachments(verification *v) {
         char *path;
         knnlm_status status = kn_store_attachment(v->s, name, &path);
         if (status == KNNLM_ENOMEM) return status;
-        if (status != KNNLM_OK) report(v, (kn_store_problem){.file = name}, "%s", knnlm_message());
+        if (status != KNNLM_OK) report(v, (knnlm_problem){.file = name}, "%s", knnlm_message());
         free(path);
     }
     return KNNLM_OK;
@@ -337,7 +337,7 @@ static knnlm_status check_annex(verification *v) {
     const kn_annex *a = &v->s->manifest.annex;
     if (v->s->annex_fault) {
         v->out->index_damaged = true;
-        report(v, (kn_store_problem){.file = "index"}, "%s", v->s->annex_fault);
+        report(v, (knnlm_problem){.file = "index"}, "%s", v->s->annex_fault);
         return KNNLM_OK;
     }
     size_t before = v->out->problems;
@@ -361,8 +361,8 @@ static knnlm_status check_all(verification *v) {
 }
 
 knnlm_status kn_store_verify(const kn_store *s, const kn_progress *progress,
-                             void (*found)(void *context, const kn_store_problem *problem), void *context,
-                             kn_store_verdict *out) {
+                             void (*found)(void *context, const knnlm_problem *problem), void *context,
+                             knnlm_verify_result *out) {
     verification v = {.s = s,
                       .progress = progress,
                       .found = found,
@@ -372,7 +372,7 @@ knnlm_status kn_store_verify(const kn_store *s, const kn_progress *progress,
                       .lost_bits = kn_alloc(s->manifest.entries / 64 + 1, sizeof(uint64_t)),
                       .documents = kn_alloc(s->manifest.documents + 1, sizeof(bool)),
                       .total = s->info.bytes};
-    *out = (kn_store_verdict){0};
+    *out = (knnlm_verify_result){0};
     bool room = v.entry_bits && v.lost_bits && v.documents;
     knnlm_status status = room ? check_all(&v) : KNNLM_ENOMEM;
     if (status == KNNLM_OK) {

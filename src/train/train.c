@@ -145,7 +145,7 @@ static bool due(int64_t step, int64_t every, bool last) {
     return last || (every > 0 && step % every == 0);
 }
 
-static void report(run *r, kn_train_report *report) {
+static void report(run *r, knnlm_train_report *report) {
     const kn_train_options *o = r->o;
     report->step = r->state.step;
     report->steps = o->steps;
@@ -162,7 +162,7 @@ static void report(run *r, kn_train_report *report) {
     if (o->report) o->report(o->context, report);
 }
 
-static knnlm_status validate_and_keep(run *r, kn_train_report *report) {
+static knnlm_status validate_and_keep(run *r, knnlm_train_report *report) {
     KN_TRY(validate(r, &report->valid_loss));
     report->best = report->valid_loss < r->state.best;
     if (!report->best) return KNNLM_OK;
@@ -182,7 +182,7 @@ static knnlm_status after_step(run *r, bool *stop) {
     const kn_train_options *o = r->o;
     bool last = r->state.step >= o->steps;
     bool validated = o->valid && due(r->state.step, o->valid_every, last);
-    kn_train_report now = {.valid_loss = NAN};
+    knnlm_train_report now = {.valid_loss = NAN};
     *stop = !last && o->stop && o->stop(o->context);
     // Also when it is to stop: the resumed run begins after this step, and must know the best as if it had
     // not stopped.
@@ -199,7 +199,7 @@ static knnlm_status run_steps(run *r) {
     bool stop = false;
     r->started = r->saved = kn_seconds();
     r->first_step = r->state.step;
-    if (r->state.step >= o->steps) report(r, &(kn_train_report){.valid_loss = NAN});
+    if (r->state.step >= o->steps) report(r, &(knnlm_train_report){.valid_loss = NAN});
     while (r->state.step < o->steps && !stop) {
         KN_TRY(step(r));
         KN_TRY(after_step(r, &stop));

@@ -10,18 +10,6 @@
 #include "train/schedule.h"
 #include "train/start.h"
 
-typedef struct kn_train_report {
-    int64_t step, steps;
-    double loss;       // mean of the tokens since the last report, in nats
-    double rate, norm; // learning rate, norm of the gradient
-    double tokens_per_second, seconds, seconds_left;
-    uint64_t tokens;   // seen so far
-    double valid_loss; // NAN: not measured at this step
-    bool best;         // the validation loss is the lowest so far
-    double best_loss;  // that lowest one, of the runs before a resume too; INFINITY: none yet
-    bool saved;        // a checkpoint was written
-} kn_train_report;
-
 typedef struct kn_train_options {
     kn_config config;      // with its vocabulary
     const kn_start *start; // the model that the run begins from, of that config; NULL: new parameters
@@ -43,7 +31,7 @@ typedef struct kn_train_options {
     int64_t valid_every, save_every, report_every; // steps; 0: only at the end
     double save_seconds;                           // also when so much time has passed; 0: not
     size_t valid_tokens;                           // at most so many tokens of `valid` are scored; 0: all
-    void (*report)(void *context, const kn_train_report *report);
+    void (*report)(void *context, const knnlm_train_report *report);
     // Asked after every update; true: write a checkpoint and stop with KNNLM_ESTOPPED.
     bool (*stop)(void *context);
     void *context;
