@@ -222,12 +222,54 @@ static void what_makes_no_sense_is_refused(void **state) {
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, desk_open, desk_close)
+// States of a text are the keys that a store has of it; p_kNN of the state after a text is what a mixture
+// has.
+static void states_are_keys(void **state) {
+    desk *d = *state;
+    size_t width = (size_t)d->info.key_width, count;
+    int32_t *tokens;
+    knnlm_store *store;
+    knnlm_search_options search = knnlm_search_options_default();
+    OK(knnlm_model_encode(d->model, remembered, strlen(remembered), &tokens, &count));
+    float *states = calloc((count + 1) * width, sizeof *states), *keys = calloc(count * width, sizeof *keys);
+    OK(knnlm_model_states(d->model, tokens, count, NULL, NULL, states));
+    OK(knnlm_store_open(d->store, &store));
+    OK(knnlm_store_keys(store, 0, count, keys));
+    assert_memory_equal(states, keys, count * width * sizeof *keys);
+    OK(knnlm_model_states(d->model, tokens, count, "output@0", NULL, states));
+    assert_memory_not_equal(states, keys, count * width * sizeof *keys);
+    FAILS(KNNLM_EINVAL, "nowhere", knnlm_model_states(d->model, tokens, count, "nowhere", NULL, states));
+    tokens[1] = d->info.vocabulary;
+    FAILS(KNNLM_EINVAL, "", knnlm_model_states(d->model, tokens, count, NULL, NULL, states));
+    knnlm_free(tokens);
+
+    const char *path;
+    knnlm_mixture_options o = options_of(d, &path);
+    knnlm_mixture *m;
+    double *knn = calloc((size_t)d->info.vocabulary, sizeof *knn),
+           *p = calloc((size_t)d->info.vocabulary, sizeof *p);
+    o.temperature = 3;
+    o.k = search.k = 20;
+    OK(knnlm_mixture_open(d->model, &o, &m));
+    OK(knnlm_mixture_next(m, d->tokens, d->count - 1, NULL, NULL, knn, NULL));
+    OK(knnlm_model_states(d->model, d->tokens, d->count, NULL, NULL, states)); // the last is after the others
+    OK(knnlm_store_knn(store, states + (d->count - 1) * width, 1, &search, 3, p));
+    for (int32_t i = 0; i < d->info.vocabulary; i++) assert_true(fabs(p[i] - knn[i]) < 1e-6);
+    knnlm_mixture_close(m);
+    knnlm_store_close(store);
+    free(knn);
+    free(p);
+    free(states);
+    free(keys);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(scores_are_of_what_comes_next),
         TEST(nothing_mixed_in_is_the_model),
         TEST(a_text_grows_and_tells_its_sources),
         TEST(what_makes_no_sense_is_refused),
+        TEST(states_are_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,6 +68,18 @@ static void test_each_struct(void **state) {
     REFUSES(knnlm_store_settings, knnlm_writer_create("no.store", &o, (knnlm_writer **)&none));
     REFUSES(knnlm_index_options, knnlm_index(NULL, "no.store", &o, NULL));
     REFUSES(knnlm_search_options, knnlm_store_search(NULL, NULL, 0, &o, NULL, NULL, NULL));
+    REFUSES(knnlm_index_options, knnlm_index_update(NULL, "no.store", &o, NULL));
+    REFUSES(knnlm_index_options, knnlm_index_options_check(&o));
+    REFUSES(knnlm_search_options, knnlm_store_knn(NULL, NULL, 0, &o, 1, NULL));
+    REFUSES(knnlm_score_options, knnlm_model_states(NULL, NULL, 0, NULL, &o, NULL));
+    REFUSES(knnlm_recall_options, knnlm_store_recall(NULL, &o, NULL, NULL));
+    REFUSES(knnlm_remove_options, knnlm_store_remove("no.store", &o, NULL));
+    REFUSES(knnlm_compact_options, knnlm_store_compact("no.store", &o, NULL));
+    REFUSES(knnlm_verify_options, knnlm_store_verify(NULL, &o, NULL));
+    REFUSES(knnlm_import_options, knnlm_import("no.store", &o, NULL));
+    REFUSES(knnlm_export_options, knnlm_store_export(NULL, "no", &o, NULL));
+    REFUSES(knnlm_export_options, knnlm_store_export_faiss(NULL, "no", &o, NULL));
+    REFUSES(knnlm_train_options, knnlm_train(NULL, 0, "no.gguf", &o, NULL));
     REFUSES(knnlm_mixture_options, knnlm_mixture_open(NULL, &o, (knnlm_mixture **)&none));
     REFUSES(knnlm_text_options, knnlm_text_open(NULL, NULL, 0, &o, (knnlm_text **)&none));
 }

@@ -600,28 +600,28 @@ static void other_settings_are_refused(void **state) {
     build(d, &o);
     uint64_t before = digest(d->store);
     other.keys = KNNLM_KEYS_INT8;
-    expect_refusal(d, &other, KNNLM_EINVAL, "--keys f16, not int8");
+    expect_refusal(d, &other, KNNLM_EINVAL, "`keys` f16, not int8");
     other = o;
     other.min_context = 3;
-    expect_refusal(d, &other, KNNLM_EINVAL, "--min-context 40, not 3");
+    expect_refusal(d, &other, KNNLM_EINVAL, "`min_context` 40, not 3");
     other = o;
     other.tap.point = KN_TAP_OUTPUT;
-    expect_refusal(d, &other, KNNLM_EINVAL, "--tap ffn@1, not output@1");
+    expect_refusal(d, &other, KNNLM_EINVAL, "`tap` ffn@1, not output@1");
     other = o;
     other.split = KNNLM_SPLIT_WIKI;
-    expect_refusal(d, &other, KNNLM_EINVAL, "--documents file, not wiki");
+    expect_refusal(d, &other, KNNLM_EINVAL, "`split` file, not wiki");
     other = o;
     other.project = 5;
-    expect_refusal(d, &other, KNNLM_EINVAL, "--project none, not pca:5");
+    expect_refusal(d, &other, KNNLM_EINVAL, "`project` none, not pca:5");
     other = o;
     other.tap.layer = 7;
     expect_refusal(d, &other, KNNLM_EINVAL, "layer 7");
     other = o;
     other.memory = 1;
-    expect_refusal(d, &other, KNNLM_ENOMEM, "--memory");
+    expect_refusal(d, &other, KNNLM_ENOMEM, "`memory`");
     other = o;
     other.min_context = CONTEXT;
-    expect_refusal(d, &other, KNNLM_EINVAL, "--min-context 80");
+    expect_refusal(d, &other, KNNLM_EINVAL, "`min_context` 80");
     assert_int_equal(digest(d->store), before);
 }
 

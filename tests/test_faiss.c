@@ -361,7 +361,7 @@ static void test_stores_that_cannot_be_exported(void **state) {
     kn_store *store;
     build(at("a.store"), KNNLM_DISTANCE_L2, KNNLM_KEYS_F16, items, 1);
     OK(kn_store_open(at("a.store"), &store));
-    FAILS(KNNLM_EINVAL, "--codes pq64", kn_faiss_export(store, at("no.index"), false, NULL, &t));
+    FAILS(KNNLM_EINVAL, "`codes` pq64", kn_faiss_export(store, at("no.index"), false, NULL, &t));
     kn_store_close(store);
     OK(kn_index_build(at("a.store"), &plain, NULL, &r));
     OK(kn_store_open(at("a.store"), &store));

@@ -24,7 +24,7 @@ static void test_bad_keys_leave_nothing(void **state) {
     put("dstore_keys.npy", keys, sizeof keys);
     o.convert = true;
     o.settings.key_type = KNNLM_KEYS_F16;
-    FAILS(KNNLM_EDATA, "do not fit f16: use --keys f32", kn_store_import(&o, at("no"), NULL, &got));
+    FAILS(KNNLM_EDATA, "do not fit f16: use `keys` f32", kn_store_import(&o, at("no"), NULL, &got));
     assert_false(there(at("no")));
     o.convert = false;
     OK(kn_store_import(&o, at("bare"), NULL, &got));

@@ -98,10 +98,10 @@ static void test_raw_ambiguous(void **state) {
     FAILS(KNNLM_EINVAL, "40 of dimension 6 (f32, int64)", kn_store_import(&o, at("no"), NULL, &got));
     FAILS(KNNLM_EINVAL, "80 of dimension 6 (f16, int32)", kn_store_import(&o, at("no"), NULL, &got));
     FAILS(KNNLM_EINVAL,
-          "--dim, --entries, --key-type, --value-type:", kn_store_import(&o, at("no"), NULL, &got));
+          "`dimension`, `entries`, `key_type`, `value_type`:", kn_store_import(&o, at("no"), NULL, &got));
     o.settings.dimension = D; // the trap: the paper's types against knn-transformers'
     FAILS(KNNLM_EINVAL,
-          "some of --entries, --key-type, --value-type: their sizes fit 40 of dimension 6 (f32, int64) or 80 "
+          "some of `entries`, `key_type`, `value_type`: their sizes fit 40 of dimension 6 (f32, int64) or 80 "
           "of "
           "dimension 6 (f16, int32)",
           kn_store_import(&o, at("no"), NULL, &got));
@@ -165,7 +165,7 @@ static void test_transformers_names(void **state) {
     put_keys("kt/dstore_6_keys.npy", KNNLM_ARRAY_F16);
     put_values("kt/dstore_6_vals.npy", KNNLM_ARRAY_INT32, values);
     o = (kn_import_options){.keys = at("kt/dstore_6_keys.npy")};
-    FAILS(KNNLM_EINVAL, "--entries", kn_store_import(&o, at("no"), NULL, &got));
+    FAILS(KNNLM_EINVAL, "`entries`", kn_store_import(&o, at("no"), NULL, &got));
 }
 
 static void test_finding_pairs(void **state) {
@@ -224,7 +224,7 @@ static void test_values_out_of_range(void **state) {
     int32_t token;
     FAILS(KNNLM_EDATA, "value 33 is -15536: int16 has overflowed",
           import_value(KNNLM_ARRAY_INT16, 50000, 0, &token));
-    FAILS(KNNLM_EDATA, "--value-type uint16", import_value(KNNLM_ARRAY_INT16, 50000, 50257, &token));
+    FAILS(KNNLM_EDATA, "`value_type` uint16", import_value(KNNLM_ARRAY_INT16, 50000, 50257, &token));
     OK(import_value(KNNLM_ARRAY_UINT16, 50000, 50257, &token));
     assert_int_equal(token, 50000);
     FAILS(KNNLM_EDATA, "the vocabulary has 50000", import_value(KNNLM_ARRAY_UINT16, 50000, 50000, &token));

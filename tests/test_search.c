@@ -589,7 +589,7 @@ static void old_codes_are_refused(void **state) {
     make_old(&t);
     OK(kn_store_open(t.path, &s));
     assert_int_equal(kn_index_open(s, &x), KNNLM_ENOTSUP);
-    assert_non_null(strstr(knnlm_message(), "knnlm index makes it anew"));
+    assert_non_null(strstr(knnlm_message(), "`knnlm_index` makes it anew"));
     kn_store_close(s);
     assert_int_equal(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r), KNNLM_ENOTSUP);
     make_lists(&t, 4, 8);
@@ -752,7 +752,7 @@ static void a_lost_part_costs_the_index_alone(void **state) {
         OK(kn_store_open(t.path, &s));
         assert_int_equal(kn_index_open(s, &x), KNNLM_EDATA);
         assert_non_null(strstr(knnlm_message(), ".rows"));
-        assert_non_null(strstr(knnlm_message(), "knnlm index makes it anew"));
+        assert_non_null(strstr(knnlm_message(), "`knnlm_index` makes it anew"));
         kn_store_close(s);
         make_lists(&t, 4, 0);
         check_index(&t, &(kn_search_options){.k = 100, .probes = 4});

@@ -130,7 +130,7 @@ static void compare_runs(bench *b, const kn_train_options *settings, int64_t fir
     parts.output = b->output[1];
     OK(watched_run(&whole, &uncut));
     assert_int_equal(watched_run(&parts, &cut), KNNLM_ESTOPPED);
-    assert_non_null(strstr(knnlm_message(), "--resume"));
+    assert_non_null(strstr(knnlm_message(), "`resume`"));
     parts.resume = true;
     OK(watched_run(&parts, &rest));
     assert_int_equal(rest.last.step, settings->steps);
@@ -230,14 +230,14 @@ static void other_runs_are_refused(void **state) {
     REFUSED(changed.corpus = &other, "text");
     REFUSED(changed.length = 10, "window length");
     REFUSED(changed.batch = 72, "batch");
-    REFUSED(changed.config.layers = 1, "--layers 2, not 1");
-    REFUSED(changed.config.layers = 3, "--layers");
-    REFUSED(changed.config.heads = 4, "--heads 2, not 4");
-    REFUSED(changed.config.width = 32, "--width");
-    REFUSED(changed.config.ffn = 25, "--ffn");
-    REFUSED(changed.config.context = 15, "--context");
-    REFUSED(changed.config.activation = KNNLM_ACTIVATION_RELU, "--activation");
-    REFUSED(changed.config.positions = KNNLM_POSITIONS_LEARNED, "--positions");
+    REFUSED(changed.config.layers = 1, "`layers` 2, not 1");
+    REFUSED(changed.config.layers = 3, "`layers`");
+    REFUSED(changed.config.heads = 4, "`heads` 2, not 4");
+    REFUSED(changed.config.width = 32, "`width`");
+    REFUSED(changed.config.ffn = 25, "`ffn`");
+    REFUSED(changed.config.context = 15, "`context`");
+    REFUSED(changed.config.activation = KNNLM_ACTIVATION_RELU, "`activation`");
+    REFUSED(changed.config.positions = KNNLM_POSITIONS_LEARNED, "`positions`");
     REFUSED(changed.config.embedding_scale = 1, "embedding scale");
     REFUSED(changed.config.final_norm = false, "final norm");
 #undef REFUSED
@@ -264,10 +264,10 @@ static void bad_settings_are_refused(void **state) {
     assert_refused(&changed, status, says)
     REFUSED(KNNLM_EDATA, changed.corpus = &small, "12 tokens of text");
     REFUSED(KNNLM_EDATA, changed.valid = &none, "validation text");
-    REFUSED(KNNLM_EINVAL, changed.length = 17, "--length");
-    REFUSED(KNNLM_EINVAL, changed.batch = 61, "--batch");
-    REFUSED(KNNLM_EINVAL, changed.micro = 11, "--micro");
-    REFUSED(KNNLM_EINVAL, changed.steps = 0, "--steps");
+    REFUSED(KNNLM_EINVAL, changed.length = 17, "`length`");
+    REFUSED(KNNLM_EINVAL, changed.batch = 61, "`batch`");
+    REFUSED(KNNLM_EINVAL, changed.micro = 11, "`micro`");
+    REFUSED(KNNLM_EINVAL, changed.steps = 0, "`steps`");
     REFUSED(KNNLM_EIO, changed.output = "/nonexistent/model.gguf", "/nonexistent/model.gguf");
 #undef REFUSED
     small.count = 13; // one window, and no more

@@ -195,7 +195,7 @@ static void another_beginning_is_refused(void **state) {
     o.start = NULL;
     OK(kn_train_run(&o));
     checkpoint = checkpoint_of(at("scratch.gguf"));
-    FAILS(KNNLM_EINVAL, "without --from", kn_start_resume(checkpoint, s.g.path, NULL, &again));
+    FAILS(KNNLM_EINVAL, "without `from`", kn_start_resume(checkpoint, s.g.path, NULL, &again));
     OK(kn_start_resume(checkpoint, NULL, NULL, &again));
     assert_string_equal(again.fingerprint, "");
     kn_start_free(&again);

@@ -107,8 +107,8 @@ static knnlm_status copy_states(void *context, const kn_records *r) {
 knnlm_status knnlm_model_states(knnlm_model *model, const int32_t *tokens, size_t count, const char *tap,
                                 const knnlm_score_options *options, float *out) {
     knnlm_score_options given;
-    states s = {out, (size_t)kn_lm_describe(lm_of(model))->key_width};
     KN_TRY(API_TAKE(knnlm_score_options, options, &given));
+    states s = {out, (size_t)kn_lm_describe(lm_of(model))->key_width};
     kn_read_options o = {.score = given.score, .context = given.context, .tap = KN_TAP_DEFAULT, .keys = true};
     if (tap) KN_TRY(kn_tap_parse(tap, &o.tap));
     return kn_read_tokens(lm_of(model), tokens, count, &o, copy_states, &s);

@@ -73,7 +73,7 @@ static knnlm_status check_memory(const building *b, const kn_document *d) {
     if (!b->plan->memory || b->plan->force || kn_memory_resident() + needed <= b->plan->memory + d->size)
         return KNNLM_OK;
     return kn_fail(KNNLM_ENOMEM,
-                   "%s: a document of %.0f MB does not fit --memory: split it, or see --documents (--force "
+                   "%s: a document of %.0f MB does not fit `memory`: split it, or see `split` (`force` "
                    "tries anyway)",
                    d->name, (double)d->size / 1e6);
 }

@@ -106,11 +106,11 @@ knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const knnlm_b
     char needed[32], left[32];
     if (plan->force) return KNNLM_OK;
     if (e->disk > e->disk_free)
-        return kn_fail(KNNLM_EIO, "%s: needs about %s of disk, %s are free (--force tries anyway)", path,
+        return kn_fail(KNNLM_EIO, "%s: needs about %s of disk, %s are free (`force` tries anyway)", path,
                        print_bytes(e->disk, needed), print_bytes(e->disk_free, left));
     if (plan->memory && e->memory > plan->memory)
         return kn_fail(KNNLM_ENOMEM,
-                       "%s: needs about %.0f MB of memory, --memory allows %.0f (--force tries anyway)", path,
+                       "%s: needs about %.0f MB of memory, `memory` allows %.0f (`force` tries anyway)", path,
                        (double)e->memory / 1e6, (double)plan->memory / 1e6);
     return KNNLM_OK;
 }

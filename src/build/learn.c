@@ -37,7 +37,7 @@ static knnlm_status take(void *context, const char *text, size_t size) {
 
 knnlm_status kn_plan_check_texts(const kn_plan *plan, const char *const *texts, size_t count) {
     if (!plan->project || !kn_sample_has_stdin(texts, count)) return KNNLM_OK;
-    return kn_fail(KNNLM_EINVAL, "--project reads the texts twice: they cannot come from standard input");
+    return kn_fail(KNNLM_EINVAL, "`project` reads the texts twice: they cannot come from standard input");
 }
 
 knnlm_status kn_plan_learn(const kn_plan *plan, const char *const *texts, size_t count,
@@ -53,7 +53,7 @@ knnlm_status kn_plan_learn(const kn_plan *plan, const char *const *texts, size_t
     knnlm_status status =
         kn_sample_texts(texts, count, plan->read.split, PIECES, l.share * BYTES_A_TOKEN, 0, take, &l, &t);
     if (status == KNNLM_OK && l.count < (size_t)plan->project)
-        status = kn_fail(KNNLM_EINVAL, "--project pca:%d: the texts have only %zu tokens to learn it from",
+        status = kn_fail(KNNLM_EINVAL, "`project` pca:%d: the texts have only %zu tokens to learn it from",
                          plan->project, l.count);
     if (status == KNNLM_OK) status = kn_pca_learn(l.keys, l.count, l.width, (size_t)plan->project, out);
     kn_tokens_free(&l.tokens);

@@ -25,7 +25,7 @@ static knnlm_status resolve_windows(const kn_lm *lm, int32_t min_context, kn_rea
     if (min_context < 0) min_context = window / 2;
     if (min_context > window / 2) window = min_context <= context / 2 ? 2 * min_context : context;
     if (min_context >= context)
-        return kn_fail(KNNLM_EINVAL, "--min-context %d: the model's context is %d", min_context, context);
+        return kn_fail(KNNLM_EINVAL, "`min_context` %d: the model's context is %d", min_context, context);
     read->context = min_context;
     read->score = window - min_context;
     read->long_start = true;
@@ -62,7 +62,7 @@ knnlm_status kn_plan_build(kn_lm *lm, const kn_build_options *o, kn_plan *out) {
                      .memory = o->memory,
                      .force = o->force};
     if (o->project < 0 || o->project > info->key_width)
-        return kn_fail(KNNLM_EINVAL, "--project pca:%d: the model's states have %d dimensions", o->project,
+        return kn_fail(KNNLM_EINVAL, "`project` pca:%d: the model's states have %d dimensions", o->project,
                        info->key_width);
     KN_TRY(resolve_windows(lm, o->min_context, &out->read));
     out->settings.key_type = o->keys;
@@ -78,9 +78,10 @@ knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_option
     *out = (kn_plan){.read = {.split = o->split, .tap = o->tap}, .memory = o->memory, .force = o->force};
     KN_TRY(kn_build_check_model(store, lm));
     if (!*s->tap)
-        return kn_fail(KNNLM_EINVAL,
-                       "%s: where in the model its keys were taken is not known (knnlm import --tap tells)",
-                       kn_store_describe(store)->path);
+        return kn_fail(
+            KNNLM_EINVAL,
+            "%s: where in the model its keys were taken is not known (`knnlm_import` with `tap` tells)",
+            kn_store_describe(store)->path);
     KN_TRY(kn_tap_parse(s->tap, &out->read.tap));
     bool streamed = s->window == 0 && kn_lm_describe(lm)->stream;
     KN_TRY(resolve_windows(lm, streamed ? -1 : s->min_context, &out->read));
@@ -101,12 +102,14 @@ void kn_plan_free(kn_plan *p) {
 }
 
 static knnlm_status differs(const kn_store *store, const char *what, const char *had, const char *now) {
-    return kn_fail(KNNLM_EINVAL, "%s: was built with %s %s, not %s: name a new store, or use knnlm add",
+    return kn_fail(KNNLM_EINVAL,
+                   "%s: was built with %s %s, not %s: name a new store, or use `knnlm_build_add`",
                    kn_store_describe(store)->path, what, had, now);
 }
 
 static knnlm_status differs_number(const kn_store *store, const char *what, int64_t had, int64_t now) {
-    return kn_fail(KNNLM_EINVAL, "%s: was built with %s %lld, not %lld: name a new store, or use knnlm add",
+    return kn_fail(KNNLM_EINVAL,
+                   "%s: was built with %s %lld, not %lld: name a new store, or use `knnlm_build_add`",
                    kn_store_describe(store)->path, what, (long long)had, (long long)now);
 }
 
@@ -117,27 +120,27 @@ static knnlm_status check_projection(const kn_plan *p, const kn_store *store) {
     if (had == p->project) return KNNLM_OK;
     if (had) snprintf(texts[0], sizeof texts[0], "pca:%d", had);
     if (p->project) snprintf(texts[1], sizeof texts[1], "pca:%d", p->project);
-    return differs(store, "--project", texts[0], texts[1]);
+    return differs(store, "`project`", texts[0], texts[1]);
 }
 
 knnlm_status kn_plan_check(const kn_plan *p, const kn_store *store, bool segment_given) {
     const kn_store_settings *had = &kn_store_describe(store)->settings, *now = &p->settings;
     KN_TRY(kn_build_check_model(store, p->lm));
-    if (strcmp(had->tap, now->tap) != 0) return differs(store, "--tap", had->tap, now->tap);
+    if (strcmp(had->tap, now->tap) != 0) return differs(store, "`tap`", had->tap, now->tap);
     if (had->key_type != now->key_type)
-        return differs(store, "--keys", kn_key_type_names[had->key_type], kn_key_type_names[now->key_type]);
+        return differs(store, "`keys`", kn_key_type_names[had->key_type], kn_key_type_names[now->key_type]);
     if (had->distance != now->distance)
-        return differs(store, "--distance", kn_distance_names[had->distance],
+        return differs(store, "`distance`", kn_distance_names[had->distance],
                        kn_distance_names[now->distance]);
-    if (strcmp(had->split, now->split) != 0) return differs(store, "--documents", had->split, now->split);
+    if (strcmp(had->split, now->split) != 0) return differs(store, "`split`", had->split, now->split);
     if (had->min_context != now->min_context)
-        return differs_number(store, "--min-context", had->min_context, now->min_context);
+        return differs_number(store, "`min_context`", had->min_context, now->min_context);
     if (had->window != now->window) return differs_number(store, "windows of", had->window, now->window);
     KN_TRY(check_projection(p, store));
     if (had->dimension != now->dimension)
         return differs_number(store, "keys of dimension", had->dimension, now->dimension);
     if (segment_given && had->segment != now->segment)
-        return differs_number(store, "--segment", had->segment, now->segment);
+        return differs_number(store, "`segment`", had->segment, now->segment);
     return KNNLM_OK;
 }
 

@@ -91,7 +91,7 @@ static knnlm_status resolve(making *m) {
     n->seed = r->seed;
     KN_TRY(choose_sample(m));
     if (info->settings.key_type == KNNLM_KEYS_NONE && (!r->source || !n->code_parts))
-        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys: its model (-m) and codes (--codes) are needed",
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys: its model and codes (`codes`) are needed",
                        info->path);
     return info->entries ? KNNLM_OK : kn_fail(KNNLM_EINVAL, "%s: has no entries to index", info->path);
 }
@@ -103,7 +103,7 @@ static knnlm_status check_space(const making *m) {
     uint64_t needed = info->entries * each + (uint64_t)m->note.lists * (m->d * sizeof(float) + 8);
     KN_TRY(kn_disk_free(info->path, &free_bytes));
     if (m->recipe->force || needed <= free_bytes) return KNNLM_OK;
-    return kn_fail(KNNLM_EIO, "%s: the index needs %.1f GB of disk, %.1f GB are free (--force tries anyway)",
+    return kn_fail(KNNLM_EIO, "%s: the index needs %.1f GB of disk, %.1f GB are free (`force` tries anyway)",
                    info->path, (double)needed / 1e9, (double)free_bytes / 1e9);
 }
 

@@ -28,17 +28,19 @@ static knnlm_status check_store(const kn_index *x, const kn_store_info *info) {
                        "%s: measures by cosine, which FAISS does not know: l2 and ip can be exported",
                        info->path);
     if (!x->info.lists)
-        return kn_fail(KNNLM_EINVAL, "%s: has no index to export: knnlm index %s --codes pq64 makes one",
-                       info->path, info->path);
-    if (!x->has_pq)
         return kn_fail(KNNLM_EINVAL,
-                       "%s: its index has no codes, of which FAISS's is made: knnlm index %s --codes pq64 "
-                       "makes them",
-                       info->path, info->path);
+                       "%s: has no index to export: `knnlm_index` %s with `codes` pq64 makes one", info->path,
+                       info->path);
+    if (!x->has_pq)
+        return kn_fail(
+            KNNLM_EINVAL,
+            "%s: its index has no codes, of which FAISS's is made: `knnlm_index` %s with `codes` pq64 "
+            "makes them",
+            info->path, info->path);
     if (x->info.listed < info->entries)
         return kn_fail(KNNLM_EINVAL,
                        "%s: %" PRIu64
-                       " entries were added since it was indexed: knnlm index %s --extend puts "
+                       " entries were added since it was indexed: `knnlm_index` %s with `extend` puts "
                        "them into the lists",
                        info->path, info->entries - x->info.listed, info->path);
     return KNNLM_OK;
@@ -76,7 +78,7 @@ static knnlm_status check_room(const writing *e) {
     KN_TRY(kn_disk_free(e->path, &free_bytes));
     if (needed <= free_bytes) return KNNLM_OK;
     return kn_fail(KNNLM_EIO,
-                   "%s: the index takes %" PRIu64 " bytes, %" PRIu64 " are free (--force tries anyway)",
+                   "%s: the index takes %" PRIu64 " bytes, %" PRIu64 " are free (`force` tries anyway)",
                    e->path, needed, free_bytes);
 }
 

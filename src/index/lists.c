@@ -16,7 +16,7 @@ static size_t padded(size_t bytes) {
 }
 
 static knnlm_status damaged(const kn_index *x, const char *what) {
-    return kn_fail(KNNLM_EDATA, "%s: its index is damaged: %s (knnlm index makes it anew)",
+    return kn_fail(KNNLM_EDATA, "%s: its index is damaged: %s (`knnlm_index` makes it anew)",
                    kn_store_describe(x->store)->path, what);
 }
 

@@ -78,7 +78,7 @@ static knnlm_status parse(const char *path, const json_t *root, kn_index_note *n
     if (good && n->code_parts && version < KN_INDEX_VERSION_BLOCKS)
         return kn_fail(
             KNNLM_ENOTSUP,
-            "%s: its index is of version %llu, whose codes lie otherwise (knnlm index makes it anew)", path,
+            "%s: its index is of version %llu, whose codes lie otherwise (`knnlm_index` makes it anew)", path,
             (unsigned long long)version);
     bool codes = !n->code_parts || n->code_bits == 4 || n->code_bits == 8;
     if (good && n->lists && n->probes && n->probes <= n->lists && codes) return KNNLM_OK;

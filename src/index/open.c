@@ -24,8 +24,8 @@ knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, siz
         return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys and has no index: index it with its model first",
                        path);
     if (o->codes && !x->has_pq)
-        return kn_fail(KNNLM_EINVAL, "%s: has no codes to measure by (knnlm index --codes pq64 makes them)",
-                       path);
+        return kn_fail(KNNLM_EINVAL,
+                       "%s: has no codes to measure by (`knnlm_index` with `codes` pq64 makes them)", path);
     *k = o->k;
     *probes = o->probes ? o->probes : x->info.probes;
     if (*probes > x->info.lists) *probes = x->info.lists;

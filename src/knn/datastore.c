@@ -68,7 +68,7 @@ static void warn_damaged(const kn_datastore *s, void (*warn)(const char *message
     if (c.damaged != SIZE_MAX && kn_store_check_text(s->store, c.damaged) != KNNLM_OK) warn(knnlm_message());
     if (!s->contents.damaged) return;
     snprintf(text, sizeof text,
-             "%s: %" PRIu64 " of %" PRIu64 " documents %s damaged and left out (knnlm verify --repair)",
+             "%s: %" PRIu64 " of %" PRIu64 " documents %s damaged and left out (`knnlm_store_repair`)",
              info->path, s->contents.damaged, info->documents, s->contents.damaged == 1 ? "is" : "are");
     warn(text);
 }

@@ -160,7 +160,7 @@ static knnlm_status check_weights(const kn_mixture_info *m) {
     for (size_t i = 0; i < m->count; i++) sum += m->stores[i].lambda;
     if (sum <= 1 + 1e-12) return KNNLM_OK;
     return kn_fail(KNNLM_EINVAL, "the weights of stores and cache are in sum %g, above 1%s", sum,
-                   m->cache.size ? " (--cache 0 leaves the cache out)" : "");
+                   m->cache.size ? " (`cache` 0 leaves the cache out)" : "");
 }
 
 static knnlm_status open_all(kn_mixture *m, const kn_lm *lm, const kn_mixture_options *o) {

@@ -76,9 +76,9 @@ knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *o) {
     if (o->score == 0) o->score = window / 2 < 512 ? (window + 1) / 2 : 512;
     if (o->context < 0) o->context = window > o->score ? window - o->score : 0;
     if (o->score < 1 || o->score > context)
-        return kn_fail(KNNLM_EINVAL, "--score %d: the model's context is %d", o->score, context);
+        return kn_fail(KNNLM_EINVAL, "`score` %d: the model's context is %d", o->score, context);
     if (o->context > context - o->score)
-        return kn_fail(KNNLM_EINVAL, "--score %d --context %d: together above the model's context of %d",
+        return kn_fail(KNNLM_EINVAL, "`score` %d `context` %d: together above the model's context of %d",
                        o->score, o->context, context);
     return KNNLM_OK;
 }

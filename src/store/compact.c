@@ -40,7 +40,7 @@ static knnlm_status check_space(const kn_store *s, size_t first, bool force) {
     KN_TRY(status);
     if (needed <= free_bytes) return KNNLM_OK;
     return kn_fail(KNNLM_EIO,
-                   "%s: the copy takes up to %" PRIu64 " bytes, %" PRIu64 " are free (--force tries anyway)",
+                   "%s: the copy takes up to %" PRIu64 " bytes, %" PRIu64 " are free (`force` tries anyway)",
                    s->path, needed, free_bytes);
 }
 
@@ -115,7 +115,7 @@ static knnlm_status compact(kn_store_writer *w, bool force, const kn_progress *p
     if (w->base->manifest.settings.key_type == KNNLM_KEYS_NONE && w->base->manifest.annex.note && !force)
         return kn_fail(KNNLM_EINVAL,
                        "%s: keeps no keys, and compaction drops its index: only the model could make it anew "
-                       "(--force compacts all the same)",
+                       "(`force` compacts all the same)",
                        w->base->path);
     KN_TRY(check_space(w->base, c.first, force));
     knnlm_status status = rewrite(&c);

@@ -70,13 +70,13 @@ kn_store_segment kn_store_segment_at(const kn_store *s, size_t number) {
 // ---------------------------------------------------------------- documents
 
 static knnlm_status damaged_record(const kn_store *s, uint64_t number) {
-    return kn_fail(KNNLM_EDATA, "%s: the record of document %" PRIu64 " is damaged (knnlm verify %s)",
+    return kn_fail(KNNLM_EDATA, "%s: the record of document %" PRIu64 " is damaged (`knnlm_store_verify` %s)",
                    s->path, number, s->path);
 }
 
 static knnlm_status lost_entry(const kn_store *s, uint64_t id) {
     return kn_fail(KNNLM_EDATA,
-                   "%s: the record of the document of entry %" PRIu64 " is damaged (knnlm verify %s)",
+                   "%s: the record of the document of entry %" PRIu64 " is damaged (`knnlm_store_verify` %s)",
                    s->path, id, s->path);
 }
 
@@ -297,6 +297,6 @@ static void copy_keys(const kn_store *s, const kn_segment *g, uint64_t index, si
 
 knnlm_status kn_store_keys(const kn_store *s, uint64_t first, size_t count, float *out) {
     if (s->manifest.settings.key_type == KNNLM_KEYS_NONE)
-        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys (it was built with --keys none)", s->path);
+        return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys (it was built with `keys` none)", s->path);
     return for_range(s, first, count, copy_keys, out);
 }

@@ -41,7 +41,7 @@ static knnlm_status check_part(const kn_store *s, const kn_segment *g, const kn_
     for (size_t i = 0; !reason && i < kn_part_blocks(payload); i++)
         if (!kn_part_block_intact(part, payload, i)) reason = "its content is damaged";
     if (!reason) return KNNLM_OK;
-    return kn_fail(KNNLM_EDATA, "%s/%06" PRIu64 ".%s: %s (knnlm verify %s)", s->path, g->entry.file,
+    return kn_fail(KNNLM_EDATA, "%s/%06" PRIu64 ".%s: %s (`knnlm_store_verify` %s)", s->path, g->entry.file,
                    kind == KN_PART_TEXT ? "text" : "keys", reason, s->path);
 }
 
@@ -65,7 +65,7 @@ static knnlm_status put_keys(exporting *e, const kn_store_segment *g, uint64_t f
     kn_f16_from_f32(e->half, e->row, count * d);
     for (size_t i = 0; i < count * d; i++)
         if ((e->half[i] & 0x7c00) == 0x7c00)
-            return kn_fail(KNNLM_EDATA, "%s: the key of entry %" PRIu64 " does not fit f16: use --keys f32",
+            return kn_fail(KNNLM_EDATA, "%s: the key of entry %" PRIu64 " does not fit f16: use `keys` f32",
                            e->s->path, g->first + from + i / d);
     return kn_npy_put(e->keys, e->half, count * d);
 }
@@ -156,8 +156,8 @@ static knnlm_status put_everything(exporting *e) {
     KN_TRY(kn_writer_put(e->documents, columns, sizeof columns - 1));
     for (size_t i = 0; i < e->s->manifest.segment_count; i++) KN_TRY(put_segment(e, i));
     if (e->done == e->out->entries && e->begun == e->out->documents) return KNNLM_OK;
-    return kn_fail(KNNLM_EDATA, "%s: its counts are not those of its content (knnlm verify %s)", e->s->path,
-                   e->s->path);
+    return kn_fail(KNNLM_EDATA, "%s: its counts are not those of its content (`knnlm_store_verify` %s)",
+                   e->s->path, e->s->path);
 }
 
 // ---------------------------------------------------------------- files
@@ -265,7 +265,7 @@ static knnlm_status check_room(const exporting *e, bool force) {
     IN_DIRECTORY(e, names[0], kn_disk_free(path, &free_bytes));
     if (force || needed <= free_bytes) return KNNLM_OK;
     return kn_fail(KNNLM_EIO,
-                   "%s: the files take %" PRIu64 " bytes, %" PRIu64 " are free (--force tries anyway)",
+                   "%s: the files take %" PRIu64 " bytes, %" PRIu64 " are free (`force` tries anyway)",
                    e->directory, needed, free_bytes);
 }
 

@@ -47,7 +47,7 @@ static knnlm_status bad_value(const importing *m, size_t row, int64_t value) {
         return kn_fail(KNNLM_EDATA,
                        "%s: value %zu is %" PRId64
                        ": int16 has overflowed, as it does for vocabularies above "
-                       "32767; --value-type uint16 recovers the tokens of one below 65536",
+                       "32767; `value_type` uint16 recovers the tokens of one below 65536",
                        path, row, value);
     if (value < 0 || value > INT32_MAX)
         return kn_fail(KNNLM_EDATA, "%s: value %zu is %" PRId64 ": not a token; are the values %s?", path,
@@ -265,7 +265,7 @@ static knnlm_status check_room(const importing *m, const char *path) {
     KN_TRY(kn_disk_free(path, &free_bytes));
     if (m->o->force || needed <= free_bytes) return KNNLM_OK;
     return kn_fail(KNNLM_EIO,
-                   "%s: the store takes %" PRIu64 " bytes, %" PRIu64 " are free (--force tries anyway)", path,
+                   "%s: the store takes %" PRIu64 " bytes, %" PRIu64 " are free (`force` tries anyway)", path,
                    needed, free_bytes);
 }
 

@@ -294,10 +294,10 @@ static void list_options(const reading *r, size_t count, char out[LIST_MAX]) {
         value |= r[i].value != r[0].value;
     }
     out[0] = 0;
-    if (dimension) add_text(out, ", ", "--dim");
-    if (entries) add_text(out, ", ", "--entries");
-    if (key) add_text(out, ", ", "--key-type");
-    if (value) add_text(out, ", ", "--value-type");
+    if (dimension) add_text(out, ", ", "`dimension`");
+    if (entries) add_text(out, ", ", "`entries`");
+    if (key) add_text(out, ", ", "`key_type`");
+    if (value) add_text(out, ", ", "`value_type`");
 }
 
 static knnlm_status several_fit(const opening *p, const reading *r, size_t count) {

@@ -14,7 +14,7 @@ static knnlm_status refuse(const kn_store_writer *w, const float *keys, size_t c
         if (!isfinite(keys[i]))
             return kn_fail(KNNLM_EDATA, "%s: the key of entry %" PRIu64 " is not finite", w->path,
                            w->entries + row + i / d);
-    return kn_fail(KNNLM_EDATA, "%s: keys from entry %" PRIu64 " on do not fit f16: use --keys f32", w->path,
+    return kn_fail(KNNLM_EDATA, "%s: keys from entry %" PRIu64 " on do not fit f16: use `keys` f32", w->path,
                    w->entries + row);
 }
 

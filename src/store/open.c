@@ -274,7 +274,7 @@ knnlm_status kn_store_check_model(const kn_store *s, const char *name, const cha
     if (model && *set->model_fingerprint && strcmp(set->model_fingerprint, model) != 0)
         return kn_fail(KNNLM_EINVAL, "%s: was made by model %s (%.12s...), not by %s (%.12s...)%s", s->path,
                        set->model, set->model_fingerprint, name, model,
-                       fits ? ": --accept-model takes it all the same" : "");
+                       fits ? ": `accept` takes it all the same" : "");
     if (other_tokens)
         return kn_fail(KNNLM_EINVAL,
                        "%s: was made with another tokenizer (%s, %.12s...) than that of %s (%.12s...)",

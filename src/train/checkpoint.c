@@ -124,24 +124,24 @@ static knnlm_status check_model(const kn_gguf *file, const kn_config *asked) {
     const struct {
         const char *what;
         double made, asked;
-    } counts[] = {{"--width", made.width, asked->width},
-                  {"--layers", made.layers, asked->layers},
-                  {"--heads", made.heads, asked->heads},
-                  {"--ffn", made.ffn, asked->ffn},
-                  {"--context", made.context, asked->context},
+    } counts[] = {{"`width`", made.width, asked->width},
+                  {"`layers`", made.layers, asked->layers},
+                  {"`heads`", made.heads, asked->heads},
+                  {"`ffn`", made.ffn, asked->ffn},
+                  {"`context`", made.context, asked->context},
                   {"vocabulary", made.vocabulary, asked->vocabulary}},
       kinds[] = {
-          {"--positions", made.positions, asked->positions},
-          {"--activation", made.activation, asked->activation},
-          {"--norm", made.norm, asked->norm},
-          {"--no-bias", made.no_bias, asked->no_bias},
-          {"--qk-norm", made.qk_norm, asked->qk_norm},
-          {"--window", made.window, asked->window},
+          {"`positions`", made.positions, asked->positions},
+          {"`activation`", made.activation, asked->activation},
+          {"`norm`", made.norm, asked->norm},
+          {"`no_bias`", made.no_bias, asked->no_bias},
+          {"`qk_norm`", made.qk_norm, asked->qk_norm},
+          {"`window`", made.window, asked->window},
           {"rotary base", made.rope_base, asked->rope_base},
           {"final norm", made.final_norm, asked->final_norm},
           {"epsilon", made.epsilon, asked->epsilon},
           {"embedding scale", made.embedding_scale, asked->embedding_scale},
-          {"number of --bands", made.bands, asked->bands},
+          {"number of `bands`", made.bands, asked->bands},
           {"band factor", made.bands > 1 ? made.band_factor : 0, made.bands > 1 ? asked->band_factor : 0}};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         if (counts[i].made != counts[i].asked)
@@ -151,7 +151,7 @@ static knnlm_status check_model(const kn_gguf *file, const kn_config *asked) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (kinds[i].made != kinds[i].asked) return other_model(file, kinds[i].what);
     for (int32_t b = 0; b < made.bands; b++)
-        if (made.band_end[b] != asked->band_end[b]) return other_model(file, "--bands");
+        if (made.band_end[b] != asked->band_end[b]) return other_model(file, "`bands`");
     return KNNLM_OK;
 }
 

@@ -105,7 +105,7 @@ knnlm_status kn_order_init(kn_order *o, size_t tokens, size_t length, uint64_t s
     *o = (kn_order){.tokens = tokens, .length = length, .seed = seed, .epoch = -1};
     if (tokens < length + 1)
         return kn_fail(KNNLM_EDATA,
-                       "%zu tokens of text: a window of %zu needs %zu; give more text or a smaller --length",
+                       "%zu tokens of text: a window of %zu needs %zu; give more text or a smaller `length`",
                        tokens, length, length + 1);
     o->windows = kn_order_windows(o);
     if (o->windows > UINT32_MAX) return kn_fail(KNNLM_EINVAL, "%zu windows of text are too many", o->windows);

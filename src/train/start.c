@@ -40,13 +40,13 @@ static knnlm_status check_same(const char *checkpoint, const char *from, const k
                                const char *fingerprint) {
     kn_start given;
     if (!*fingerprint)
-        return kn_fail(KNNLM_EINVAL, "%s: the run began from no model: resume it without --from", checkpoint);
+        return kn_fail(KNNLM_EINVAL, "%s: the run began from no model: resume it without `from`", checkpoint);
     KN_TRY(kn_start_open(from, progress, &given));
     bool same = strcmp(given.fingerprint, fingerprint) == 0;
     kn_start_free(&given);
     if (same) return KNNLM_OK;
     return kn_fail(KNNLM_EINVAL,
-                   "%s: the run began from another model than %s: resume it with that one, or without --from",
+                   "%s: the run began from another model than %s: resume it with that one, or without `from`",
                    checkpoint, from);
 }
 

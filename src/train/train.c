@@ -109,7 +109,7 @@ static knnlm_status step(run *r) {
     if (!isfinite(r->last_norm) || !isfinite(r->loss))
         return kn_fail(
             KNNLM_EDATA,
-            "the loss is no longer a number at step %lld; the last checkpoint is kept: try a lower --rate",
+            "the loss is no longer a number at step %lld; the last checkpoint is kept: try a lower `rate`",
             (long long)r->state.step);
     r->state.step++;
     return KNNLM_OK;
@@ -206,21 +206,21 @@ static knnlm_status run_steps(run *r) {
     }
     if (!stop) return KNNLM_OK;
     if (!o->output) return kn_fail(KNNLM_ESTOPPED, "stopped");
-    return kn_fail(KNNLM_ESTOPPED, "stopped at step %lld; %s has the run: go on with --resume",
+    return kn_fail(KNNLM_ESTOPPED, "stopped at step %lld; %s has the run: go on with `resume`",
                    (long long)r->state.step, r->checkpoint);
 }
 
 static knnlm_status check_options(const kn_train_options *o) {
     KN_TRY(kn_config_validate(&o->config, "the model asked for"));
     if (o->length < 1 || o->length > (size_t)o->config.context)
-        return kn_fail(KNNLM_EINVAL, "--length %zu: from 1 to the context of %d", o->length,
+        return kn_fail(KNNLM_EINVAL, "`length` %zu: from 1 to the context of %d", o->length,
                        o->config.context);
     if (o->batch < o->length || o->batch % o->length)
-        return kn_fail(KNNLM_EINVAL, "--batch %zu tokens: a multiple of the window's %zu", o->batch,
+        return kn_fail(KNNLM_EINVAL, "`batch` %zu tokens: a multiple of the window's %zu", o->batch,
                        o->length);
     if (o->micro < o->length)
-        return kn_fail(KNNLM_EINVAL, "--micro %zu tokens: at least a window's %zu", o->micro, o->length);
-    if (o->steps < 1) return kn_fail(KNNLM_EINVAL, "--steps %lld: at least one", (long long)o->steps);
+        return kn_fail(KNNLM_EINVAL, "`micro` %zu tokens: at least a window's %zu", o->micro, o->length);
+    if (o->steps < 1) return kn_fail(KNNLM_EINVAL, "`steps` %lld: at least one", (long long)o->steps);
     if (o->valid && o->valid->count < 2) return kn_fail(KNNLM_EDATA, "the validation text is empty");
     return KNNLM_OK;
 }
