@@ -3,8 +3,8 @@
 // A model reads a text; a store remembers, for every token of it, the model's state before the token (the
 // key) and the token (the value). To predict, the states nearest to the present one are searched for, and
 // what followed them then is mixed into what the model says. The sections below stand in that order: status,
-// model, building, store, index and search, upkeep, files of other programs, predicting, generating,
-// training.
+// model, building, store, index and search, upkeep, files of other programs, predicting, evaluating,
+// generating, training.
 //
 // Conventions. Every function that can fail returns a knnlm_status: 0 is done, and otherwise knnlm_message()
 // has one line for people. Handles are opaque; what _open gives, _close takes back. The library never prints
@@ -324,6 +324,8 @@ typedef struct knnlm_entry {
 // KNNLM_EIO: cannot be read; KNNLM_EDATA: no store, or a damaged one; KNNLM_ENOTSUP: a newer format;
 // KNNLM_ENOMEM.
 KNNLM_API knnlm_status knnlm_store_open(const char *path, knnlm_store **out);
+// Whether a directory at `path` holds a store, of whatever state. Any thread.
+KNNLM_API bool knnlm_store_exists(const char *path);
 // NULL is allowed. Not while another thread reads through it.
 KNNLM_API void knnlm_store_close(knnlm_store *store);
 // Any thread.
@@ -747,18 +749,27 @@ typedef struct knnlm_mixture knnlm_mixture;
 
 // What is left as the defaults have it is as tuned (knnlm tune), else k 1024, lambda .25, temperature 1, no
 // cache.
+// Temperatures beyond these have no exp(-d / T) in f32.
+#define KNNLM_TEMPERATURE_MIN 1e-30
+#define KNNLM_TEMPERATURE_MAX 1e30
+
 typedef struct knnlm_mixture_options {
-    size_t size;                // of this struct: set by knnlm_mixture_options_default
-    const char *const *stores;  // their paths
-    const double *weights;      // lambda of each; NULL: not given
-    size_t store_count;         // at most 14
-    size_t k;                   // 0: not given
-    uint32_t probes;            // lists looked at; 0: not given; as many as there are: every entry
-    double lambda, temperature; // negative: not given
-    bool codes;                 // distances of the index's codes; false: as tuned, else of the keys
-    bool fixed;                 // one lambda, although the store has some for bins of distance and entropy
-    int64_t cache; // also the last states of the text itself, so many; negative: not given; 0: none
+    size_t size;                          // of this struct: set by knnlm_mixture_options_default
+    const char *const *stores;            // their paths
+    size_t store_count;                   // at most KNNLM_STORES_MAX
+    const double *weights, *temperatures; // of each; NULL, or NAN: not given
+    const int64_t *ks;                    // likewise; 0: not given
+    size_t k;                             // 0: not given
+    uint32_t probes;                      // lists looked at; 0: not given; as many as there are: every entry
+    double lambda, temperature;           // negative: not given
+    bool codes, exact; // distances of the index's codes, or of the keys; neither: as tuned, else of the keys
+    int32_t distance;  // a knnlm_distance in place of the stores' own; negative: theirs
+    bool fixed;        // one lambda, although the store has some for bins of distance and entropy
+    bool fallback;     // lambda falls where neighbours are farther or less certain than tuning saw
+    bool include_self; // documents that are in a store find themselves
+    int64_t cache;     // also the last states of the text itself, so many; negative: not given; 0: none
     double cache_lambda, cache_temperature; // negative: not given
+    void (*warn)(const char *message);      // told of documents that are damaged and left out; NULL: nobody
 } knnlm_mixture_options;
 
 KNNLM_API knnlm_mixture_options knnlm_mixture_options_default(void);
@@ -783,6 +794,144 @@ typedef struct knnlm_next {
 } knnlm_next;
 KNNLM_API knnlm_status knnlm_mixture_next(knnlm_mixture *mixture, const int32_t *tokens, size_t count,
                                           double *p, double *lm, double *knn, knnlm_next *out);
+
+// ---------------------------------------------------------------- evaluating and tuning
+
+// Perplexity of texts, of the model alone and with neighbours, in one pass; and the settings that suit a text
+// best. A document whose content is in a store is scored without the store's entries of it.
+
+// A token of a text, scored: logarithms, natural ones; NAN: there is none.
+typedef struct knnlm_token_row {
+    const char *document;      // its name; valid during the call
+    uint64_t position, offset; // in its document: token, byte
+    int32_t token;
+    double lm, knn, cache, p; // log p_LM, log p_kNN of all stores, log p_cache, log p
+    double lambda;            // of all stores
+    double nearest, entropy;  // the nearest distance; of p_LM, in nats
+} knnlm_token_row;
+
+typedef struct knnlm_eval_options {
+    size_t size; // of this struct: set by knnlm_eval_options_default
+    knnlm_split split;
+    bool split_given;       // false: as the first store was cut, else by files
+    int32_t score, context; // as knnlm_score_options has them
+    const char *per_token;  // file of one row per token (tab-separated), or NULL
+    const char *report;     // HTML page: figures, curves, the text with its neighbours, or NULL
+    uint64_t report_tokens; // shown there at most
+    // Called for every token in order, from the calling thread; false ends the work (KNNLM_ESTOPPED). NULL:
+    // not wanted.
+    bool (*row)(void *context, const knnlm_token_row *row);
+    void *row_context;
+    knnlm_progress progress;
+} knnlm_eval_options;
+
+// Sums over all tokens, in nats, and what they mean.
+typedef struct knnlm_score {
+    double nll;
+    double ppl, ppl_word; // per token; per run of non-space bytes (NAN: there are none)
+    double bits_per_byte;
+} knnlm_score;
+
+enum { KNNLM_STORES_MAX = 14 };
+
+// How a store took part.
+typedef struct knnlm_eval_store {
+    char path[256]; // cut where it is longer
+    uint64_t entries;
+    double lambda, temperature; // lambda: the mean over tokens
+    size_t k;
+    uint32_t probes; // 0: every entry was looked at
+    bool codes, adaptive, fallback;
+    bool tuned, tuned_here; // tuned_here: on one of these texts
+    knnlm_distance distance;
+    double found; // part of the tokens that some neighbour has
+} knnlm_eval_store;
+
+typedef struct knnlm_eval_result {
+    uint64_t documents, tokens, words, bytes;
+    uint64_t own_documents; // that were scored without themselves
+    knnlm_score lm, mixed;  // mixed is lm where nothing is mixed in
+    knnlm_eval_store stores[KNNLM_STORES_MAX];
+    size_t store_count;
+    size_t cache; // 0: none
+    double cache_lambda, cache_temperature;
+    double seconds, seconds_lm, seconds_search, tokens_per_second;
+    bool stream;            // texts were read as a stream; else by windows
+    int32_t score, context; // as used
+    knnlm_split split;
+} knnlm_eval_result;
+
+KNNLM_API knnlm_eval_options knnlm_eval_options_default(void); // report_tokens 5000
+
+// Scores texts (files, directories, "-"). `mixture` (NULL: the model alone) and `options` may be NULL. Uses
+// the model: one thread at a time. KNNLM_EINVAL: options, or as knnlm_mixture_open; KNNLM_EDATA: a text is
+// not UTF-8, there is none, or a store is damaged; KNNLM_EIO; KNNLM_ENOTSUP; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+KNNLM_API knnlm_status knnlm_eval(knnlm_model *model, const char *const *texts, size_t count,
+                                  const knnlm_mixture_options *mixture, const knnlm_eval_options *options,
+                                  knnlm_eval_result *result);
+
+typedef struct knnlm_tune_options {
+    size_t size; // of this struct: set by knnlm_tune_options_default
+    knnlm_split split;
+    bool split_given;       // false: as the first store was cut, else by files
+    int32_t score, context; // as knnlm_score_options has them
+    const int64_t
+        *probes;        // numbers of lists to try with a single store; the fewest that are as good are kept
+    size_t probe_count; // at most 12; 0: as of the mixture
+    bool dry_run;       // nothing is written into the store
+    // Told what will be kept, before the search. NULL: nobody listens.
+    void (*planned)(void *context, uint64_t tokens, uint64_t bytes);
+    void *planned_context;
+    knnlm_progress progress;
+} knnlm_tune_options;
+
+// One setting of one store beside the model (and the cache), with the best weights for it.
+typedef struct knnlm_tune_point {
+    size_t store;
+    uint32_t probes; // 0: every entry
+    double temperature, lambda, cache_lambda, ppl;
+    size_t k;
+} knnlm_tune_point;
+
+typedef struct knnlm_tune_store {
+    char path[256];
+    knnlm_tune_point best; // beside the model alone
+    double lambda;         // beside all others
+} knnlm_tune_store;
+
+enum { KNNLM_TUNE_CURVE = 101 };
+
+typedef struct knnlm_tune_result {
+    uint64_t tokens;
+    double ppl_lm, ppl;                     // ppl: with all weights, one lambda per store
+    double ppl_cache;                       // model and cache alone; NAN: no cache
+    double cache_lambda, cache_temperature; // beside all stores
+    double ppl_adaptive;                    // by bins, on the text that they were fitted on; NAN: none
+    double ppl_adaptive_checked;            // by bins fitted on one half of the text, on the other; NAN: none
+    knnlm_tune_store stores[KNNLM_STORES_MAX];
+    size_t store_count;
+    knnlm_tune_point *points; // all that was tried; the result's
+    size_t point_count;
+    double way_seconds[KNNLM_STORES_MAX]; // of the searches of each store, or of each number of probes
+    double lambdas[KNNLM_TUNE_CURVE],
+        by_lambda[KNNLM_TUNE_CURVE]; // perplexity of a single store by its weight
+    knnlm_tuned tuned;               // what a single store remembers; known: false with several
+    bool written;
+    double seconds_search, seconds_sweep, seconds;
+    size_t settings; // that the sweep looked at
+} knnlm_tune_result;
+
+KNNLM_API knnlm_tune_options knnlm_tune_options_default(void);
+
+// Finds the settings that suit texts best: of each store temperature, k and weight, the cache's likewise. Of
+// the mixture, k is the most that is tried, and a temperature that is given stays. A single store remembers
+// what was found. *result is released with knnlm_tune_result_free after KNNLM_OK. Uses the model: one thread
+// at a time. KNNLM_EINVAL: neither store nor cache, or a text from "-", as texts are read twice;
+// KNNLM_ENOMEM: the neighbours do not fit; else as knnlm_eval and knnlm_writer_open.
+KNNLM_API knnlm_status knnlm_tune(knnlm_model *model, const char *const *texts, size_t count,
+                                  const knnlm_mixture_options *mixture, const knnlm_tune_options *options,
+                                  knnlm_tune_result *result);
+KNNLM_API void knnlm_tune_result_free(knnlm_tune_result *result);
 
 // ---------------------------------------------------------------- generating
 

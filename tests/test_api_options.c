@@ -81,6 +81,9 @@ static void test_each_struct(void **state) {
     REFUSES(knnlm_export_options, knnlm_store_export_faiss(NULL, "no", &o, NULL));
     REFUSES(knnlm_train_options, knnlm_train(NULL, 0, "no.gguf", &o, NULL));
     REFUSES(knnlm_mixture_options, knnlm_mixture_open(NULL, &o, (knnlm_mixture **)&none));
+    REFUSES(knnlm_mixture_options, knnlm_eval(NULL, NULL, 1, &o, NULL, NULL));
+    REFUSES(knnlm_eval_options, knnlm_eval(NULL, NULL, 1, NULL, &o, NULL));
+    REFUSES(knnlm_tune_options, knnlm_tune(NULL, NULL, 1, NULL, &o, NULL));
     REFUSES(knnlm_text_options, knnlm_text_open(NULL, NULL, 0, &o, (knnlm_text **)&none));
 }
 

@@ -39,6 +39,12 @@ static inline void api_unlock(knnlm_store *s) {
     pthread_mutex_unlock(&s->mutex);
 }
 
+// What public options of a mixture mean inside; `choices` is the memory of *out.
+knnlm_status api_mixture_options(const knnlm_mixture_options *options,
+                                 kn_store_choice choices[KN_STORES_MOST], kn_mixture_options *out);
+// What a store remembers, as the public header has it.
+knnlm_tuned api_tuned(const kn_store_tuned *tuned);
+
 // A document as the public header has it; strings are the store's.
 knnlm_document api_document(const kn_store_document *d);
 knnlm_entry api_entry(const kn_store_entry *e);

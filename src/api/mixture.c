@@ -3,6 +3,7 @@
 #include "eval/pass.h"
 #include "knn/next.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@ knnlm_mixture_options knnlm_mixture_options_default(void) {
     return (knnlm_mixture_options){.size = sizeof(knnlm_mixture_options),
                                    .lambda = -1,
                                    .temperature = -1,
+                                   .distance = -1,
                                    .cache = -1,
                                    .cache_lambda = -1,
                                    .cache_temperature = -1};
@@ -21,44 +23,76 @@ static double given(double x) {
 }
 
 static bool is_temperature(double x) {
-    return x < 0 || (x >= KN_TEMPERATURE_LEAST && x <= KN_TEMPERATURE_MOST); // negative: not given
+    return isnan(x) || x < 0 ||
+           (x >= KN_TEMPERATURE_LEAST && x <= KN_TEMPERATURE_MOST); // negative: not given
+}
+
+static knnlm_status check_stores(const knnlm_mixture_options *o) {
+    if (o->store_count > KN_STORES_MOST)
+        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
+    for (size_t i = 0; i < o->store_count; i++) {
+        double weight = o->weights ? o->weights[i] : NAN;
+        if (!isnan(weight) && !(weight >= 0 && weight <= 1))
+            return kn_fail(KNNLM_EINVAL, "%s: its weight is not from 0 to 1", o->stores[i]);
+        if (o->temperatures && !is_temperature(o->temperatures[i]))
+            return kn_fail(KNNLM_EINVAL, "%s: a temperature beyond %g to %g", o->stores[i],
+                           KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST);
+    }
+    return KNNLM_OK;
 }
 
 static knnlm_status check(const knnlm_mixture_options *o) {
-    if (o->store_count > KN_STORES_MOST)
-        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
-    for (size_t i = 0; o->weights && i < o->store_count; i++)
-        if (!(o->weights[i] >= 0 && o->weights[i] <= 1))
-            return kn_fail(KNNLM_EINVAL, "%s: its weight is not from 0 to 1", o->stores[i]);
+    KN_TRY(check_stores(o));
     if (o->lambda > 1 || o->cache_lambda > 1) return kn_fail(KNNLM_EINVAL, "a lambda above 1");
     if (!is_temperature(o->temperature) || !is_temperature(o->cache_temperature))
         return kn_fail(KNNLM_EINVAL, "a temperature beyond %g to %g", KN_TEMPERATURE_LEAST,
                        KN_TEMPERATURE_MOST);
+    if (o->distance > KNNLM_DISTANCE_COSINE)
+        return kn_fail(KNNLM_EINVAL, "no such distance: %d", o->distance);
+    return KNNLM_OK;
+}
+
+static_assert((int)KNNLM_STORES_MAX == (int)KN_STORES_MOST, "one number of stores");
+
+static void choose(const knnlm_mixture_options *o, kn_store_choice choices[KN_STORES_MOST]) {
+    for (size_t i = 0; i < o->store_count; i++)
+        choices[i] = (kn_store_choice){.path = o->stores[i],
+                                       .weight = o->weights ? o->weights[i] : NAN,
+                                       .temperature = o->temperatures ? given(o->temperatures[i]) : NAN,
+                                       .k = o->ks ? o->ks[i] : 0};
+}
+
+knnlm_status api_mixture_options(const knnlm_mixture_options *options,
+                                 kn_store_choice choices[KN_STORES_MOST], kn_mixture_options *out) {
+    knnlm_mixture_options o;
+    KN_TRY(API_TAKE(knnlm_mixture_options, options, &o));
+    KN_TRY(check(&o));
+    choose(&o, choices);
+    *out = (kn_mixture_options){.stores = choices,
+                                .store_count = o.store_count,
+                                .k = (int64_t)o.k,
+                                .probes = o.probes,
+                                .lambda = given(o.lambda),
+                                .temperature = given(o.temperature),
+                                .codes = o.codes,
+                                .exact = o.exact,
+                                .metric = o.distance,
+                                .fixed = o.fixed,
+                                .fallback = o.fallback,
+                                .include_self = o.include_self,
+                                .cache = o.cache,
+                                .cache_lambda = given(o.cache_lambda),
+                                .cache_temperature = given(o.cache_temperature),
+                                .warn = o.warn};
     return KNNLM_OK;
 }
 
 knnlm_status knnlm_mixture_open(knnlm_model *model, const knnlm_mixture_options *options,
                                 knnlm_mixture **out) {
-    knnlm_mixture_options o;
     kn_store_choice choices[KN_STORES_MOST];
+    kn_mixture_options mix;
     *out = NULL;
-    KN_TRY(API_TAKE(knnlm_mixture_options, options, &o));
-    KN_TRY(check(&o));
-    for (size_t i = 0; i < o.store_count; i++)
-        choices[i] = (kn_store_choice){
-            .path = o.stores[i], .weight = o.weights ? o.weights[i] : NAN, .temperature = NAN};
-    kn_mixture_options mix = {.stores = choices,
-                              .store_count = o.store_count,
-                              .k = (int64_t)o.k,
-                              .probes = o.probes,
-                              .lambda = given(o.lambda),
-                              .temperature = given(o.temperature),
-                              .codes = o.codes,
-                              .metric = -1,
-                              .fixed = o.fixed,
-                              .cache = o.cache,
-                              .cache_lambda = given(o.cache_lambda),
-                              .cache_temperature = given(o.cache_temperature)};
+    KN_TRY(api_mixture_options(options, choices, &mix));
     knnlm_mixture *m = kn_alloc(1, sizeof *m);
     if (!m) return KNNLM_ENOMEM;
     m->lm = (kn_lm *)model;

@@ -21,6 +21,10 @@ knnlm_status knnlm_store_open(const char *path, knnlm_store **out) {
     return KNNLM_OK;
 }
 
+bool knnlm_store_exists(const char *path) {
+    return kn_store_exists(path);
+}
+
 void knnlm_store_close(knnlm_store *s) {
     if (!s) return;
     kn_tokenizer_free(s->tokenizer);
@@ -32,7 +36,7 @@ void knnlm_store_close(knnlm_store *s) {
     free(s);
 }
 
-static knnlm_tuned tuned_of(const kn_store_tuned *t) {
+knnlm_tuned api_tuned(const kn_store_tuned *t) {
     return (knnlm_tuned){.known = t->known,
                          .lambda = t->lambda,
                          .temperature = t->temperature,
@@ -83,7 +87,7 @@ void knnlm_store_describe(const knnlm_store *s, knnlm_store_info *out) {
                               .has_tokenizer = i->has_tokenizer,
                               .has_projection = i->has_projection,
                               .has_index = kn_store_annex_note(s->store) != NULL,
-                              .tuned = tuned_of(&i->tuned)};
+                              .tuned = api_tuned(&i->tuned)};
     describe_settings(&i->settings, out);
 }
 

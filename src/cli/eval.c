@@ -1,4 +1,3 @@
-#include "eval/eval.h"
 #include "base/file.h"
 #include "base/threads.h"
 #include "cli/mixture.h"
@@ -25,7 +24,7 @@ static const cli_option options[] = {
     {'m', "model", CLI_STRING, &said.model, "FILE", "model to score with (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(said.mixture),
     {0, "fallback", CLI_FLAG, &said.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
     {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
     {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
@@ -39,28 +38,28 @@ static const cli_option options[] = {
 
 // ---------------------------------------------------------------- JSON
 
-static const char *distances_of(const kn_eval_store *s) {
+static const char *distances_of(const knnlm_eval_store *s) {
     return s->codes ? "codes" : "exact";
 }
 
-static json_t *json_stores(const kn_eval_result *r) {
+static json_t *json_stores(const knnlm_eval_result *r) {
     json_t *list = json_array();
     for (size_t i = 0; i < r->store_count; i++) {
-        const kn_eval_store *s = &r->stores[i];
+        const knnlm_eval_store *s = &r->stores[i];
         cli_json_append(list, json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:b, s:f}",
                                         "path", json_string(s->path), "entries", (json_int_t)s->entries,
                                         "lambda", s->lambda, "temperature", s->temperature, "k",
                                         (json_int_t)s->k, "probe", (json_int_t)s->probes, "distances",
-                                        distances_of(s), "metric", kn_distance_names[s->metric], "adaptive",
-                                        s->adaptive, "fallback", s->fallback, "tuned", s->tuned,
+                                        distances_of(s), "metric", knnlm_distance_name(s->distance),
+                                        "adaptive", s->adaptive, "fallback", s->fallback, "tuned", s->tuned,
                                         "tuned_on_this_text", s->tuned_here, "found", s->found));
     }
     return list;
 }
 
 // Of the first store, as most runs have one.
-static json_t *json_mixture(const kn_eval_result *r) {
-    const kn_eval_store *s = &r->stores[0];
+static json_t *json_mixture(const knnlm_eval_result *r) {
+    const knnlm_eval_store *s = &r->stores[0];
     json_t *o = json_object();
     if (r->store_count)
         json_object_update_new(o, json_pack("{s:f, s:f, s:I, s:I, s:s, s:b}", "lambda", s->lambda,
@@ -72,40 +71,46 @@ static json_t *json_mixture(const kn_eval_result *r) {
                             json_pack("{s:I, s:f, s:f}", "size", (json_int_t)r->cache, "lambda",
                                       r->cache_lambda, "temperature", r->cache_temperature));
     json_object_set_new(o, "stores", json_stores(r));
-    json_object_set_new(o, "own_documents", json_integer((json_int_t)r->totals.own_documents));
+    json_object_set_new(o, "own_documents", json_integer((json_int_t)r->own_documents));
     return o;
 }
 
-static void print_json(const kn_lm_info *info, const kn_eval_result *r) {
-    const kn_read_totals *t = &r->totals.read;
+static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r) {
     json_t *o = json_pack(
         "{s:o?, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:{s:b, "
         "s:i, s:i, s:s, s:i, s:s}}",
         "model", json_string(info->path), "fingerprint", info->fingerprint, "documents",
-        (json_int_t)t->documents, "tokens", (json_int_t)t->tokens, "words", (json_int_t)t->words, "bytes",
-        (json_int_t)t->bytes, "ppl_lm", json_real(r->lm.ppl), "ppl", json_real(r->mixed.ppl), "ppl_word",
+        (json_int_t)r->documents, "tokens", (json_int_t)r->tokens, "words", (json_int_t)r->words, "bytes",
+        (json_int_t)r->bytes, "ppl_lm", json_real(r->lm.ppl), "ppl", json_real(r->mixed.ppl), "ppl_word",
         json_real(r->mixed.ppl_word), "bits_per_byte", json_real(r->mixed.bits_per_byte), "nll_lm",
         json_real(r->lm.nll), "nll", json_real(r->mixed.nll), "seconds_lm", json_real(r->seconds_lm),
         "seconds_search", json_real(r->seconds_search), "seconds", json_real(r->seconds), "tokens_per_second",
         json_real(r->tokens_per_second), "settings", "stream", r->stream, "score", r->score, "context",
-        r->context, "documents", kn_split_names[r->split], "threads", kn_threads(), "kernels", info->kernels);
+        r->context, "documents", knnlm_split_name(r->split), "threads", kn_threads(), "kernels",
+        info->kernels);
     json_object_update_new(o, json_mixture(r));
     cli_print_json(o);
 }
 
 // ---------------------------------------------------------------- text
 
-static void print_perplexity(const char *label, const kn_score *s, bool words) {
+static void print_perplexity(const char *label, const knnlm_score *s, bool words) {
     printf("%-16s %.3f per token", label, s->ppl);
     if (words) printf(", %.3f per word", s->ppl_word);
     printf("; %.4f bits per byte\n", s->bits_per_byte);
 }
 
-static void print_store(const kn_eval_store *s) {
+// Why the lambda of a store is a mean.
+static const char *weighed(const knnlm_eval_store *s) {
+    if (s->adaptive) return s->fallback ? " in the mean (by bins, falling back)" : " in the mean (by bins)";
+    return s->fallback ? " in the mean (falling back)" : "";
+}
+
+static void print_store(const knnlm_eval_store *s) {
     char entries[32];
     printf("neighbours       %s: %s entries, k %zu, lambda %.4g%s, temperature %.4g, %s distances (%s), ",
-           s->path, cli_count((double)s->entries, entries), s->k, s->lambda, kn_eval_weighed(s),
-           s->temperature, distances_of(s), kn_distance_names[s->metric]);
+           s->path, cli_count((double)s->entries, entries), s->k, s->lambda, weighed(s), s->temperature,
+           distances_of(s), knnlm_distance_name(s->distance));
     if (s->probes)
         printf("%" PRIu32 " lists\n", s->probes);
     else
@@ -113,26 +118,25 @@ static void print_store(const kn_eval_store *s) {
     printf("                 %.1f%% of the tokens are among their neighbours' values\n", 100 * s->found);
 }
 
-static void print_mixture(const kn_eval_result *r) {
+static void print_mixture(const knnlm_eval_result *r) {
     for (size_t i = 0; i < r->store_count; i++) print_store(&r->stores[i]);
     if (r->cache)
         printf("cache            %zu states, lambda %.4g, temperature %.4g\n", r->cache, r->cache_lambda,
                r->cache_temperature);
-    if (r->totals.own_documents)
+    if (r->own_documents)
         printf("own text         %" PRIu64 " documents are in a store: each was scored without itself\n",
-               r->totals.own_documents);
+               r->own_documents);
 }
 
-static void print_text(const kn_eval_result *r) {
-    const kn_read_totals *t = &r->totals.read;
+static void print_text(const knnlm_eval_result *r) {
     char rate[32], seconds[32], lm[32], search[32];
     bool mixed = r->store_count || r->cache;
-    printf("documents        %llu\n", (unsigned long long)t->documents);
-    printf("tokens           %llu\n", (unsigned long long)t->tokens);
-    printf("words            %llu\n", (unsigned long long)t->words);
-    printf("bytes            %llu\n", (unsigned long long)t->bytes);
-    print_perplexity(mixed ? "model alone" : "perplexity", &r->lm, t->words);
-    if (mixed) print_perplexity("with neighbours", &r->mixed, t->words);
+    printf("documents        %llu\n", (unsigned long long)r->documents);
+    printf("tokens           %llu\n", (unsigned long long)r->tokens);
+    printf("words            %llu\n", (unsigned long long)r->words);
+    printf("bytes            %llu\n", (unsigned long long)r->bytes);
+    print_perplexity(mixed ? "model alone" : "perplexity", &r->lm, r->words);
+    if (mixed) print_perplexity("with neighbours", &r->mixed, r->words);
     print_mixture(r);
     if (r->stream)
         printf("windows          none: each document was read as a stream\n");
@@ -147,9 +151,9 @@ static void print_text(const kn_eval_result *r) {
 }
 
 // What a reader of the figures must know, on stderr: it is true of JSON too.
-static void warn(const kn_eval_result *r) {
+static void warn(const knnlm_eval_result *r) {
     for (size_t i = 0; i < r->store_count; i++) {
-        const kn_eval_store *s = &r->stores[i];
+        const knnlm_eval_store *s = &r->stores[i];
         if (s->tuned_here)
             fprintf(stderr, "knnlm eval: %s was tuned on (part of) this text: report another\n", s->path);
         if (!s->tuned)
@@ -174,33 +178,40 @@ static knnlm_status check_outputs(const char *const *paths, size_t count) {
     return KNNLM_OK;
 }
 
-static knnlm_status evaluate(const char *const *paths, size_t count, const kn_mixture_options *mix) {
-    kn_eval_options o = {.read = {.score = (int32_t)said.score,
-                                  .context = (int32_t)said.context,
-                                  .split = (knnlm_split)said.split},
-                         .split_said = said.split >= 0,
-                         .mix = *mix,
-                         .per_token = said.per_token,
-                         .report = said.report,
-                         .report_tokens = (uint64_t)said.report_tokens};
-    kn_eval_result result;
-    kn_lm *lm;
-    o.mix.fallback = said.fallback;
+static knnlm_eval_options make_options(void) {
+    knnlm_eval_options o = knnlm_eval_options_default();
+    o.score = (int32_t)said.score;
+    o.context = (int32_t)said.context;
+    o.split_given = said.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)said.split;
+    o.per_token = said.per_token;
+    o.report = said.report;
+    o.report_tokens = (uint64_t)said.report_tokens;
+    o.progress = cli_progress;
+    return o;
+}
+
+static knnlm_status evaluate(const char *const *paths, size_t count, const knnlm_mixture_options *mix) {
+    knnlm_eval_options o = make_options();
+    knnlm_eval_result result;
+    knnlm_model_info info;
+    knnlm_model *model;
     KN_TRY(check_outputs(paths, count));
-    KN_TRY(cli_open_lm(said.model, &said.common, &lm));
-    knnlm_status status = kn_eval_run(lm, paths, count, &o, &cli_progress, &result);
+    KN_TRY(cli_open_model(said.model, &said.common, &model));
+    knnlm_status status = knnlm_eval(model, paths, count, mix, &o, &result);
     cli_progress_clear();
+    knnlm_model_describe(model, &info);
     if (status == KNNLM_OK && said.common.json)
-        print_json(kn_lm_describe(lm), &result);
+        print_json(&info, &result);
     else if (status == KNNLM_OK)
         print_text(&result);
     if (status == KNNLM_OK) warn(&result);
-    kn_lm_close(lm);
+    knnlm_model_close(model);
     return status;
 }
 
 static int run(int argc, char **argv) {
-    kn_mixture_options mix;
+    knnlm_mixture_options mix;
     char **paths;
     size_t count;
     said.context = said.split = -1;
@@ -216,6 +227,7 @@ static int run(int argc, char **argv) {
         return cli_usage(&cli_eval, "--fallback is about the neighbours of a store: name it with -s");
     code = cli_mixture_read(&cli_eval, &said.mixture, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_eval, &said.common);
+    if (code == CLI_DONE) mix.fallback = said.fallback;
     cli_catch_interrupts();
     if (code == CLI_DONE && evaluate((const char *const *)paths, count, &mix) != KNNLM_OK)
         code = cli_fail(&cli_eval);

@@ -1,7 +1,6 @@
 #include "eval/explain.h"
 #include "base/file.h"
-#include "cli/mixture.h"
-#include "cli/model.h"
+#include "cli/inner.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -235,6 +234,7 @@ static int check_usage(size_t count) {
 }
 
 static int run(int argc, char **argv) {
+    kn_store_choice choices[CLI_LIST_MOST];
     kn_mixture_options mix;
     char **rest;
     size_t count;
@@ -247,7 +247,7 @@ static int run(int argc, char **argv) {
     int code = cli_parse(&cli_explain, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read(&cli_explain, &said.mixture, &mix);
+    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_explain, &said.mixture, choices, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_explain, &said.common);
     cli_catch_interrupts();
     if (code == CLI_DONE && explain(&mix, count ? rest[0] : NULL) != KNNLM_OK) code = cli_fail(&cli_explain);

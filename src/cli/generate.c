@@ -2,8 +2,7 @@
 #include "base/threads.h"
 #include "base/utf8.h"
 #include "cli/generate_show.h"
-#include "cli/mixture.h"
-#include "cli/model.h"
+#include "cli/inner.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -259,6 +258,7 @@ static void init_said(void) {
 }
 
 static int run(int argc, char **argv) {
+    kn_store_choice choices[CLI_LIST_MOST];
     kn_mixture_options mix;
     char **rest;
     size_t count;
@@ -266,7 +266,7 @@ static int run(int argc, char **argv) {
     int code = cli_parse(&cli_generate, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read(&cli_generate, &said.mixture, &mix);
+    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_generate, &said.mixture, choices, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_generate, &said.common);
     if (code == CLI_DONE) {
         kn_generate_options o = options_said();

@@ -2,7 +2,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "store/store.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,33 +21,32 @@ void cli_mixture_free(cli_mixture *m) {
 }
 
 // "L", "L,T" or "L,T,K"; false: none of them.
-static bool read_settings(const char *text, kn_store_choice *out) {
+static bool read_settings(const char *text, cli_mixture *m, size_t i) {
     char *end;
-    out->weight = strtod(text, &end);
-    bool good = end > text && out->weight >= 0 && out->weight <= 1;
+    double *weight = &m->weights[i], *temperature = &m->temperatures[i];
+    *weight = strtod(text, &end);
+    bool good = end > text && *weight >= 0 && *weight <= 1;
     if (good && *end == ',') {
         text = end + 1;
-        out->temperature = strtod(text, &end);
-        good =
-            end > text && out->temperature >= KN_TEMPERATURE_LEAST && out->temperature <= KN_TEMPERATURE_MOST;
+        *temperature = strtod(text, &end);
+        good = end > text && *temperature >= KNNLM_TEMPERATURE_MIN && *temperature <= KNNLM_TEMPERATURE_MAX;
     }
     if (good && *end == ',') {
         text = end + 1;
-        out->k = strtoll(text, &end, 10);
-        good = end > text && out->k >= 1 && out->k <= CLI_NEIGHBORS_MOST;
+        m->ks[i] = strtoll(text, &end, 10);
+        good = end > text && m->ks[i] >= 1 && m->ks[i] <= CLI_NEIGHBORS_MOST;
     }
     return good && !*end;
 }
 
 // STORE, or STORE=L[,T[,K]]; a store whose name has "=" in it is itself.
 static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
-    const char *text = m->stores.items[i], *sign = kn_store_exists(text) ? NULL : strrchr(text, '=');
-    kn_store_choice *choice = &m->choices[i];
-    *choice = (kn_store_choice){.weight = NAN, .temperature = NAN};
-    if (sign && !read_settings(sign + 1, choice))
+    const char *text = m->stores.items[i], *sign = knnlm_store_exists(text) ? NULL : strrchr(text, '=');
+    m->weights[i] = m->temperatures[i] = NAN;
+    if (sign && !read_settings(sign + 1, m, i))
         return cli_usage(command, "--store %s: after the = stand a weight from 0 to 1, a temperature and k",
                          text);
-    choice->path = m->paths[i] = kn_strndup(text, sign ? (size_t)(sign - text) : strlen(text));
+    m->paths[i] = kn_strndup(text, sign ? (size_t)(sign - text) : strlen(text));
     return m->paths[i] ? CLI_DONE : cli_fail(command);
 }
 
@@ -65,34 +63,38 @@ static int check_use(const cli_command *command, const cli_mixture *m) {
     return CLI_DONE;
 }
 
-int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_options *out) {
+int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_options *out) {
     int use = check_use(command, m);
     if (use != CLI_DONE) return use;
     for (size_t i = 0; i < m->stores.count; i++) {
         int code = read_store(command, m, i);
         if (code != CLI_DONE) return code;
     }
-    *out = (kn_mixture_options){.stores = m->choices,
-                                .store_count = m->stores.count,
-                                .k = m->k,
-                                .probes = m->probes,
-                                .lambda = m->lambda,
-                                .temperature = m->temperature,
-                                .codes = m->codes,
-                                .exact = m->exact,
-                                .metric = m->metric,
-                                .fixed = m->fixed,
-                                .include_self = m->include_self,
-                                .cache = m->cache,
-                                .cache_lambda = m->cache_lambda,
-                                .cache_temperature = m->cache_temperature,
-                                .warn = cli_warn};
+    *out = knnlm_mixture_options_default();
+    out->stores = (const char *const *)m->paths;
+    out->store_count = m->stores.count;
+    out->weights = m->weights;
+    out->temperatures = m->temperatures;
+    out->ks = m->ks;
+    out->k = (size_t)m->k;
+    out->probes = (uint32_t)m->probes;
+    out->lambda = m->lambda;
+    out->temperature = m->temperature;
+    out->codes = m->codes;
+    out->exact = m->exact;
+    out->distance = m->metric;
+    out->fixed = m->fixed;
+    out->include_self = m->include_self;
+    out->cache = m->cache;
+    out->cache_lambda = m->cache_lambda;
+    out->cache_temperature = m->cache_temperature;
+    out->warn = cli_warn;
     return CLI_DONE;
 }
 
 knnlm_status cli_mixture_check_output(const cli_mixture *m, const char *output) {
     for (size_t i = 0; i < m->stores.count; i++)
-        if (kn_store_exists(m->paths[i]) && kn_file_within(output, m->paths[i]))
+        if (knnlm_store_exists(m->paths[i]) && kn_file_within(output, m->paths[i]))
             return kn_fail(KNNLM_EINVAL, "%s: is in the store %s: write to another directory", output,
                            m->paths[i]);
     return KNNLM_OK;

@@ -3,7 +3,6 @@
 #define KN_CLI_MIXTURE_H
 
 #include "cli/model.h"
-#include "knn/mixture.h"
 
 enum { CLI_NEIGHBORS_MOST = 1 << 20 };
 
@@ -13,8 +12,9 @@ typedef struct cli_mixture {
     double lambda, temperature, cache_lambda, cache_temperature;
     bool codes, exact, fixed, include_self;
     int metric;
-    kn_store_choice choices[CLI_LIST_MOST];
     char *paths[CLI_LIST_MOST];
+    double weights[CLI_LIST_MOST], temperatures[CLI_LIST_MOST]; // NAN: not said
+    int64_t ks[CLI_LIST_MOST];                                  // 0: not said
 } cli_mixture;
 
 // One option a line.
@@ -23,30 +23,22 @@ typedef struct cli_mixture {
     {'s', "store", CLI_LIST, &(m).stores, "STORE", "neighbours come from here; may be given several times; STORE=L,T,K: lambda, temperature and k of its own", 0, 0, NULL}, \
     {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MOST, NULL}, \
     {0, "lambda", CLI_NUMBER, &(m).lambda, "L", "weight of the neighbours (default: as tuned, else 0.25)", 0, 1, NULL}, \
-    {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST, NULL}, \
+    {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}, \
     {0, "probe", CLI_INTEGER, &(m).probes, "N", "lists looked at (default: as tuned, else the index's); as many as there are: all entries", 1, 1 << 24, NULL}, \
     {0, "exact", CLI_FLAG, &(m).exact, NULL, "distances of the keys (default)", 0, 0, NULL}, \
     {0, "codes", CLI_FLAG, &(m).codes, NULL, "distances of the index's codes", 0, 0, NULL}, \
-    {0, "metric", CLI_CHOICE, &(m).metric, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, kn_distance_names}, \
+    {0, "metric", CLI_CHOICE, &(m).metric, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, cli_distances}, \
     {0, "fixed", CLI_FLAG, &(m).fixed, NULL, "one lambda for all tokens, although the store has bins", 0, 0, NULL}, \
     {0, "include-self", CLI_FLAG, &(m).include_self, NULL, "a document that is in the store may find itself", 0, 0, NULL}, \
     {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned)", 0, 1 << 24, NULL}, \
     {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
-    {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST, NULL}
+    {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}
 // clang-format on
-
-// For the commands that still go round the public header: a public model is a kn_lm under another name.
-static inline knnlm_status cli_open_lm(const char *path, const cli_common *common, kn_lm **out) {
-    knnlm_model *model;
-    KN_TRY(cli_open_model(path, common, &model));
-    *out = (kn_lm *)model;
-    return KNNLM_OK;
-}
 
 // Before parsing: what nobody said.
 void cli_mixture_init(cli_mixture *m);
 // After it: CLI_DONE, or the exit code. `out` points into `m`.
-int cli_mixture_read(const cli_command *command, cli_mixture *m, kn_mixture_options *out);
+int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_options *out);
 // Before any work: refuses an output that is a file of one of the stores, or would lie among them.
 knnlm_status cli_mixture_check_output(const cli_mixture *m, const char *output);
 void cli_mixture_free(cli_mixture *m);

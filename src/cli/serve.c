@@ -1,6 +1,5 @@
 #include "serve/serve.h"
-#include "cli/mixture.h"
-#include "cli/model.h"
+#include "cli/inner.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -189,6 +188,7 @@ static knnlm_status serve_with_key(const kn_mixture_options *mix) {
 }
 
 static int run(int argc, char **argv) {
+    kn_store_choice choices[CLI_LIST_MOST];
     kn_mixture_options mix;
     char **rest;
     size_t count;
@@ -196,7 +196,7 @@ static int run(int argc, char **argv) {
     int code = cli_parse(&cli_serve, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read(&cli_serve, &said.mixture, &mix);
+    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_serve, &said.mixture, choices, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_serve, &said.common);
     if (code == CLI_DONE && serve_with_key(&mix) != KNNLM_OK) code = cli_fail(&cli_serve);
     cli_mixture_free(&said.mixture);

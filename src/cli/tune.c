@@ -1,6 +1,4 @@
-#include "eval/tune.h"
 #include "base/file.h"
-#include "base/threads.h"
 #include "cli/mixture.h"
 #include "cli/model.h"
 #include "cli/plot.h"
@@ -28,7 +26,7 @@ static const cli_option options[] = {
     {0, "probes", CLI_STRING, &said.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32; the fewest that are as good are kept", 0, 0, NULL},
     {0, "plot", CLI_STRING, &said.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
     {0, "dry-run", CLI_FLAG, &said.dry, NULL, "write nothing into the store", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, kn_split_names},
+    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
     {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
     CLI_ENGINE_OPTION(said.common),
@@ -37,7 +35,7 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-static kn_tune_result result;
+static knnlm_tune_result result;
 
 // ---------------------------------------------------------------- curves
 
@@ -45,19 +43,19 @@ static kn_tune_result result;
 // k.
 typedef struct by_k {
     double k[64], ppl[64];
-    const kn_tune_point *points[64];
+    const knnlm_tune_point *points[64];
     size_t count;
 } by_k;
 
-static bool counts(const kn_tune_point *p) {
-    const kn_tune_point *best = &result.stores[0].best;
+static bool counts(const knnlm_tune_point *p) {
+    const knnlm_tune_point *best = &result.stores[0].best;
     return p->store == best->store && (best->cache_lambda > 0) == (p->cache_lambda > 0);
 }
 
 static by_k best_by_k(void) {
     by_k c = {.count = 0};
     for (size_t i = 0; i < result.point_count; i++) {
-        const kn_tune_point *p = &result.points[i];
+        const knnlm_tune_point *p = &result.points[i];
         size_t j = 0;
         if (!counts(p)) continue;
         while (j < c.count && c.points[j]->k != p->k) j++;
@@ -91,7 +89,7 @@ static knnlm_status plot(void) {
         {.name = "with neighbours", .x = c.k, .y = c.ppl, .count = c.count},
         {.name = "model alone", .x = ends_k, .y = alone, .count = 2, .dashed = true}};
     const cli_curve lambda_curves[] = {
-        {.name = "with neighbours", .x = result.lambdas, .y = result.by_lambda, .count = KN_TUNE_CURVE},
+        {.name = "with neighbours", .x = result.lambdas, .y = result.by_lambda, .count = KNNLM_TUNE_CURVE},
         {.name = "model alone", .x = ends_lambda, .y = alone, .count = 2, .dashed = true}};
     const cli_axis ppl = {.label = "perplexity"};
     snprintf(chosen_k, sizeof chosen_k, "k %" PRId64, result.tuned.k);
@@ -116,44 +114,44 @@ static knnlm_status plot(void) {
 
 // ---------------------------------------------------------------- text
 
-static void print_row(const kn_tune_point *p, bool chosen) {
+static void print_row(const knnlm_tune_point *p, bool chosen) {
     printf("%8zu %12.4g %9.4f %11.3f%s\n", p->k, p->temperature, p->lambda, p->ppl, chosen ? "  <" : "");
 }
 
 static void print_table(void) {
     by_k c = best_by_k();
-    const kn_tune_point *best = &result.stores[0].best;
+    const knnlm_tune_point *best = &result.stores[0].best;
     printf("\n       k  temperature    lambda  perplexity (at the best temperature and lambda of each k)\n");
     for (size_t j = 0; j < c.count; j++) print_row(c.points[j], c.points[j]->k == best->k);
     printf("\n       k  temperature    lambda  perplexity (at the best k)\n");
     for (size_t i = 0; i < result.point_count; i++) {
-        const kn_tune_point *p = &result.points[i];
+        const knnlm_tune_point *p = &result.points[i];
         if (counts(p) && p->k == best->k) print_row(p, p->ppl == best->ppl);
     }
     printf("\n");
 }
 
-static const kn_tune_point *best_of_way(size_t way) {
-    const kn_tune_point *best = NULL;
+static const knnlm_tune_point *best_of_way(size_t way) {
+    const knnlm_tune_point *best = NULL;
     for (size_t i = 0; i < result.point_count; i++) {
-        const kn_tune_point *p = &result.points[i];
+        const knnlm_tune_point *p = &result.points[i];
         if (p->store == way && (!best || p->ppl < best->ppl)) best = p;
     }
     return best;
 }
 
 static void print_tried_probes(void) {
-    const kn_tune_point *best;
+    const knnlm_tune_point *best;
     for (size_t way = 0; (best = best_of_way(way)); way++) {
         char lists[32] = "all";
         if (best->probes) snprintf(lists, sizeof lists, "%" PRIu32, best->probes);
         printf("lists            %s: perplexity %.3f, searched in %.1f s\n", lists, best->ppl,
-               result.totals.seconds_stores[way]);
+               result.way_seconds[way]);
     }
 }
 
 static void print_one(void) {
-    const kn_store_tuned *t = &result.tuned;
+    const knnlm_tuned *t = &result.tuned;
     print_table();
     if (said.probe_list) print_tried_probes();
     printf("model alone      %.3f\n", result.ppl_lm);
@@ -161,14 +159,14 @@ static void print_one(void) {
     printf("with neighbours  %.3f: lambda %.4f, temperature %.4g, k %" PRId64, result.ppl, t->lambda,
            t->temperature, t->k);
     if (t->probes) printf(", %" PRId64 " lists", t->probes);
-    if (t->cache.size)
-        printf("; cache of %" PRId64 ": lambda %.4f, temperature %.4g", t->cache.size, t->cache.lambda,
-               t->cache.temperature);
+    if (t->cache)
+        printf("; cache of %" PRId64 ": lambda %.4f, temperature %.4g", t->cache, t->cache_lambda,
+               t->cache_temperature);
     printf("\n");
     if (!isnan(result.ppl_adaptive))
         printf("lambda by bins   %.3f: %" PRIu32 " bins of the nearest distance by %" PRIu32
                " of the entropy (%.3f on halves they were not fitted on)\n",
-               result.ppl_adaptive, t->bins.distances, t->bins.entropies, result.ppl_adaptive_checked);
+               result.ppl_adaptive, t->distance_bins, t->entropy_bins, result.ppl_adaptive_checked);
     else if (!isnan(result.ppl_adaptive_checked))
         printf("lambda by bins   no better on text they were not fitted on (%.3f): not used\n",
                result.ppl_adaptive_checked);
@@ -207,7 +205,7 @@ static void print_text(void) {
         print_one();
     else
         print_several();
-    printf("tokens           %s\n", cli_count((double)result.totals.read.tokens, tokens));
+    printf("tokens           %s\n", cli_count((double)result.tokens, tokens));
     printf("time             %s searching, %s for %zu settings\n",
            cli_duration(result.seconds_search, search), cli_duration(result.seconds_sweep, sweep),
            result.settings);
@@ -221,7 +219,7 @@ static void print_text(void) {
 
 // ---------------------------------------------------------------- JSON
 
-static json_t *json_point(const kn_tune_point *p) {
+static json_t *json_point(const knnlm_tune_point *p) {
     return json_pack("{s:I, s:I, s:o?, s:f, s:f, s:o?, s:I}", "k", (json_int_t)p->k, "probe",
                      (json_int_t)p->probes, "temperature", json_real(p->temperature), "lambda", p->lambda,
                      "cache_lambda", p->cache_lambda, "ppl", json_real(p->ppl), "store",
@@ -236,7 +234,7 @@ static json_t *json_points(void) {
 
 static json_t *json_lambdas(void) {
     json_t *list = json_array();
-    for (size_t i = 0; result.tuned.known && i < KN_TUNE_CURVE; i++)
+    for (size_t i = 0; result.tuned.known && i < KNNLM_TUNE_CURVE; i++)
         cli_json_append(
             list, json_pack("[f, o]", result.lambdas[i],
                             isfinite(result.by_lambda[i]) ? json_real(result.by_lambda[i]) : json_null()));
@@ -255,26 +253,26 @@ static json_t *json_stores(void) {
 }
 
 static void print_json(void) {
-    const kn_store_tuned *t = &result.tuned;
+    const knnlm_tuned *t = &result.tuned;
     cli_print_json(json_pack(
         "{s:o?, s:I, s:f, s:f, s:o?, s:o?, s:o?, s:f, s:f, s:I, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}, s:b, "
         "s:b, s:f, "
         "s:f, s:f, s:I, s:o, s:o, s:o}",
-        "model", json_string(said.model), "tokens", (json_int_t)result.totals.read.tokens, "ppl_lm",
-        result.ppl_lm, "ppl", result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive",
-        json_real(result.ppl_adaptive), "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked),
-        "lambda", t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probe",
-        (json_int_t)t->probes, "cache", "size", (json_int_t)(said.mixture.cache > 0 ? said.mixture.cache : 0),
-        "lambda", result.cache_lambda, "temperature", result.cache_temperature, "bins", "distances",
-        (json_int_t)t->bins.distances, "entropies", (json_int_t)t->bins.entropies, "reported_on_tuning_text",
-        true, "written", result.written, "seconds_search", result.seconds_search, "seconds_sweep",
-        result.seconds_sweep, "seconds", result.seconds, "settings", (json_int_t)result.settings, "stores",
-        json_stores(), "points", json_points(), "by_lambda", json_lambdas()));
+        "model", json_string(said.model), "tokens", (json_int_t)result.tokens, "ppl_lm", result.ppl_lm, "ppl",
+        result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive", json_real(result.ppl_adaptive),
+        "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked), "lambda", t->lambda, "temperature",
+        t->temperature, "k", (json_int_t)t->k, "probe", (json_int_t)t->probes, "cache", "size",
+        (json_int_t)(said.mixture.cache > 0 ? said.mixture.cache : 0), "lambda", result.cache_lambda,
+        "temperature", result.cache_temperature, "bins", "distances", (json_int_t)t->distance_bins,
+        "entropies", (json_int_t)t->entropy_bins, "reported_on_tuning_text", true, "written", result.written,
+        "seconds_search", result.seconds_search, "seconds_sweep", result.seconds_sweep, "seconds",
+        result.seconds, "settings", (json_int_t)result.settings, "stores", json_stores(), "points",
+        json_points(), "by_lambda", json_lambdas()));
 }
 
 // ---------------------------------------------------------------- the command
 
-enum { FEW = 1000 }; // tokens: what is tuned on fewer is not to be trusted
+enum { FEW = 1000, PROBES_MOST = 12 }; // FEW: tokens; what is tuned on fewer is not to be trusted
 
 static void print_plan(void *context, uint64_t tokens, uint64_t bytes) {
     char count[32], size[32];
@@ -286,9 +284,9 @@ static void print_plan(void *context, uint64_t tokens, uint64_t bytes) {
 }
 
 // "4,8,16": how many were read; 0: not such a list.
-static size_t read_probes(const char *text, int64_t probes[KN_TUNE_PROBES]) {
+static size_t read_probes(const char *text, int64_t probes[PROBES_MOST]) {
     size_t count = 0;
-    for (char *end; count < KN_TUNE_PROBES; text = end + 1) {
+    for (char *end; count < PROBES_MOST; text = end + 1) {
         probes[count] = strtoll(text, &end, 10);
         if (end == text || probes[count] < 1 || probes[count] > 1 << 24 || (*end && *end != ',')) return 0;
         count++;
@@ -312,28 +310,32 @@ static knnlm_status check_plot(const char *const *paths, size_t count) {
     return KNNLM_OK;
 }
 
-static knnlm_status tune(const char *const *paths, size_t count, const kn_mixture_options *mix,
+static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mixture_options *mix,
                          const int64_t *probes, size_t probe_count) {
-    kn_tune_options o = {.read = {.score = (int32_t)said.score,
-                                  .context = (int32_t)said.context,
-                                  .split = (knnlm_split)(said.split < 0 ? 0 : said.split)},
-                         .split_said = said.split >= 0,
-                         .mix = *mix,
-                         .probes = probes,
-                         .probe_count = probe_count,
-                         .dry = said.dry,
-                         .planned = print_plan};
-    kn_lm *lm;
+    knnlm_tune_options o = knnlm_tune_options_default();
+    knnlm_model *model;
+    o.score = (int32_t)said.score;
+    o.context = (int32_t)said.context;
+    o.split_given = said.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)said.split;
+    o.probes = probes;
+    o.probe_count = probe_count;
+    o.dry_run = said.dry;
+    o.planned = print_plan;
+    o.progress = cli_progress;
     KN_TRY(check_plot(paths, count));
-    KN_TRY(cli_open_lm(said.model, &said.common, &lm));
-    knnlm_status status = kn_tune_run(lm, paths, count, &o, &cli_progress, &result);
-    kn_lm_close(lm);
+    KN_TRY(cli_open_model(said.model, &said.common, &model));
+    knnlm_status status = knnlm_tune(model, paths, count, mix, &o, &result);
+    knnlm_model_close(model);
     cli_progress_clear();
-    if (status == KNNLM_OK && said.common.json)
+    if (status != KNNLM_OK) return status;
+    if (said.common.json)
         print_json();
-    else if (status == KNNLM_OK)
+    else
         print_text();
-    return status == KNNLM_OK && said.plot && result.tuned.known ? plot() : status;
+    if (said.plot && result.tuned.known) status = plot();
+    knnlm_tune_result_free(&result);
+    return status;
 }
 
 static int check_usage(size_t count) {
@@ -342,7 +344,7 @@ static int check_usage(size_t count) {
     if (!isnan(said.mixture.lambda) || !isnan(said.mixture.cache_lambda))
         return cli_usage(&cli_tune, "lambda is what tuning finds: it cannot be given");
     for (size_t i = 0; i < said.mixture.stores.count; i++)
-        if (!isnan(said.mixture.choices[i].weight))
+        if (!isnan(said.mixture.weights[i]))
             return cli_usage(&cli_tune, "--store %s: what stands after the = is what tuning finds",
                              said.mixture.stores.items[i]);
     if (said.probe_list && said.mixture.probes)
@@ -353,8 +355,8 @@ static int check_usage(size_t count) {
 }
 
 static int run(int argc, char **argv) {
-    kn_mixture_options mix;
-    int64_t probes[KN_TUNE_PROBES];
+    knnlm_mixture_options mix;
+    int64_t probes[PROBES_MOST];
     char **paths;
     size_t count, probe_count = 0;
     said.context = said.split = -1;

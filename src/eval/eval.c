@@ -15,8 +15,9 @@ typedef struct scoring {
     double nll_lm, nll;
     double lambdas[KN_STORES_MOST];
     uint64_t found[KN_STORES_MOST]; // tokens that some neighbour has
-    kn_rows *rows;                  // NULL: not wanted
-    kn_report_maker *report;        // likewise
+    const kn_eval_options *o;
+    kn_rows *rows;           // NULL: not wanted
+    kn_report_maker *report; // likewise
 } scoring;
 
 // ---------------------------------------------------------------- a batch
@@ -32,43 +33,75 @@ static void add_up(scoring *s, const kn_scored *b) {
     }
 }
 
+static knnlm_token_row row_of(const scoring *s, const kn_scored *b, size_t i) {
+    const kn_scored_token *t = &b->tokens[i];
+    knnlm_token_row row = {.document = b->names[t->document],
+                           .position = t->position,
+                           .offset = t->offset,
+                           .token = t->token,
+                           .lm = (double)b->lm[i],
+                           .knn = NAN,
+                           .cache = NAN,
+                           .p = (double)b->lm[i],
+                           .nearest = NAN,
+                           .entropy = b->entropies ? (double)b->entropies[i] : NAN};
+    kn_row_neighbors found[KN_STORES_MOST];
+    if (!s->m->any) return row;
+    kn_predictor_neighbors(b->neighbors, i, found);
+    row.knn = kn_prediction_knn(s->mixture, &b->predictions[i]);
+    row.cache = b->cache ? b->cache[i] : NAN;
+    row.p = b->predictions[i].p;
+    row.lambda = kn_prediction_lambda(s->mixture, &b->predictions[i]);
+    row.nearest = kn_nearest(s->mixture, found);
+    return row;
+}
+
+static knnlm_status tell_rows(const scoring *s, const kn_scored *b) {
+    for (size_t i = 0; i < b->count; i++) {
+        knnlm_token_row row = row_of(s, b, i);
+        if (!s->o->row(s->o->row_context, &row)) return kn_fail(KNNLM_ESTOPPED, "stopped while scoring");
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status take(void *context, const kn_scored *b) {
     scoring *s = context;
     add_up(s, b);
     if (s->rows) KN_TRY(kn_rows_put(s->rows, b));
+    if (s->o->row) KN_TRY(tell_rows(s, b));
     return s->report ? kn_report_maker_take(s->report, b) : KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- the result
 
-static kn_score score_of(double nll, const kn_read_totals *t) {
-    return (kn_score){.nll = nll,
-                      .ppl = exp(nll / (double)t->tokens),
-                      .ppl_word = t->words ? exp(nll / (double)t->words) : NAN,
-                      .bits_per_byte = t->bytes ? nll / log(2.0) / (double)t->bytes : NAN};
+static knnlm_score score_of(double nll, const kn_read_totals *t) {
+    return (knnlm_score){.nll = nll,
+                         .ppl = exp(nll / (double)t->tokens),
+                         .ppl_word = t->words ? exp(nll / (double)t->words) : NAN,
+                         .bits_per_byte = t->bytes ? nll / log(2.0) / (double)t->bytes : NAN};
 }
 
-static kn_eval_store describe_store(const kn_mixture_store *s, const scoring *by, size_t number,
-                                    const kn_pass_totals *totals) {
+static knnlm_eval_store describe_store(const kn_mixture_store *s, const scoring *by, size_t number,
+                                       const kn_pass_totals *totals) {
     const kn_store_info *info = s->store;
     double tokens = (double)totals->read.tokens;
-    kn_eval_store out = {.entries = info->entries - info->removed_entries,
-                         .lambda = by->lambdas[number] / tokens,
-                         .temperature = s->temperature,
-                         .k = s->k,
-                         .probes = s->looked,
-                         .codes = s->of_codes,
-                         .adaptive = s->adaptive,
-                         .fallback = s->fallback,
-                         .tuned = s->tuned,
-                         .tuned_here = s->tuned && totals->tuned_on[number],
-                         .metric = s->metric,
-                         .found = (double)by->found[number] / tokens};
+    knnlm_eval_store out = {.entries = info->entries - info->removed_entries,
+                            .lambda = by->lambdas[number] / tokens,
+                            .temperature = s->temperature,
+                            .k = s->k,
+                            .probes = s->looked,
+                            .codes = s->of_codes,
+                            .adaptive = s->adaptive,
+                            .fallback = s->fallback,
+                            .tuned = s->tuned,
+                            .tuned_here = s->tuned && totals->tuned_on[number],
+                            .distance = s->metric,
+                            .found = (double)by->found[number] / tokens};
     snprintf(out.path, sizeof out.path, "%s", info->path);
     return out;
 }
 
-const char *kn_eval_weighed(const kn_eval_store *s) {
+const char *kn_eval_weighed(const knnlm_eval_store *s) {
     if (s->adaptive) return s->fallback ? " in the mean (by bins, falling back)" : " in the mean (by bins)";
     return s->fallback ? " in the mean (falling back)" : "";
 }
@@ -93,7 +126,7 @@ static void summarise(const scoring *s, kn_eval_result *out) {
 
 static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count,
                           const kn_eval_options *o, const kn_progress *progress, kn_eval_result *out) {
-    kn_pass_options pass = {.read = o->read, .entropies = s->m->any && (s->rows || s->report)};
+    kn_pass_options pass = {.read = o->read, .entropies = s->m->any && (s->rows || s->report || o->row)};
     KN_TRY(kn_read_resolve(lm, &pass.read));
     if (!o->split_said) pass.read.split = s->m->split;
     out->split = pass.read.split;
@@ -120,7 +153,7 @@ static knnlm_status close_outputs(scoring *s, const kn_eval_result *result, knnl
 
 static knnlm_status run(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
                         const kn_eval_options *o, const kn_progress *progress, kn_eval_result *out) {
-    scoring s = {.mixture = m, .m = kn_mixture_describe(m)};
+    scoring s = {.mixture = m, .m = kn_mixture_describe(m), .o = o};
     knnlm_status status = open_outputs(&s, lm, o);
     if (status == KNNLM_OK) status = score(&s, lm, paths, count, o, progress, out);
     return close_outputs(&s, out, status);

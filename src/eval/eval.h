@@ -11,32 +11,14 @@ typedef struct kn_eval_options {
     const char *per_token;  // file of one row a token (tab-separated), or NULL
     const char *report;     // a page (report.h), or NULL
     uint64_t report_tokens; // tokens shown there at most
+    bool (*row)(void *context, const knnlm_token_row *row); // told of every token; NULL: not wanted
+    void *row_context;
 } kn_eval_options;
-
-// How a store took part.
-typedef struct kn_eval_store {
-    char path[256]; // cut where it is longer
-    uint64_t entries;
-    double lambda, temperature; // lambda: the mean over tokens
-    size_t k;
-    uint32_t probes; // 0: every entry was looked at
-    bool codes, adaptive, fallback;
-    bool tuned, tuned_here; // tuned_here: on one of these texts
-    knnlm_distance metric;
-    double found; // part of the tokens that some neighbour has
-} kn_eval_store;
-
-// Sums over all tokens, in nats, and what they mean.
-typedef struct kn_score {
-    double nll;
-    double ppl, ppl_word; // per token; per run of non-space bytes
-    double bits_per_byte;
-} kn_score;
 
 typedef struct kn_eval_result {
     kn_pass_totals totals;
-    kn_score lm, mixed; // mixed is lm where nothing is mixed in
-    kn_eval_store stores[KN_STORES_MOST];
+    knnlm_score lm, mixed; // mixed is lm where nothing is mixed in
+    knnlm_eval_store stores[KN_STORES_MOST];
     size_t store_count;
     size_t cache; // 0: none
     double cache_lambda, cache_temperature;
@@ -49,6 +31,6 @@ typedef struct kn_eval_result {
 knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *options,
                          const kn_progress *progress, kn_eval_result *out);
 // What to say after the lambda of a store: why it is a mean.
-const char *kn_eval_weighed(const kn_eval_store *store);
+const char *kn_eval_weighed(const knnlm_eval_store *store);
 
 #endif

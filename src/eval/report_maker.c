@@ -255,10 +255,10 @@ static void add_figures(const kn_report_maker *r, const kn_eval_result *x, figur
         100 * (x->mixed.ppl / x->lm.ppl - 1));
     add(f, "bits per byte", "%.4f to %.4f", x->lm.bits_per_byte, x->mixed.bits_per_byte);
     for (size_t i = 0; i < x->store_count; i++) {
-        const kn_eval_store *s = &x->stores[i];
+        const knnlm_eval_store *s = &x->stores[i];
         add(f, "store", "%s: %" PRIu64 " entries", s->path, s->entries);
         add(f, "how", "k %zu, lambda %.4g%s, temperature %.4g, %s distances (%s)%s", s->k, s->lambda,
-            kn_eval_weighed(s), s->temperature, s->codes ? "codes'" : "exact", kn_distance_names[s->metric],
+            kn_eval_weighed(s), s->temperature, s->codes ? "codes'" : "exact", kn_distance_names[s->distance],
             s->tuned ? "" : "; not tuned");
         if (s->tuned_here) add(f, "beware", "the store was tuned on (part of) this text");
     }

@@ -158,8 +158,8 @@ static size_t choose_probes(const kn_tuning *t) {
 // Perplexity by the weight of the one store, its cache's weight kept.
 static knnlm_status draw_lambdas(kn_tuning *t, size_t store, double cache_lambda) {
     const float *parts[3] = {t->lm, t->knn[store], kn_tuning_cache(t)};
-    for (size_t i = 0; i < KN_TUNE_CURVE; i++) {
-        double lambda = (double)i / (KN_TUNE_CURVE - 1), mean;
+    for (size_t i = 0; i < KNNLM_TUNE_CURVE; i++) {
+        double lambda = (double)i / (KNNLM_TUNE_CURVE - 1), mean;
         double weights[3] = {1 - lambda - cache_lambda, lambda, cache_lambda};
         t->out->lambdas[i] = lambda;
         t->out->by_lambda[i] = NAN;
@@ -172,7 +172,7 @@ static knnlm_status draw_lambdas(kn_tuning *t, size_t store, double cache_lambda
 }
 
 static knnlm_status remember(kn_tuning *t, size_t store, double lambda, bool bins) {
-    const kn_tune_point *best = &t->out->stores[store].best;
+    const knnlm_tune_point *best = &t->out->stores[store].best;
     kn_store_tuned *tuned = &t->out->tuned;
     *tuned = (kn_store_tuned){.known = true,
                               .lambda = lambda,

@@ -10,7 +10,7 @@
 
 // POINTS: as many as can be tried: 12 ways to search a store by some 400 settings, without and with the
 // cache.
-enum { KN_TUNE_POINTS = 10240, KN_TUNE_PROBES = 12, KN_TUNE_CURVE = 101 };
+enum { KN_TUNE_POINTS = 10240, KN_TUNE_PROBES = 12 };
 
 typedef struct kn_tune_options {
     kn_read_options read;
@@ -24,19 +24,11 @@ typedef struct kn_tune_options {
     void *planned_context;
 } kn_tune_options;
 
-// One setting of one store beside the model (and the cache), with the best weights for it.
-typedef struct kn_tune_point {
-    size_t store;
-    uint32_t probes; // 0: every entry
-    double temperature, lambda, cache_lambda, ppl;
-    size_t k;
-} kn_tune_point;
-
 typedef struct kn_tune_store {
     char path[256];
-    kn_tune_point best; // beside the model alone
-    double lambda;      // beside all others
-    double seconds;     // of its searches
+    knnlm_tune_point best; // beside the model alone
+    double lambda;         // beside all others
+    double seconds;        // of its searches
 } kn_tune_store;
 
 typedef struct kn_tune_result {
@@ -48,10 +40,11 @@ typedef struct kn_tune_result {
     double ppl_adaptive_checked;            // by bins fitted on one half of the text, on the other; NAN: none
     kn_tune_store stores[KN_STORES_MOST];
     size_t store_count;
-    kn_tune_point points[KN_TUNE_POINTS]; // all that was tried
+    knnlm_tune_point points[KN_TUNE_POINTS]; // all that was tried
     size_t point_count;
-    double lambdas[KN_TUNE_CURVE], by_lambda[KN_TUNE_CURVE]; // perplexity of a single store by its weight
-    kn_store_tuned tuned; // what a single store remembers; known: false with several
+    double lambdas[KNNLM_TUNE_CURVE],
+        by_lambda[KNNLM_TUNE_CURVE]; // perplexity of a single store by its weight
+    kn_store_tuned tuned;            // what a single store remembers; known: false with several
     bool written;
     double seconds_search, seconds_sweep, seconds;
     size_t settings; // that the sweep looked at

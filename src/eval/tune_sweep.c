@@ -49,13 +49,13 @@ static knnlm_status try_one(kn_tuning *t, size_t store, bool with_cache, double 
     fill_empty(t, store, p);
     KN_TRY(kn_fit_weights_from(parts, with_cache ? 3 : 2, t->n, weights, &mean));
     memcpy(t->near, weights, sizeof t->near);
-    kn_tune_point point = {.store = store,
-                           .probes = t->m->stores[store].looked,
-                           .temperature = temperature,
-                           .k = k,
-                           .lambda = weights[1],
-                           .cache_lambda = weights[2],
-                           .ppl = exp(-mean)};
+    knnlm_tune_point point = {.store = store,
+                              .probes = t->m->stores[store].looked,
+                              .temperature = temperature,
+                              .k = k,
+                              .lambda = weights[1],
+                              .cache_lambda = weights[2],
+                              .ppl = exp(-mean)};
     out->settings++;
     if (out->point_count < KN_TUNE_POINTS) out->points[out->point_count++] = point;
     if (point.ppl < out->stores[store].best.ppl) {
@@ -80,7 +80,7 @@ static knnlm_status try_temperatures(kn_tuning *t, size_t store, bool with_cache
 static knnlm_status refine(kn_tuning *t, size_t store, bool with_cache) {
     double factor = STEP;
     for (int i = 0; i < REFINEMENTS; i++) {
-        const kn_tune_point best = t->out->stores[store].best;
+        const knnlm_tune_point best = t->out->stores[store].best;
         factor = sqrt(factor);
         const double both[2] = {best.temperature * factor, best.temperature / factor};
         KN_TRY(try_temperatures(t, store, with_cache, both, 2, &best.k, 1));
@@ -90,7 +90,7 @@ static knnlm_status refine(kn_tuning *t, size_t store, bool with_cache) {
 
 // From a hundredth of the spread to all of it; and on, where the last was the best.
 static knnlm_status try_grid(kn_tuning *t, size_t store, bool with_cache, const size_t *ks, size_t count) {
-    const kn_tune_point *best = &t->out->stores[store].best;
+    const knnlm_tune_point *best = &t->out->stores[store].best;
     double unit = spread(&t->kept[store]), part = 1.0 / 128, last = 0;
     while (part <= 1 || (part < HIGHEST && best->temperature == last)) {
         double temperatures[KN_TUNE_GROUP];
@@ -103,7 +103,7 @@ static knnlm_status try_grid(kn_tuning *t, size_t store, bool with_cache, const 
 
 knnlm_status kn_tune_sweep(kn_tuning *t, size_t store, bool with_cache) {
     size_t ks[KN_KEPT_KS], count = kn_kept_ks(t->kept[store].k, ks);
-    t->out->stores[store].best = (kn_tune_point){.ppl = INFINITY};
+    t->out->stores[store].best = (knnlm_tune_point){.ppl = INFINITY};
     memcpy(t->near, (const double[]){0.8, 0.2, 0.2}, sizeof t->near);
     if (!isnan(t->given_temperature))
         return try_temperatures(t, store, with_cache, &t->given_temperature, 1, ks, count);

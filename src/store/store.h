@@ -71,8 +71,8 @@ typedef struct kn_store_seen {
 } kn_store_seen;
 
 // Beyond these f32 has no exp(-d / T) any more.
-#define KN_TEMPERATURE_LEAST 1e-30
-#define KN_TEMPERATURE_MOST 1e30
+#define KN_TEMPERATURE_LEAST KNNLM_TEMPERATURE_MIN
+#define KN_TEMPERATURE_MOST KNNLM_TEMPERATURE_MAX
 
 // Tuned on some validation text: how to mix. `known` false: nobody did yet.
 enum { KN_TUNED_TEXTS = 256 };
