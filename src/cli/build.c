@@ -1,3 +1,5 @@
+#include "base/distance.h"
+#include "base/keys.h"
 #include "cli/cli.h"
 #include "cli/model.h"
 #include "cli/store.h"
@@ -24,9 +26,9 @@ static const cli_option options[] = {
     {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
     {0, "min-context", CLI_INTEGER, &said.min_context, "N", "tokens before every target (default: half the model's window)", 0, 1 << 20, NULL},
     {0, "tap", CLI_STRING, &said.tap, "TAP", "ffn, ffn-raw, attention, attention-raw, output-norm or output, with @LAYER (default: ffn)", 0, 0, NULL},
-    {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "f16, f32, int8 or none (default: f16)", 0, 0, cli_key_types},
+    {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "f16, f32, int8 or none (default: f16)", 0, 0, kn_key_type_names},
     {0, "project", CLI_STRING, &said.project, "pca:N", "keep N dimensions of the keys, learnt from a sample", 0, 0, NULL},
-    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2, ip or cosine: what searches will use (default: l2, squared)", 0, 0, cli_distances},
+    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2, ip or cosine: what searches will use (default: l2, squared)", 0, 0, kn_distance_names},
     {0, "segment", CLI_INTEGER, &said.segment, "N", "entries a commit (default: 65536, fewer for large models)", 1, KNNLM_SEGMENT_MAX, NULL},
     {0, "memory", CLI_BYTES, &said.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &said.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},

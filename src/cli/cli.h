@@ -91,8 +91,7 @@ typedef struct cli_common {
         {'v', "verbose", CLI_FLAG, &(common).verbose, NULL, "say more on stderr", 0, 0, NULL}, {             \
         0, "json", CLI_FLAG, &(common).json, NULL, "print one JSON object instead of text", 0, 0, NULL       \
     }
-extern const char *const cli_precisions[], *const cli_splits[], *const cli_key_types[],
-                                                                    *const cli_distances[];
+extern const char *const cli_precisions[], *const cli_splits[];
 // Applies threads; CLI_DONE or the exit code.
 int cli_start(const cli_command *command, const cli_common *common);
 

@@ -1,3 +1,4 @@
+#include "base/distance.h"
 #include "cli/cli.h"
 #include "cli/model.h"
 
@@ -27,7 +28,7 @@ static const cli_option options[] = {
     {0, "key-type", CLI_CHOICE, &said.key_type, "TYPE", "how keys without header lie: f16 or f32 (default: by the sizes)", 0, 0, key_types},
     {0, "value-type", CLI_CHOICE, &said.value_type, "TYPE", "how values lie: int64, int32, int16, or uint16: int16 that overflowed", 0, 0, value_types},
     {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "keep keys as f16, f32 or int8 (default: as they are)", 0, 0, store_types},
-    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2 (default; squared), ip or cosine", 0, 0, cli_distances},
+    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2 (default; squared), ip or cosine", 0, 0, kn_distance_names},
     {0, "vocab", CLI_INTEGER, &said.vocabulary, "N", "size of the vocabulary: values must be below it", 1, INT32_MAX, NULL},
     {'m', "model", CLI_STRING, &said.model, "FILE", "model that made the keys: checks them, and is recorded", 0, 0, NULL},
     {0, "tap", CLI_STRING, &said.tap, "TAP", "where in the model keys were taken (default: ffn with -m, else not known)", 0, 0, NULL},

@@ -1,5 +1,6 @@
 #include "cli/info_store.h"
 
+#include "base/distance.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -168,7 +169,7 @@ static void print_settings(const knnlm_store_info *s) {
     printf(", tap ");
     cli_put_line(stdout, *s->tap ? s->tap : "not known");
     printf(", distance %s%s\n", knnlm_distance_name(s->distance),
-           s->distance == KNNLM_DISTANCE_L2 ? " (squared)" : "");
+           kn_distance_form_of(s->distance)->norms ? " (squared)" : "");
     if (s->window)
         snprintf(line, sizeof line, "%d tokens, at least %d before a target; documents by %s", s->window,
                  s->min_context, s->split);

@@ -2,6 +2,7 @@
 #ifndef KN_CLI_MIXTURE_H
 #define KN_CLI_MIXTURE_H
 
+#include "base/distance.h"
 #include "cli/model.h"
 
 enum { CLI_NEIGHBORS_MOST = 1 << 20 };
@@ -27,7 +28,7 @@ typedef struct cli_mixture {
     {0, "probe", CLI_INTEGER, &(m).probes, "N", "lists looked at (default: as tuned, else the index's); as many as there are: all entries", 1, 1 << 24, NULL}, \
     {0, "exact", CLI_FLAG, &(m).exact, NULL, "distances of the keys (default)", 0, 0, NULL}, \
     {0, "codes", CLI_FLAG, &(m).codes, NULL, "distances of the index's codes", 0, 0, NULL}, \
-    {0, "metric", CLI_CHOICE, &(m).metric, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, cli_distances}, \
+    {0, "metric", CLI_CHOICE, &(m).metric, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, kn_distance_names}, \
     {0, "fixed", CLI_FLAG, &(m).fixed, NULL, "one lambda for all tokens, although the store has bins", 0, 0, NULL}, \
     {0, "include-self", CLI_FLAG, &(m).include_self, NULL, "a document that is in the store may find itself", 0, 0, NULL}, \
     {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned)", 0, 1 << 24, NULL}, \

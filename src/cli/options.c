@@ -15,13 +15,6 @@ enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
 const char *const cli_precisions[] = {
     [KNNLM_PRECISION_AUTO] = "auto", [KNNLM_PRECISION_F32] = "f32", [KNNLM_PRECISION_BF16] = "bf16", NULL};
 const char *const cli_splits[] = {[KNNLM_SPLIT_FILE] = "file", [KNNLM_SPLIT_WIKI] = "wiki", NULL};
-const char *const cli_key_types[] = {[KNNLM_KEYS_F16] = "f16",
-                                     [KNNLM_KEYS_F32] = "f32",
-                                     [KNNLM_KEYS_INT8] = "int8",
-                                     [KNNLM_KEYS_NONE] = "none",
-                                     NULL};
-const char *const cli_distances[] = {
-    [KNNLM_DISTANCE_L2] = "l2", [KNNLM_DISTANCE_IP] = "ip", [KNNLM_DISTANCE_COSINE] = "cosine", NULL};
 
 int cli_fail(const cli_command *command) {
     char text[4096];
