@@ -47,8 +47,7 @@ static knnlm_status check(const knnlm_mixture_options *o) {
     if (!is_temperature(o->temperature) || !is_temperature(o->cache_temperature))
         return kn_fail(KNNLM_EINVAL, "a temperature beyond %g to %g", KN_TEMPERATURE_LEAST,
                        KN_TEMPERATURE_MOST);
-    if (o->distance > KNNLM_DISTANCE_COSINE)
-        return kn_fail(KNNLM_EINVAL, "no such distance: %d", o->distance);
+    if (o->distance >= KN_DISTANCES) return kn_fail(KNNLM_EINVAL, "no such distance: %d", o->distance);
     return KNNLM_OK;
 }
 
