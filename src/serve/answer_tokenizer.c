@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *ids_json(const int32_t *tokens, size_t count, json_t *list) {
-    for (size_t i = 0; i < count; i++) json_array_append_new(list, json_integer(tokens[i]));
-    return list;
+// Where there is no memory for a longer list, a million further attempts would each ask the system for it.
+static void put_ids(const kn_exchange *x, const kn_tokens *tokens, json_t *list) {
+    for (size_t i = 0; i < tokens->count && !x->account.shortage; i++)
+        json_array_append_new(list, json_integer(tokens->ids[i]));
 }
 
 // Harnesses ask for the id of the start token by its name, which as text is ordinary text.
@@ -36,7 +37,7 @@ static json_t *tokenize(kn_exchange *x, const kn_prompt *p, bool special, kn_htt
         if (special) json_array_append_new(list, json_integer(kn_tokenizer_start(t)));
         status = kn_tokenizer_encode(t, p->text, p->size, &tokens);
         fits = status != KNNLM_OK || kn_account_expect(&x->account, tokens.count * KN_COST_ID);
-        if (status == KNNLM_OK && fits) ids_json(tokens.ids, tokens.count, list);
+        if (status == KNNLM_OK && fits) put_ids(x, &tokens, list);
     }
     kn_tokens_free(&tokens);
     if (status != KNNLM_OK || !fits) {
