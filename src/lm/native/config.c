@@ -91,7 +91,9 @@ knnlm_status kn_config_validate(const kn_config *c, const char *where) {
     if (!rotary && (c->qk_norm || c->window))
         return kn_fail(KNNLM_EDATA,
                        "%s: norms of queries and keys, and a sliding window, need rotary positions", where);
-    if (c->window < 0) return kn_fail(KNNLM_EDATA, "%s: attention over %d positions", where, c->window);
+    if (c->window < 0 || c->window / 16 > c->context) // what is kept of a past is in proportion to it
+        return kn_fail(KNNLM_EDATA, "%s: attention over %d positions, of a context of %d", where, c->window,
+                       c->context);
     if (!within(c->bands, 1, KN_BANDS_MAX) || (c->bands > 1 && !within(c->band_factor, 1, 64)))
         return kn_fail(KNNLM_EDATA, "%s: %d vocabulary bands by a factor of %d", where, c->bands,
                        c->band_factor);

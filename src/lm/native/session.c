@@ -22,8 +22,11 @@ static knnlm_status init(native_session *s, const kn_native *m) {
     if (!s->caches) return KNNLM_ENOMEM;
     // Room for as much again as is kept: what is kept then moves seldom.
     s->room = c->window ? 2 * kn_past_most(c) + PIECE : (size_t)c->context;
+    size_t cells;
+    if (!kn_mul(s->room, 2 * (size_t)c->width, &cells))
+        return kn_fail(KNNLM_ENOMEM, "a context of %d tokens does not fit into memory", c->context);
     for (int32_t n = 0; n < c->layers; n++) {
-        s->caches[n] = kn_alloc_aligned(s->room * 2 * (size_t)c->width, sizeof(float));
+        s->caches[n] = kn_alloc_aligned(cells, sizeof(float));
         if (!s->caches[n]) return KNNLM_ENOMEM;
     }
     return kn_workspace_init(&s->ws, c, m->w.k, kn_least(s->room, PIECE), s->room);
