@@ -1,3 +1,4 @@
+// knnlm add: more texts into a store.
 #include "cli/cli.h"
 #include "cli/model.h"
 #include "cli/store.h"

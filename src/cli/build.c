@@ -1,3 +1,4 @@
+// knnlm build: texts into a new store.
 #include "base/distance.h"
 #include "base/keys.h"
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+// knnlm compact: rewrites a store without what was removed.
 #include "cli/cli.h"
 #include "cli/store.h"
 

@@ -1,3 +1,4 @@
+// knnlm eval: perplexity of texts, alone and with stores.
 #include "base/file.h"
 #include "base/threads.h"
 #include "cli/mixture.h"

@@ -1,3 +1,4 @@
+// knnlm explain: what model and neighbours say of a context, and where the neighbours are from.
 #include "eval/explain.h"
 #include "base/file.h"
 #include "cli/inner.h"

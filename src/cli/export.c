@@ -1,3 +1,4 @@
+// knnlm export: keys and values as NumPy or FAISS files.
 #include "cli/cli.h"
 
 #include <stdio.h>

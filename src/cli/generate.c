@@ -1,3 +1,4 @@
+// knnlm generate: words after a prompt.
 #include "base/file.h"
 #include "base/threads.h"
 #include "base/utf8.h"

@@ -1,3 +1,4 @@
+// Shows a generated text as it comes, with its sources.
 #include "cli/generate_show.h"
 
 #include "cli/store.h"

@@ -1,3 +1,4 @@
+// knnlm import: keys and values from NumPy or FAISS files.
 #include "base/distance.h"
 #include "cli/cli.h"
 #include "cli/model.h"

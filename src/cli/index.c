@@ -1,3 +1,4 @@
+// knnlm index: sorts the entries of a store into lists.
 #include "cli/cli.h"
 #include "cli/model.h"
 #include "cli/store.h"

@@ -1,3 +1,4 @@
+// knnlm info: what a model or a store is.
 #include "cli/cli.h"
 #include "cli/info_store.h"
 #include "cli/model.h"

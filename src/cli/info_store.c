@@ -1,3 +1,4 @@
+// Describes a store, its documents and entries.
 #include "cli/info_store.h"
 
 #include "base/distance.h"

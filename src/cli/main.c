@@ -1,3 +1,4 @@
+// The command: finds the subcommand and runs it.
 #include "cli/cli.h"
 
 #include <fcntl.h>

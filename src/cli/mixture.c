@@ -1,3 +1,4 @@
+// Options of commands that mix neighbours in.
 #include "cli/mixture.h"
 
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// Opens the model that a command names.
 #include "cli/model.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+// Parses options, and prints --help.
 #include "cli/cli.h"
 
 #include "base/file.h"

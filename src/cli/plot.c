@@ -1,3 +1,4 @@
+// Draws a curve as SVG.
 #include "cli/plot.h"
 
 #include "base/file.h"

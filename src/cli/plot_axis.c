@@ -1,3 +1,4 @@
+// Axes of a plot: ticks and labels.
 #include "cli/plot_axis.h"
 
 #include <math.h>

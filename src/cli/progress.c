@@ -1,3 +1,4 @@
+// The progress line: what is done, its rate, and the time left.
 #include "cli/cli.h"
 
 #include <signal.h>

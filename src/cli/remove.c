@@ -1,3 +1,4 @@
+// knnlm remove: documents out of a store.
 #include "cli/cli.h"
 #include "cli/store.h"
 

@@ -1,3 +1,4 @@
+// knnlm serve: the HTTP server.
 #include "serve/serve.h"
 #include "cli/inner.h"
 

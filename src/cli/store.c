@@ -1,3 +1,4 @@
+// What commands that write stores share.
 #include "cli/store.h"
 
 #include "base/memory.h"

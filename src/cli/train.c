@@ -1,3 +1,4 @@
+// knnlm train: a model from texts.
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"

@@ -1,3 +1,4 @@
+// knnlm tune: the best settings of a store on a text.
 #include "base/file.h"
 #include "cli/mixture.h"
 #include "cli/model.h"

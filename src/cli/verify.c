@@ -1,3 +1,4 @@
+// knnlm verify: whether a store is intact.
 #include "cli/cli.h"
 #include "cli/recall.h"
 #include "cli/store.h"

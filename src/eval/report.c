@@ -1,3 +1,4 @@
+// Writes the page of an evaluation.
 #include "eval/report.h"
 
 #include "base/file.h"

@@ -1,3 +1,4 @@
+// Draws the next token from a distribution.
 #include "generate/sampler.h"
 
 #include <math.h>

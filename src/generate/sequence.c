@@ -1,3 +1,4 @@
+// A text that grows: its tokens, where it ends, what of it is final.
 #include "generate/sequence.h"
 
 #include <math.h>

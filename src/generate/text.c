@@ -1,3 +1,4 @@
+// Tokens to text: pieces, stops, characters that several tokens make up.
 #include "generate/text.h"
 
 #include "base/utf8.h"
