@@ -73,13 +73,47 @@ bool kn_account_error(const kn_account *a, const char *param, kn_http_error *err
 
 // ---------------------------------------------------------------- JSON
 
-static void *json_allocate(size_t size) {
+// While a body is parsed.
+static _Thread_local struct {
+    bool under_way;
+    bool short_of; // memory: only the lexer's buffer may still grow
+    size_t left;   // bytes that it may grow by beyond the budget
+    void *aside;   // released when the system has no more
+} parsing;
+
+// The lexer's buffer has a power of two bytes from 32 on; of values only small strings and tables have such a
+// size.
+static bool may_be_buffer(size_t size) {
+    return size >= 32 && !(size & (size - 1));
+}
+
+static void *allocate_raw(size_t size) {
     void *memory = malloc(size);
+    if (memory || !parsing.aside) return memory;
+    free(parsing.aside);
+    parsing.aside = NULL;
+    parsing.short_of = true;
+    return may_be_buffer(size) ? malloc(size) : NULL;
+}
+
+// Beyond the budget: the buffer alone, by as much as was set aside.
+static bool is_granted(size_t size, size_t usable) {
+    if (!parsing.under_way) return false;
+    parsing.short_of = true;
+    if (!may_be_buffer(size) || usable > parsing.left) return false;
+    parsing.left -= usable;
+    return true;
+}
+
+static void *json_allocate(size_t size) {
     kn_account *a = current;
+    bool refused = parsing.under_way && parsing.short_of && !may_be_buffer(size);
+    void *memory = refused ? NULL : allocate_raw(size);
+    size_t usable = memory ? malloc_usable_size(memory) : 0;
     if (memory && a) {
-        a->json += (ssize_t)malloc_usable_size(memory);
-        if (settle(a)) return memory;
-        a->json -= (ssize_t)malloc_usable_size(memory);
+        a->json += (ssize_t)usable;
+        if (settle(a) || is_granted(size, usable)) return memory;
+        a->json -= (ssize_t)usable;
         free(memory);
         memory = NULL;
     } else if (!memory && a) {
@@ -87,6 +121,23 @@ static void *json_allocate(size_t size) {
     }
     if (!memory) failed = true;
     return memory;
+}
+
+bool kn_account_parse_begin(kn_account *a, size_t size) {
+    size_t needed;
+    if (!kn_mul(size, 4, &needed) || !kn_add(needed, 4096, &needed) || !(parsing.aside = malloc(needed)))
+        return fall_short(a, KN_SHORTAGE_MEMORY);
+    parsing.under_way = true;
+    parsing.short_of = false;
+    parsing.left = needed;
+    return true;
+}
+
+bool kn_account_parse_end(kn_account *a) {
+    free(parsing.aside);
+    parsing.aside = NULL;
+    parsing.under_way = false;
+    return !parsing.short_of || fall_short(a, KN_SHORTAGE_MEMORY);
 }
 
 static void json_free(void *memory) {

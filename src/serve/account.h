@@ -52,6 +52,13 @@ bool kn_account_expect(kn_account *a, size_t bytes);
 // Why there was none: always false. `param` names the member that made it too much, or is NULL.
 bool kn_account_error(const kn_account *a, const char *param, kn_http_error *err);
 
+// Around the parsing of a body of `size` bytes. jansson's lexer does not notice that its buffer could not
+// grow, and reads beyond its end: so memory for that buffer is set aside first, and used when there is no
+// other, while every value is refused. False: there is none to set aside; what was parsed took too much, and
+// must not be used (see shortage).
+bool kn_account_parse_begin(kn_account *a, size_t size);
+bool kn_account_parse_end(kn_account *a);
+
 // Whether jansson got no memory in this thread since this was asked last.
 bool kn_json_failed(void);
 

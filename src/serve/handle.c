@@ -85,8 +85,14 @@ static enum MHD_Result take_body(kn_exchange *x, const char *data, size_t *size)
 
 // A body that is no JSON may have taken more memory than a request has: that is told instead.
 static bool parse_body(kn_exchange *x, kn_http_error *err) {
+    kn_account *a = &x->account;
+    if (!kn_account_parse_begin(a, x->size)) return kn_account_error(a, NULL, err);
     x->request = kn_request_load(x->body ? x->body : "", x->size, err);
-    return x->request || (x->account.shortage && kn_account_error(&x->account, NULL, err));
+    if (!kn_account_parse_end(a)) {
+        json_decref(x->request); // NULL is allowed
+        x->request = NULL;
+    }
+    return x->request || (a->shortage && kn_account_error(a, NULL, err));
 }
 
 static enum MHD_Result answer(kn_exchange *x) {
