@@ -1,5 +1,5 @@
-// Memory accounts of requests: bodies parsed with less memory than they take are refused, whatever the
-// amount, and jansson never reads beyond what it could not grow (which sanitizers tell).
+// Memory accounts of requests: a body parsed with less memory than it takes is refused, whatever the amount, and the parser
+// survives it.
 #include "expect.h"
 
 #include "serve/account.h"
