@@ -1,5 +1,5 @@
-// Memory accounts of requests: a body parsed with less memory than it takes is refused, whatever the amount, and the parser
-// survives it.
+// Memory accounts of requests: a body parsed with less memory than it takes is refused, whatever the amount,
+// and the parser survives it.
 #include "expect.h"
 
 #include "serve/account.h"
