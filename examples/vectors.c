@@ -38,7 +38,7 @@ static knnlm_status ask(const knnlm_store *store) {
     double p[PARTS];
     knnlm_search_options options = knnlm_search_options_default();
     options.k = 16;
-    options.alone = true;
+    options.singly = true;
     knnlm_status status = knnlm_store_knn(store, query, 1, &options, 0.01, p);
     for (int i = 0; status == KNNLM_OK && i < PARTS; i++) printf("quarter %d: %.3f\n", i, p[i]);
     return status;

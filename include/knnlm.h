@@ -488,7 +488,7 @@ typedef struct knnlm_search_options {
     const uint64_t *documents; // NULL: all; else only entries of these `document_count` documents are found
     size_t document_count;
     uint64_t memory; // bytes that the search may hold beside results; 0: any
-    bool alone;      // each query by itself: see below
+    bool singly;     // each query by itself: see below
     knnlm_progress progress;
 } knnlm_search_options;
 
@@ -500,7 +500,7 @@ KNNLM_API knnlm_search_options knnlm_search_options_default(void); // k = 1024
 // of keys, or of codes where the store keeps no keys; what was added to such a store since it was indexed is
 // not found. Removed entries are never found. Answers depend neither on threads nor on which queries come
 // together; many together take far less time each. Any number of threads may search. `options` may be NULL.
-// With `alone` each query is searched for by itself, by the calling thread: sooner for one or a few of them.
+// With `singly` each query is searched for by itself, by the calling thread: sooner for one or a few of them.
 // Its distances are those of the others to rounding, as their sums have another order, and where an index has
 // codes beside keys, codes choose the keys that are looked at. `memory` and `progress` do not count then.
 // KNNLM_EINVAL: k is 0 or above 2^32 - 1, or no such document; KNNLM_EDATA: a query is not finite, or the

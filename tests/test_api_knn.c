@@ -186,7 +186,7 @@ static void *ask(void *context) {
         knnlm_search_options o = options_of(k);
         uint32_t ids[K], count;
         float distances[K];
-        o.alone = true;
+        o.singly = true;
         o.exact = i % 2 != 0;
         if (knnlm_store_search(a->t->store, a->t->queries + q * D, 1, &o, ids, distances, &count) != KNNLM_OK)
             a->different++;
@@ -263,7 +263,7 @@ static void test_alone_options(void **state) {
         exclude[2 * i] = i * 10;
         exclude[2 * i + 1] = i * 10 + 700;
     }
-    o.alone = true;
+    o.singly = true;
     o.exclude = exclude;
     OK(knnlm_store_search(t->store, t->queries, QUERIES, &o, alone->ids, alone->distances, alone->counts));
     for (size_t i = 0; i < QUERIES * K; i++)

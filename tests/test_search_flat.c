@@ -101,8 +101,8 @@ static double true_distance(const desk *t, size_t query, size_t key) {
 
 // ---------------------------------------------------------------- bounds
 
-static kn_batch batch_of(const desk *t, const kn_search_options *o) {
-    return (kn_batch){.x = t->index, .o = o, .queries = t->queries, .n = QUERIES, .k = K};
+static kn_search_batch batch_of(const desk *t, const kn_search_options *o) {
+    return (kn_search_batch){.x = t->index, .o = o, .queries = t->queries, .n = QUERIES, .k = K};
 }
 
 static void directions_follow_the_spread(void **state) {
@@ -110,7 +110,7 @@ static void directions_follow_the_spread(void **state) {
     (void)state;
     for (int spread = 0; spread < 2; spread++) {
         desk t = desk_make(spread ? D : LATENT, NULL);
-        kn_batch b = batch_of(&t, &o);
+        kn_search_batch b = batch_of(&t, &o);
         kn_rough r;
         OK(kn_rough_make(&b, &r));
         assert_int_equal(r.h, spread ? D : 32);
@@ -149,7 +149,7 @@ static void check_panel(const desk *t, const kn_rough *r, kn_rough_scratch *s, s
 static void bounds_are_below(void **state) {
     kn_search_options o = {.k = K};
     desk t = desk_make(LATENT, NULL);
-    kn_batch b = batch_of(&t, &o);
+    kn_search_batch b = batch_of(&t, &o);
     kn_rough r;
     kn_rough_scratch s;
     (void)state;

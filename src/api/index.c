@@ -139,8 +139,8 @@ static void give_back(const knnlm_store *constant, const api_searcher *searcher)
 }
 
 // Each query by itself. Rows that a failure leaves are as they were.
-static knnlm_status search_alone(const knnlm_store *s, const kn_index *x, const float *queries, size_t n,
-                                 const kn_search_options *options, const kn_neighbors *out) {
+static knnlm_status search_singly(const knnlm_store *s, const kn_index *x, const float *queries, size_t n,
+                                  const kn_search_options *options, const kn_neighbors *out) {
     size_t d = (size_t)kn_store_describe(s->store)->settings.dimension, k = options->k;
     kn_search_options o = *options;
     api_searcher searcher;
@@ -173,8 +173,8 @@ knnlm_status knnlm_store_search(const knnlm_store *s, const float *queries, size
                            .progress = &given.progress};
     kn_neighbors out = {ids, distances, counts};
     if (status == KNNLM_OK)
-        status =
-            given.alone ? search_alone(s, x, queries, n, &o, &out) : kn_index_search(x, queries, n, &o, &out);
+        status = given.singly ? search_singly(s, x, queries, n, &o, &out)
+                              : kn_index_search(x, queries, n, &o, &out);
     free(allowed);
     return status;
 }

@@ -73,7 +73,7 @@ enum {
 };
 
 typedef struct trial {
-    const kn_batch *b;
+    const kn_search_batch *b;
     size_t d, p, rows, queries; // p: directions, at most
     float *sample, *asked;      // (rows, d), (queries, d), less the centre
     float *basis;               // (p, d)
@@ -201,7 +201,7 @@ static knnlm_status choose(trial *t, kn_rough *r) {
     return KNNLM_OK;
 }
 
-knnlm_status kn_rough_make(const kn_batch *b, kn_rough *r) {
+knnlm_status kn_rough_make(const kn_search_batch *b, kn_rough *r) {
     const kn_index *x = b->x;
     *r = (kn_rough){.x = x, .k = kn_math_kernels(KNNLM_PRECISION_AUTO), .h = x->d};
     trial t = {.b = b,

@@ -28,7 +28,7 @@ typedef struct kn_rough_scratch {
 
 // Chooses the number of directions that makes the search of the batch cheapest, by trying some of its queries
 // on some rows. Free in any case.
-knnlm_status kn_rough_make(const kn_batch *b, kn_rough *out);
+knnlm_status kn_rough_make(const kn_search_batch *b, kn_rough *out);
 void kn_rough_free(kn_rough *r);
 knnlm_status kn_rough_scratch_make(const kn_rough *r, kn_rough_scratch *out);
 void kn_rough_scratch_free(kn_rough_scratch *s);

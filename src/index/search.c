@@ -16,7 +16,7 @@ enum {
 
 // Stretches [first, end): run together. Their rows are read ahead while those before them are run.
 typedef struct step {
-    const kn_batch *b;
+    const kn_search_batch *b;
     const kn_stretch *stretches;
     size_t first, end;
     kn_task *run;
@@ -83,7 +83,7 @@ static void run_step(step *now, step *next) {
     advise(now, false);
 }
 
-knnlm_status kn_batch_run(const kn_batch *b, const kn_stretch *stretches, size_t count, kn_task *run,
+knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count, kn_task *run,
                           void *context) {
     step none = {b, stretches, 0, 0, run, context, SIZE_MAX}, now = step_after(&none, count);
     while (now.first < now.end) {
@@ -100,13 +100,13 @@ knnlm_status kn_batch_run(const kn_batch *b, const kn_stretch *stretches, size_t
 // ---------------------------------------------------------------- a batch
 
 typedef struct finishing {
-    kn_batch *b;
+    kn_search_batch *b;
     kn_neighbors *out;
 } finishing;
 
 static void finish_query(void *context, size_t q, int worker) {
     const finishing *f = context;
-    kn_batch *b = f->b;
+    kn_search_batch *b = f->b;
     kn_top *t = &b->tops[q];
     kn_item *scratch = t->items + b->k; // beyond the best k there is room for as many
     (void)worker;
@@ -118,7 +118,7 @@ static void finish_query(void *context, size_t q, int worker) {
     f->out->counts[b->first + q] = (uint32_t)count;
 }
 
-static knnlm_status run_batch(kn_batch *b, uint32_t probes, kn_item *items, kn_neighbors *out) {
+static knnlm_status run_batch(kn_search_batch *b, uint32_t probes, kn_item *items, kn_neighbors *out) {
     size_t capacity = kn_top_capacity(b->k);
     b->tops = kn_alloc(b->n, sizeof *b->tops);
     if (!b->tops) return KNNLM_ENOMEM;
@@ -175,7 +175,7 @@ static size_t part_of(const kn_index *x, const kn_search_options *o, size_t n, s
 static knnlm_status search_part(const kn_index *x, const float *queries, size_t first, size_t n, size_t k,
                                 uint32_t probes, const kn_search_options *o, kn_item *items, float *measured,
                                 kn_neighbors *out) {
-    kn_batch b = {.x = x, .o = o, .queries = queries + first * x->d, .n = n, .k = k, .first = first};
+    kn_search_batch b = {.x = x, .o = o, .queries = queries + first * x->d, .n = n, .k = k, .first = first};
     if (measured) {
         kn_parallel(n, measure_query,
                     &(question){.x = x, .queries = b.queries, .d = x->d, .measured = measured});

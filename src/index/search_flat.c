@@ -20,7 +20,7 @@ typedef struct scratch {
 } scratch;
 
 typedef struct sweep {
-    kn_batch *b;
+    kn_search_batch *b;
     const kn_rough *rough;
     size_t panel;          // bytes
     char *queries;         // packed, all of them
@@ -141,17 +141,17 @@ static size_t guess_panels(const kn_index *x) {
     return kn_least(GUESS_ROWS, (size_t)(x->info.flat / GUESS_PART)) / KN_CELL;
 }
 
-static size_t guess_rank(const kn_batch *b) {
+static size_t guess_rank(const kn_search_batch *b) {
     double share = (double)b->k * (double)(guess_panels(b->x) * KN_CELL) / (double)b->x->info.flat;
     return (size_t)(share + 4 * sqrt(share) + 2);
 }
 
-static bool can_guess(const kn_batch *b, uint32_t probes) {
+static bool can_guess(const kn_search_batch *b, uint32_t probes) {
     return !probes && guess_panels(b->x) > 0 && 2 * guess_rank(b) <= b->k;
 }
 
 static knnlm_status guess(sweep *w) {
-    kn_batch *b = w->b, sample = *b;
+    kn_search_batch *b = w->b, sample = *b;
     size_t capacity = kn_top_capacity(guess_rank(b));
     kn_item *items = kn_alloc(b->n, capacity * sizeof *items);
     sample.k = guess_rank(b);
@@ -170,14 +170,14 @@ static knnlm_status guess(sweep *w) {
 }
 
 // Whether the query found fewer than it wants within a limit.
-static bool is_missing(const kn_batch *b, size_t q) {
+static bool is_missing(const kn_search_batch *b, size_t q) {
     return b->tops[q].count < b->k && b->tops[q].limit < INFINITY;
 }
 
 // Those queries are asked again.
-static knnlm_status ask_again(kn_batch *b, const kn_rough *rough, size_t missing) {
+static knnlm_status ask_again(kn_search_batch *b, const kn_rough *rough, size_t missing) {
     size_t d = b->x->d, n = 0;
-    kn_batch again = *b;
+    kn_search_batch again = *b;
     sweep w = {.b = &again, .rough = rough};
     uint32_t *numbers = kn_alloc(missing, sizeof *numbers);
     float *queries = kn_alloc_aligned(missing, d * sizeof *queries);
@@ -205,7 +205,7 @@ static knnlm_status ask_again(kn_batch *b, const kn_rough *rough, size_t missing
 
 // ---------------------------------------------------------------- the door
 
-static knnlm_status search(kn_batch *b, const kn_rough *rough, bool guessing) {
+static knnlm_status search(kn_search_batch *b, const kn_rough *rough, bool guessing) {
     sweep w = {.b = b, .rough = rough};
     size_t missing = 0;
     knnlm_status status = prepare(&w);
@@ -216,7 +216,7 @@ static knnlm_status search(kn_batch *b, const kn_rough *rough, bool guessing) {
     return status == KNNLM_OK && missing ? ask_again(b, rough, missing) : status;
 }
 
-knnlm_status kn_batch_search_flat(kn_batch *b, uint32_t probes) {
+knnlm_status kn_batch_search_flat(kn_search_batch *b, uint32_t probes) {
     kn_rough rough;
     if (!b->x->flat_count || !b->n) return KNNLM_OK;
     knnlm_status status = kn_rough_make(b, &rough);

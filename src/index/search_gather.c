@@ -7,7 +7,7 @@ static uint32_t number_of(const kn_gathering *g, size_t q) {
 
 // ---------------------------------------------------------------- measuring
 
-static float measure(const kn_batch *b, const kn_run *run, size_t place, uint32_t query) {
+static float measure(const kn_search_batch *b, const kn_run *run, size_t place, uint32_t query) {
     const kn_index *x = b->x;
     float distance;
     x->k->row_distances(&distance, b->queries + query * x->d, run->rows + place * x->row_bytes, x->type,
@@ -22,7 +22,7 @@ static void prefetch(const kn_index *x, const kn_run *run, size_t place) {
 }
 
 // Bounds and places become distances and entries.
-static void measure_items(const kn_batch *b, kn_gathering *g, size_t q) {
+static void measure_items(const kn_search_batch *b, kn_gathering *g, size_t q) {
     enum { AHEAD = 2 };
     kn_item *items = g->items[q];
     uint32_t query = number_of(g, q), kept = 0;
@@ -37,7 +37,7 @@ static void measure_items(const kn_batch *b, kn_gathering *g, size_t q) {
 }
 
 // Those of the rows that the mask names which are near enough.
-static uint32_t measure_rows(const kn_batch *b, const kn_gathering *g, size_t q, size_t place,
+static uint32_t measure_rows(const kn_search_batch *b, const kn_gathering *g, size_t q, size_t place,
                              float *distances, uint32_t mask) {
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         unsigned r = (unsigned)__builtin_ctz(rest);
@@ -49,7 +49,7 @@ static uint32_t measure_rows(const kn_batch *b, const kn_gathering *g, size_t q,
 
 // ---------------------------------------------------------------- gathering
 
-static void hand_over(kn_batch *b, kn_gathering *g, size_t q) {
+static void hand_over(kn_search_batch *b, kn_gathering *g, size_t q) {
     kn_top *t = &b->tops[number_of(g, q)];
     if (g->rough) measure_items(b, g, q);
     if (g->counts[q]) {
@@ -59,20 +59,21 @@ static void hand_over(kn_batch *b, kn_gathering *g, size_t q) {
     g->limits[q] = atomic_load_explicit(&t->limit, memory_order_relaxed);
 }
 
-void kn_gather_begin(kn_batch *b, kn_gathering *g) {
+void kn_gather_begin(kn_search_batch *b, kn_gathering *g) {
     for (size_t q = 0; q < g->n; q++) {
         g->counts[q] = 0;
         hand_over(b, g, q);
     }
 }
 
-void kn_gather_end(kn_batch *b, kn_gathering *g) {
+void kn_gather_end(kn_search_batch *b, kn_gathering *g) {
     for (size_t q = 0; q < g->n; q++)
         if (g->counts[q]) hand_over(b, g, q);
 }
 
 // Of the rows that the mask names, those which the query may find.
-static uint32_t admitted(const kn_batch *b, const kn_run *run, size_t place, uint32_t query, uint32_t mask) {
+static uint32_t admitted(const kn_search_batch *b, const kn_run *run, size_t place, uint32_t query,
+                         uint32_t mask) {
     if (!b->x->removed && !b->o->allowed && !b->o->exclude) return mask;
     size_t number = b->numbers ? b->numbers[query] : b->first + query;
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
@@ -82,7 +83,7 @@ static uint32_t admitted(const kn_batch *b, const kn_run *run, size_t place, uin
     return mask;
 }
 
-void kn_gather(kn_batch *b, kn_gathering *g, size_t q, size_t place, float *distances, uint32_t mask,
+void kn_gather(kn_search_batch *b, kn_gathering *g, size_t q, size_t place, float *distances, uint32_t mask,
                uint32_t doubted) {
     const kn_run *run = g->run;
     kn_item *room = g->items[q] + g->counts[q];

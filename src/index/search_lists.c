@@ -21,7 +21,7 @@ typedef struct scratch {
 } scratch;
 
 typedef struct visit {
-    kn_batch *b;
+    kn_search_batch *b;
     uint32_t *members; // queries of each list, list after list; then all of them, for runs without lists
     kn_stretch *stretches;
     size_t count, capacity;
@@ -31,7 +31,7 @@ typedef struct visit {
 // ---------------------------------------------------------------- one stretch
 
 // Residuals of up to 32 queries in a left panel, and the terms of each.
-static void pack_queries(const kn_batch *b, const uint32_t *members, size_t n, const float *centre,
+static void pack_queries(const kn_search_batch *b, const uint32_t *members, size_t n, const float *centre,
                          float *panel, float *terms) {
     const kn_index *x = b->x;
     for (size_t q = 0; q < n; q++) {
@@ -49,12 +49,12 @@ static void normalise(float *panel, const float *norms, size_t cells) {
 }
 
 // By their keys, or by their codes.
-static bool by_keys(const kn_batch *b, const kn_run *run) {
+static bool by_keys(const kn_search_batch *b, const kn_run *run) {
     return run->rows && !(b->o->codes && run->codes);
 }
 
-static void load_rows(const kn_batch *b, const kn_stretch *t, scratch *s, const float *centre, size_t place,
-                      size_t n, float *norms) {
+static void load_rows(const kn_search_batch *b, const kn_stretch *t, scratch *s, const float *centre,
+                      size_t place, size_t n, float *norms) {
     const kn_index *x = b->x;
     const kn_run *r = t->run;
     if (by_keys(b, r)) {
@@ -67,7 +67,7 @@ static void load_rows(const kn_batch *b, const kn_stretch *t, scratch *s, const 
     if (x->form->unit) normalise(s->panel, norms, kn_cells(x->d));
 }
 
-static void scan_rows(kn_batch *b, const kn_stretch *t, scratch *s, const float *centre, size_t place,
+static void scan_rows(kn_search_batch *b, const kn_stretch *t, scratch *s, const float *centre, size_t place,
                       size_t n) {
     static const float nothing[KN_CELL];
     const kn_index *x = b->x;
@@ -191,7 +191,7 @@ static void visit_free(visit *v) {
     free(v->stretches);
 }
 
-knnlm_status kn_batch_search_lists(kn_batch *b, uint32_t probes) {
+knnlm_status kn_batch_search_lists(kn_search_batch *b, uint32_t probes) {
     if (!probes && (b->x->form->norms || !b->x->flat_count)) return KNNLM_OK;
     visit v = {.b = b, .members = kn_alloc(b->n * ((size_t)probes + 1), sizeof *v.members)};
     knnlm_status status = v.members ? scratches_make(&v) : KNNLM_ENOMEM;

@@ -14,7 +14,7 @@
 // on what was found before, so what is near enough but for that is looked at too.
 #define KN_ROUNDING 4e-6f
 
-typedef struct kn_batch {
+typedef struct kn_search_batch {
     const kn_index *x;
     const kn_search_options *o;
     const float *queries; // (n, d) as the index measures them
@@ -22,7 +22,7 @@ typedef struct kn_batch {
     size_t first;            // number of the first query among all, for o->exclude; or
     const uint32_t *numbers; // of each query, when they do not follow each other
     kn_top *tops;            // one a query
-} kn_batch;
+} kn_search_batch;
 
 // ---------------------------------------------------------------- gathering
 
@@ -43,12 +43,12 @@ typedef struct kn_gathering {
 } kn_gathering;
 
 // The gathering's queries, n, run and roughness are set.
-void kn_gather_begin(kn_batch *b, kn_gathering *g);
+void kn_gather_begin(kn_search_batch *b, kn_gathering *g);
 // Query q of the gathering met 32 rows of the run from `place` on, at these distances. `mask`: those that may
 // be near enough; `doubted`: those of them that are to be measured straight from the row.
-void kn_gather(kn_batch *b, kn_gathering *g, size_t q, size_t place, float *distances, uint32_t mask,
+void kn_gather(kn_search_batch *b, kn_gathering *g, size_t q, size_t place, float *distances, uint32_t mask,
                uint32_t doubted);
-void kn_gather_end(kn_batch *b, kn_gathering *g);
+void kn_gather_end(kn_search_batch *b, kn_gathering *g);
 
 // ---------------------------------------------------------------- rows
 
@@ -62,11 +62,11 @@ typedef struct kn_stretch {
 } kn_stretch;
 
 // Calls `run` for all stretches, some at a time, and looks to the files and the progress in between.
-knnlm_status kn_batch_run(const kn_batch *b, const kn_stretch *stretches, size_t count, kn_task *run,
+knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count, kn_task *run,
                           void *context);
 
-knnlm_status kn_batch_search_lists(kn_batch *b, uint32_t probes);
+knnlm_status kn_batch_search_lists(kn_search_batch *b, uint32_t probes);
 // After the lists, whose number of probes this is.
-knnlm_status kn_batch_search_flat(kn_batch *b, uint32_t probes);
+knnlm_status kn_batch_search_flat(kn_search_batch *b, uint32_t probes);
 
 #endif
