@@ -97,7 +97,7 @@ static int grow(const char *path, const char *to, size_t entries) {
     bench_check(kn_store_create(to, &kn_store_describe(s.store)->settings, &w));
     bench_check(kn_store_writer_document(w, &document));
     for (size_t done = 0, n; done < entries; done += n) {
-        n = kn_least(DRAWN, entries - done);
+        n = kn_min(DRAWN, entries - done);
         kn_parallel(n, draw_one, &(drawing){&s, keys, done});
         for (size_t i = 0; i < n; i++) tokens[i] = s.tokens[(done + i) % s.n];
         bench_check(kn_store_writer_append(w, tokens, NULL, keys, n));

@@ -30,7 +30,7 @@ static kn_mixture *open_mixture(const kn_lm *lm, const char *store, int64_t prob
                                                       .probes = store ? probes : 0,
                                                       .lambda = NAN,
                                                       .temperature = NAN,
-                                                      .metric = -1,
+                                                      .distance = -1,
                                                       .fallback = true,
                                                       .cache = 0,
                                                       .cache_lambda = NAN,

@@ -53,7 +53,7 @@ typedef struct mixture {
 
 static void make_rows(void *context, size_t task, int worker) {
     const mixture *m = context;
-    size_t first = task * ROWS, last = kn_least(first + ROWS, m->n);
+    size_t first = task * ROWS, last = kn_min(first + ROWS, m->n);
     const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_F32);
     (void)worker;
     for (size_t r = first; r < last; r++) {
@@ -86,7 +86,7 @@ static int keys(const char *path, const char *store_path, size_t n) {
     bench_check(kn_store_open(store_path, &store));
     const kn_store_info *info = kn_store_describe(store);
     size_t d = (size_t)info->settings.dimension;
-    n = kn_least(n, info->entries);
+    n = kn_min(n, info->entries);
     float *x = bench_need(kn_alloc_aligned(n, d * sizeof *x));
     bench_check(kn_store_keys(store, 0, n, x));
     write_points(path, x, n, d);
@@ -163,7 +163,7 @@ static int probe(const char *path, size_t clusters, size_t probes, size_t n) {
     uint32_t *lists = bench_need(kn_alloc(n * probes, sizeof *lists));
     bench_check(kn_quantizer_make(p.x, clusters, p.d, KN_QUANTIZER_L2, &q));
     void *scratch = bench_need(kn_alloc_aligned(1, kn_quantizer_scratch_bytes(q)));
-    n = kn_least(n, p.n);
+    n = kn_min(n, p.n);
     const float *x = p.x + (p.n - n) * p.d;
     for (int i = 0; i < 5; i++) {
         double start = kn_seconds();

@@ -10,8 +10,8 @@
 #include <math.h>
 
 #define USAGE                                                                                                \
-    "bench_llama MODEL TEXT STORE THREADS ROUNDS    (STORE is deleted; THREADS 0: one a core)\n"             \
-    "a line a contender and round: its name, window tokens a second; then what was read, and how far "       \
+    "bench_llama MODEL TEXT STORE THREADS ROUNDS    (STORE is deleted; THREADS 0: one per core)\n"           \
+    "a line a contender and round: its name, window tokens per second; then what was read, and how far "     \
     "apart\nboth sides' log-probabilities are\n"
 
 enum { BATCH = 8192 }; // window tokens a call, as the reader gathers them
@@ -32,7 +32,7 @@ static void cut(text *t) {
     for (size_t done = 0, n; done < t->tokens; done += n) {
         size_t before = done ? t->width - score : 0;
         const int32_t *inputs = t->stream + done - before;
-        n = kn_least(t->tokens - done, t->width - before);
+        n = kn_min(t->tokens - done, t->width - before);
         t->windows[t->count++] = (kn_window){.inputs = inputs,
                                              .targets = inputs + 1,
                                              .length = (int32_t)(before + n),
@@ -149,12 +149,12 @@ typedef struct scoring {
 static void score_row(void *context, size_t row, int worker) {
     const scoring *s = context;
     const float *x = s->logits + row * s->vocabulary;
-    float most = x[0];
+    float max = x[0];
     double sum = 0;
     (void)worker;
-    for (size_t i = 1; i < s->vocabulary; i++) most = x[i] > most ? x[i] : most;
-    for (size_t i = 0; i < s->vocabulary; i++) sum += (double)expf(x[i] - most);
-    s->out[row] = (float)((double)(x[*s->targets[row]] - most) - log(sum));
+    for (size_t i = 1; i < s->vocabulary; i++) max = x[i] > max ? x[i] : max;
+    for (size_t i = 0; i < s->vocabulary; i++) sum += (double)expf(x[i] - max);
+    s->out[row] = (float)((double)(x[*s->targets[row]] - max) - log(sum));
 }
 
 static void evaluate(peer *p, const bench *b) {
@@ -255,7 +255,7 @@ static double seconds(bench *b, contender who) {
 // The contexts are made, and all memory is touched.
 static void warm_up(bench *b) {
     text all = b->t;
-    b->t.count = kn_least(all.count, BATCH / all.width + 1);
+    b->t.count = kn_min(all.count, BATCH / all.width + 1);
     for (int who = PROMPT; who < CONTENDERS; who++) seconds(b, (contender)who);
     b->t = all;
 }
@@ -275,7 +275,7 @@ static void compare(const bench *b) {
 
 // As the engine does it: some 1024 tokens at a time, whole windows.
 static bench bench_open(const char *model, const char *path, const char *store) {
-    enum { ROWS = 1024, SEQUENCES_MOST = 16 };
+    enum { ROWS = 1024, SEQUENCES_MAX = 16 };
     bench b = {.path = path, .store = store};
     const kn_llama_library *api;
     bench_check(kn_lm_open(model, &(kn_lm_options){.engine = KNNLM_ENGINE_LLAMA}, &b.lm));
@@ -288,7 +288,7 @@ static bench bench_open(const char *model, const char *path, const char *store) 
     b.ours = bench_need(kn_alloc(b.t.tokens, sizeof *b.ours));
     b.theirs = bench_need(kn_alloc(b.t.tokens, sizeof *b.theirs));
     b.alone = peer_open(&b, api, 1, 0);
-    b.beside = peer_open(&b, api, kn_least(kn_most(ROWS / b.t.width, 1), SEQUENCES_MOST), ROWS);
+    b.beside = peer_open(&b, api, kn_min(kn_max(ROWS / b.t.width, 1), SEQUENCES_MAX), ROWS);
     return b;
 }
 

@@ -56,7 +56,7 @@ static void learn(const char *path, size_t parts, size_t bits, int repeats) {
     points x = read_points(path);
     for (int i = 0; i < repeats; i++) {
         kn_pq p;
-        double start = kn_seconds(), cpu = cpu_seconds(), vectors = (double)kn_least(x.n, KN_PQ_LEARN_MOST);
+        double start = kn_seconds(), cpu = cpu_seconds(), vectors = (double)kn_min(x.n, KN_PQ_LEARN_MAX);
         bench_check(kn_pq_learn(x.x, x.n, x.d, parts, bits, (uint64_t)i, NULL, &p));
         double seconds = kn_seconds() - start;
         printf("%.1f %.1f %.6g\n", vectors / seconds, vectors / (cpu_seconds() - cpu), error_of(&p, &x));

@@ -91,8 +91,8 @@ static int make(const char *path, size_t n, size_t d, size_t queries, const char
     bench_check(kn_store_create(path, &s, &w));
     bench_check(kn_store_writer_document(w, &doc));
     for (size_t done = 0; done < n; done += DRAWN) {
-        draw(&m, done, kn_least(DRAWN, n - done), keys);
-        bench_check(kn_store_writer_append(w, tokens, NULL, keys, kn_least(DRAWN, n - done)));
+        draw(&m, done, kn_min(DRAWN, n - done), keys);
+        bench_check(kn_store_writer_append(w, tokens, NULL, keys, kn_min(DRAWN, n - done)));
     }
     bench_check(kn_store_writer_commit(w));
     kn_store_writer_close(w);
@@ -112,7 +112,7 @@ static int keys(const char *path, const char *file) {
     float *some = bench_need(kn_alloc(DRAWN * d, sizeof *some));
     bench_check(kn_npy_create(file, KN_NPY_F32, 2, (size_t[]){info->entries, d}, &w));
     for (uint64_t at = 0; at < info->entries; at += DRAWN) {
-        size_t n = kn_least(DRAWN, (size_t)(info->entries - at));
+        size_t n = kn_min(DRAWN, (size_t)(info->entries - at));
         bench_check(kn_store_keys(s, at, n, some));
         bench_check(kn_npy_put(w, some, n * d));
     }

@@ -28,7 +28,7 @@ static void cut(text *t, size_t context) {
     t->windows = bench_need(kn_alloc(t->tokens / half + 2, sizeof *t->windows));
     for (size_t done = 0, n; done < t->tokens; done += n) {
         size_t before = done ? context - half : 0;
-        n = kn_least(t->tokens - done, context - before);
+        n = kn_min(t->tokens - done, context - before);
         t->windows[t->count++] = (kn_window){
             .inputs = t->stream + done - before, .length = (int32_t)(before + n), .first = (int32_t)before};
     }
@@ -77,8 +77,8 @@ static int rate(const char *model, const char *path, const char *store, int repe
     kn_lm *lm;
     bench_check(kn_lm_open(model, NULL, &lm));
     text t = load(lm, path);
-    size_t most = BATCH + (size_t)kn_lm_describe(lm)->context;
-    float *keys = bench_need(kn_alloc(most, (size_t)kn_lm_describe(lm)->key_width * sizeof *keys));
+    size_t max = BATCH + (size_t)kn_lm_describe(lm)->context;
+    float *keys = bench_need(kn_alloc(max, (size_t)kn_lm_describe(lm)->key_width * sizeof *keys));
     bare(lm, &t, keys); // touches all memory
     for (int i = 0; i < repeats; i++) {
         double model_rate = bare(lm, &t, keys);

@@ -22,7 +22,7 @@ import urllib.parse
 import urllib.request
 
 KINDS = {"score": 50, "complete": 20, "stream": 5, "explain": 25}  # per cent of the requests
-LEAST, MOST = 30, 120  # tokens of a text
+MIN, MAX = 30, 120  # tokens of a text
 KEPT = 50  # documents that the writer of soak leaves in the store
 
 
@@ -41,12 +41,12 @@ def texts_of(url, path, count=300):
         lines = [line.strip() for line in file if len(line.split()) > 3]
     out = []
     while len(out) < count and lines:
-        at, piece, target = chooser.randrange(len(lines)), "", chooser.uniform(LEAST, MOST) * 3.6
+        at, piece, target = chooser.randrange(len(lines)), "", chooser.uniform(MIN, MAX) * 3.6
         while len(piece) < target and at < len(lines):
             piece += ("\n" if piece else "") + lines[at]
             at += 1
         tokens = ask(url, "/tokenize", {"prompt": piece})["count"]
-        if LEAST <= tokens <= MOST:
+        if MIN <= tokens <= MAX:
             out.append((piece, tokens))
     return out
 

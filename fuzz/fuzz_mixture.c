@@ -4,7 +4,7 @@
 // An input is: a byte of flags (below), the JSON of a manifest, a NUL, and bytes that fill the files which
 // the manifest names, as of fuzz_store.
 #include "base/threads.h"
-#include "eval/together.h"
+#include "eval/score_batch.h"
 #include "knn/next.h"
 #include "store_files.h"
 
@@ -32,26 +32,26 @@ static void expect_log(double log, const char *what) {
 // The text is scored, with the most probable tokens of every place.
 static void score(const kn_mixture *m, const int32_t *tokens) {
     enum { TOP = 3 };
-    kn_verdict verdicts[TOKENS];
+    kn_score_result results[TOKENS];
     int32_t ranked[(TOKENS + 1) * TOP];
     double ranked_p[(TOKENS + 1) * TOP], own_p[TOKENS];
-    kn_asked a = {.tokens = tokens,
-                  .count = TOKENS,
-                  .mixture = m,
-                  .verdicts = verdicts,
-                  .top = TOP,
-                  .ranked = ranked,
-                  .ranked_p = ranked_p,
-                  .own_p = own_p,
-                  .next_mixture = m};
-    if (kn_score_together(lm, &a, 1, NULL, NULL) != KNNLM_OK)
+    kn_score_text a = {.tokens = tokens,
+                       .count = TOKENS,
+                       .mixture = m,
+                       .results = results,
+                       .top = TOP,
+                       .ranked = ranked,
+                       .ranked_p = ranked_p,
+                       .own_p = own_p,
+                       .next_mixture = m};
+    if (kn_score_batch(lm, &a, 1, NULL, NULL) != KNNLM_OK)
         return; // a tap that the model lacks, a damaged list
     for (int i = 0; i < TOKENS; i++) {
-        expect_log(verdicts[i].p, "a probability above 1");
+        expect_log(results[i].p, "a probability above 1");
         expect_log(own_p[i], "a probability above 1");
         expect_log(ranked_p[i * TOP], "a probability above 1");
         if (ranked_p[i * TOP] < own_p[i] - 1e-9) die("not the most probable token");
-        if (!(verdicts[i].lambda >= 0 && verdicts[i].lambda <= 1 + 1e-9)) die("a weight beyond 0 and 1");
+        if (!(results[i].lambda >= 0 && results[i].lambda <= 1 + 1e-9)) die("a weight beyond 0 and 1");
     }
 }
 
@@ -76,7 +76,7 @@ static void use(uint8_t flags) {
                             .temperature = NAN,
                             .codes = flags & CODES,
                             .exact = !(flags & CODES) && flags & EXACT,
-                            .metric = -1,
+                            .distance = -1,
                             .fallback = flags & FALLBACK,
                             .include_self = flags & SELF,
                             .cache_lambda = NAN,

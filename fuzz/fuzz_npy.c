@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     int64_t integers[SOME];
     float floats[SOME];
     if (kn_npy_parse("fuzz", data, size, &npy) != KNNLM_OK) return 0;
-    size_t n = kn_least(npy.count, SOME), elements = 1;
+    size_t n = kn_min(npy.count, SOME), elements = 1;
     for (uint32_t i = 0; i < KN_NPY_DIMS_MAX; i++) elements *= npy.dims[i];
     if (elements != npy.count || npy.size != npy.count * kn_npy_type_size(npy.type) || npy.size > size)
         abort();

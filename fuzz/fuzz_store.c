@@ -44,10 +44,10 @@ static void ask_entries(const kn_store *s) {
     static uint64_t offsets[ENTRIES_MAX];
     static float keys[KEYS_MAX];
     const kn_store_info *info = kn_store_describe(s);
-    size_t n = kn_least((size_t)info->entries, ENTRIES_MAX), d = (size_t)info->settings.dimension;
+    size_t n = kn_min((size_t)info->entries, ENTRIES_MAX), d = (size_t)info->settings.dimension;
     if (kn_store_tokens(s, info->entries - n, n, tokens) != KNNLM_OK) die("no tokens");
     if (kn_store_offsets(s, info->entries - n, n, offsets) != KNNLM_OK) die("no offsets");
-    size_t rows = kn_least(n, KEYS_MAX / d);
+    size_t rows = kn_min(n, KEYS_MAX / d);
     if (info->settings.key_type != KNNLM_KEYS_NONE &&
         kn_store_keys(s, info->entries - rows, rows, keys) != KNNLM_OK)
         die("no keys");

@@ -21,10 +21,10 @@ static void read_all(kn_unpack *u, size_t piece, unpacked *out) {
     out->size = 0;
     out->status = KNNLM_OK;
     while (got && out->status == KNNLM_OK && out->size < TEXT_MAX) {
-        size_t room = TEXT_MAX - out->size, most = piece < room ? piece : room;
-        out->status = kn_unpack_read(u, out->text + out->size, most, &got);
+        size_t room = TEXT_MAX - out->size, max = piece < room ? piece : room;
+        out->status = kn_unpack_read(u, out->text + out->size, max, &got);
         if (out->status != KNNLM_OK) break;
-        if (got > most) abort();
+        if (got > max) abort();
         out->size += got;
     }
 }

@@ -61,7 +61,7 @@ static inline served server_open(const kn_serve_options *o, const char *store) {
                               .store_count = 1,
                               .lambda = NAN,
                               .temperature = NAN,
-                              .metric = -1,
+                              .distance = -1,
                               .fallback = true,
                               .cache_lambda = NAN,
                               .cache_temperature = NAN};

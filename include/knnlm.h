@@ -210,7 +210,7 @@ typedef struct knnlm_build_options {
     knnlm_keys keys;
     knnlm_distance distance;
     int32_t project;  // dimensions kept by PCA; 0: all
-    uint32_t segment; // entries a commit; 0: by the size of the model
+    uint32_t segment; // entries per commit; 0: by the size of the model
     uint64_t memory;  // bytes that may be resident; 0: any
     knnlm_split split;
     bool split_given; // false: as an existing store was cut, else by files
@@ -382,7 +382,7 @@ typedef struct knnlm_store_settings {
     int32_t vocabulary;       // tokens are below it; 0: the model's, or any
     knnlm_keys keys;
     knnlm_distance distance;
-    uint32_t segment; // entries a commit; 0: 65536
+    uint32_t segment; // entries per commit; 0: 65536
 } knnlm_store_settings;
 
 KNNLM_API knnlm_store_settings knnlm_store_settings_default(void);
@@ -419,7 +419,7 @@ KNNLM_API knnlm_status knnlm_writer_commit(knnlm_writer *writer);
 typedef struct knnlm_index_options {
     size_t size;         // of this struct: set by knnlm_index_options_default
     uint32_t lists;      // 0: by the number of entries
-    const char *codes;   // "none"; "pq64": 64 bytes a code; "pq64x4": 64 parts of 4 bits; "auto" or NULL:
+    const char *codes;   // "none"; "pq64": 64 bytes per code; "pq64x4": 64 parts of 4 bits; "auto" or NULL:
                          // where keys exceed memory
     uint64_t train;      // keys to learn from; 0: 64 a list
     uint32_t probes;     // lists that searches look at by default; 0: 32
@@ -458,10 +458,10 @@ KNNLM_API knnlm_index_options knnlm_index_options_default(void);
 
 // Sorts the entries of the store at `path` into lists, in place of those it had. `model`, used by one thread
 // at a time, is needed for stores without keys alone: it reads their tokens again, straight into codes, a
-// million entries a commit; what was interrupted is gone on with. Else it may be NULL. `options` and `result`
-// may be NULL. Who has the store open goes on with what was, and opens it again to search the new lists.
-// KNNLM_EINVAL: options, a store without entries, without an index to extend, or, where it keeps no keys,
-// indexed already, or no model, another one, or no codes; KNNLM_EIO: the disk; KNNLM_EBUSY;
+// million entries per commit; what was interrupted is gone on with. Else it may be NULL. `options` and
+// `result` may be NULL. Who has the store open goes on with what was, and opens it again to search the new
+// lists. KNNLM_EINVAL: options, a store without entries, without an index to extend, or, where it keeps no
+// keys, indexed already, or no model, another one, or no codes; KNNLM_EIO: the disk; KNNLM_EBUSY;
 // KNNLM_EDATA: no store, or a damaged one; KNNLM_ENOTSUP: a newer format; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_index(knnlm_model *model, const char *path, const knnlm_index_options *options,
                                    knnlm_index_result *result);

@@ -144,21 +144,21 @@ static inline void golden_close(golden *g) {
 }
 
 // The golden model opened with its answers, for a test.
-typedef struct desk {
+typedef struct fixture {
     golden golden;
     kn_lm *lm;
-} desk;
+} fixture;
 
-static inline int desk_open(void **state) {
-    desk *d = test_alloc(1, sizeof *d);
+static inline int fixture_open(void **state) {
+    fixture *d = test_alloc(1, sizeof *d);
     d->golden = golden_open();
     d->lm = open_with(LLAMA, KNNLM_ENGINE_LLAMA);
     *state = d;
     return 0;
 }
 
-static inline int desk_close(void **state) {
-    desk *d = *state;
+static inline int fixture_close(void **state) {
+    fixture *d = *state;
     kn_lm_close(d->lm);
     golden_close(&d->golden);
     free(d);
@@ -170,7 +170,7 @@ static inline int desk_close(void **state) {
 // More windows and more rows than llama.cpp takes at a time.
 static inline void large_batches_change_nothing(void **state) {
     enum { TIMES = 50 };
-    desk *d = *state;
+    fixture *d = *state;
     const windows *w = &d->golden.windows;
     const kn_tap tap = {KN_TAP_ATTENTION_RAW, -1};
     windows many = {test_alloc(TIMES * w->count, sizeof *many.all), TIMES * w->count, TIMES * w->rows};
@@ -183,7 +183,7 @@ static inline void large_batches_change_nothing(void **state) {
 }
 
 // Windows of unequal lengths and firsts in one batch: the rows below `first` are missing, the others stay.
-static inline void compare_firsts(desk *d, kn_tap tap) {
+static inline void compare_firsts(fixture *d, kn_tap tap) {
     const windows *w = &d->golden.windows;
     windows part = {test_alloc(w->count, sizeof *part.all), w->count, 0};
     for (size_t i = 0; i < w->count; i++) {
@@ -205,7 +205,7 @@ static inline void compare_firsts(desk *d, kn_tap tap) {
 
 // Every result asked for alone, each tap; with keys alone the model stops at the tap, and must be fit for use
 // after.
-static inline void compare_unwanted(desk *d, kn_tap tap) {
+static inline void compare_unwanted(fixture *d, kn_tap tap) {
     const windows *w = &d->golden.windows;
     results all = run_windows(d->lm, w, tap), less = results_make(d->lm, w->rows);
     OK(kn_lm_run(d->lm, w->all, w->count, tap, &(kn_lm_output){.keys = less.out.keys}));
@@ -308,7 +308,7 @@ static inline void other_taps_are_there(void **state) {
     kn_lm_close(lm);
 }
 
-#define AT_DESK(test) cmocka_unit_test_setup_teardown(test, desk_open, desk_close)
+#define WITH_FIXTURE(test) cmocka_unit_test_setup_teardown(test, fixture_open, fixture_close)
 
 // In main: 77 where there is no llama.cpp.
 #define RUN_WITH_LLAMA(tests)                                                                                \

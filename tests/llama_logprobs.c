@@ -4,8 +4,8 @@
 //   printed, then
 //                                                  its tokens ("start": the model's). Prints the natural
 //                                                  logarithm of each token's probability given those before
-//                                                  it, one a line
-//   llama_logprobs LIBRARIES MODEL tokenize TEXT   prints the ids of the file's tokens, one a line
+//                                                  it, one per line
+//   llama_logprobs LIBRARIES MODEL tokenize TEXT   prints the ids of the file's tokens, one per line
 #include <ggml-backend.h>
 #include <llama.h>
 #include <math.h>

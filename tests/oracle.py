@@ -421,7 +421,7 @@ def mix(where, r, rows, parts, cached=None):
         close("lambda of a store", where, weight.mean(), said["lambda"], near)
         check(said["fallback"] == (part.falls is not None), where, "says fallback", said["fallback"])
         check(said["entries"] == len(part.e.values), where, "counts", said["entries"], "entries")
-        check(said["metric"] == part.metric, where, "says", said["metric"], "not", part.metric)
+        check(said["distance"] == part.metric, where, "says", said["distance"], "not", part.metric)
         check(said["k"] == min(part.k, part.e.manifest["entries"]), where, "says k", said["k"])
         check(said["temperature"] == part.t, where, "says temperature", said["temperature"])
     own = len(set().union(*(p.own for p in parts))) if parts else 0

@@ -95,7 +95,7 @@ check(np.abs(int8.keys - f32.keys).max() > np.abs(f16.keys - f32.keys).max() > 0
 for store in (f16, int8, ip, cosine):
     compare(store.path + ":", "-s %s -k 8 --exact" % store.path, [Part(store, 0.25, 8)])
     for metric in ("l2", "ip", "cosine"):
-        args = "-s %s -k 64 --temperature 5 --metric %s" % (store.path, metric)
+        args = "-s %s -k 64 --temperature 5 --distance %s" % (store.path, metric)
         compare("%s by %s:" % (store.path, metric), args, [Part(store, 0.25, 64, 5, metric)])
 
 for metric in ("l2", "ip", "cosine"):
@@ -158,7 +158,7 @@ for metric in ("ip", "cosine"):  # another metric than the index's: centroids co
     for how in ("exact", "codes"):
         for probes in (LISTS, 3):
             part = dict(metric=metric, probe_metric="ip")
-            compare_index("an index of l2 by %s" % metric, e, how, probes, "--metric " + metric, **part)
+            compare_index("an index of l2 by %s" % metric, e, how, probes, "--distance " + metric, **part)
 
 options = "--precision f32 --keys none --codes pq17 --lists %d" % LISTS
 run("build", "-m", PLAIN, "-o", "keyless.store", *options.split(), "texts")
@@ -371,14 +371,14 @@ for more, part in [
     ("--cache 40 --cache-lambda .1", Part(f16, None, 200, t["temperature"], by=beside_cache, falls=seen, common=t["lambda"])),
     ("--fixed --temperature 9", Part(f16, t["lambda"], 200, 9, falls=other_entropies)),
     ("--fixed -k 50", Part(f16, t["lambda"], 50, t["temperature"], falls=other_entropies)),
-    ("--metric cosine", Part(f16, 0.25, 1024, 1, "cosine", falls={})),
+    ("--distance cosine", Part(f16, 0.25, 1024, 1, "cosine", falls={})),
 ]:
     cached = (40, 0.1, 1, "l2") if "cache" in more else None
     compare("tuned, --fallback %s:" % more, "-s tuned.store --fallback " + more, [part], cached)
 parts = [Part(f16, t["lambda"] / 2, 200, t["temperature"], falls=seen), Part(other, 0.125, 30, 2, falls={})]
 compare("two stores, one tuned, --fallback:", "-s tuned.store -s other.store=.125,2,30 --fallback", parts)
 compare("--lambda:", "-s tuned.store --lambda .3", [Part(f16, 0.3, 200, t["temperature"])])
-compare("another metric than was tuned:", "-s tuned.store --metric cosine", [Part(f16, 0.25, 1024, 1, "cosine")])
+compare("another metric than was tuned:", "-s tuned.store --distance cosine", [Part(f16, 0.25, 1024, 1, "cosine")])
 parts = [Part(f16, t["lambda"] / 2, 9, 2), Part(other, 0.125, 9, 2)]
 compare("two stores, one tuned:", "-s tuned.store -s other.store --temperature 2 -k 9", parts)
 r, rows, _ = evaluate("--fixed:", "-s tuned.store --fixed", ["valid"], valid)
@@ -438,7 +438,7 @@ r, _ = compare("as tuned with cache:", "-s tuned.store", [part], (size, weight, 
 relative("tune: perplexity that eval gives (relative)", "with cache", r["ppl"], c["ppl_adaptive"] or c["ppl"], 1e-6)
 compare("tuned cache:", "-s tuned.store", [part], (size, weight, cache_t, "l2"))
 compare("--cache 0:", "-s tuned.store --cache 0 --fixed", [Part(f16, c["lambda"], c["k"], c["temperature"])])
-compare("tuned cache, another metric:", "-s tuned.store --metric ip", [Part(f16, 0.25, 1024, 1, "ip")])
+compare("tuned cache, another metric:", "-s tuned.store --distance ip", [Part(f16, 0.25, 1024, 1, "ip")])
 alone = tune("--cache 40")
 check_weights("tune, the cache alone:", [kept.lm, cache_beside(40, alone["cache"]["temperature"])],
               [1 - alone["cache"]["lambda"], alone["cache"]["lambda"]], alone["ppl"])

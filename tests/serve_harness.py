@@ -160,7 +160,7 @@ def ask_loglikelihoods(tokenizer, pairs):
     results = read_loglikelihoods(answer, [len(head) for head, _ in cut])
     for (head, tail), choice, (total, greedy), pair in zip(cut, answer["choices"], results, pairs):
         logprobs = choice["logprobs"]["token_logprobs"]
-        check("one number a token, and one more", len(logprobs) == len(head + tail) + 1, pair, len(logprobs))
+        check("one number per token, and one more", len(logprobs) == len(head + tail) + 1, pair, len(logprobs))
         check("the first is null, and no other", [p is None for p in logprobs].index(False) == 1 and None not in logprobs[1:], pair)
         whole = rows("".join(pair))
         ids = head + tail

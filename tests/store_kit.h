@@ -105,7 +105,7 @@ static inline knnlm_status kit_append(kn_store_writer *w, const kit_item *item, 
     float *keys = kit_alloc(piece * d, sizeof *keys);
     knnlm_status status = KNNLM_OK;
     while (from < to && status == KNNLM_OK) {
-        size_t n = kn_least((size_t)(to - from), piece);
+        size_t n = kn_min((size_t)(to - from), piece);
         for (size_t i = 0; i < n; i++) {
             tokens[i] = kit_token(item->seed, from + i);
             offsets[i] = kit_offset(item->seed, from + i);

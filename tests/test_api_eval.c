@@ -19,13 +19,13 @@
 
 #define MODEL KN_SOURCE_DIR "/tests/golden/shared.model.gguf"
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64], known[96], asked[96], store[96], rows[96];
     knnlm_model *model;
     char *text; // of `asked`
     knnlm_mixture_options mix;
     const char *stores[1];
-} desk;
+} fixture;
 
 static void write_text(const char *path, int salt) {
     FILE *f = fopen(path, "w");
@@ -44,8 +44,8 @@ static char *read_text(const char *path) {
     return text;
 }
 
-static int desk_open(void **state) {
-    desk *d = calloc(1, sizeof *d);
+static int fixture_open(void **state) {
+    fixture *d = calloc(1, sizeof *d);
     knnlm_build_options o = knnlm_build_options_default();
     knnlm_model_options how = knnlm_model_options_default();
     strcpy(d->folder, "/tmp/knnlm-test-api-eval-XXXXXX");
@@ -72,8 +72,8 @@ static int desk_open(void **state) {
     return 0;
 }
 
-static int desk_close(void **state) {
-    desk *d = *state;
+static int fixture_close(void **state) {
+    fixture *d = *state;
     char command[128];
     knnlm_model_close(d->model);
     snprintf(command, sizeof command, "rm -rf '%s'", d->folder);
@@ -84,7 +84,7 @@ static int desk_close(void **state) {
 }
 
 typedef struct sums {
-    uint64_t count, most; // most: stops then
+    uint64_t count, max; // most: stops then
     double lm, p;
 } sums;
 
@@ -96,13 +96,13 @@ static bool take_row(void *context, const knnlm_token_row *r) {
     assert_true(fabs(mixed - r->p) < 1e-5 && isnan(r->cache));
     s->lm -= r->lm;
     s->p -= r->p;
-    return ++s->count < s->most;
+    return ++s->count < s->max;
 }
 
 static void rows_sum_up(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const char *texts[] = {d->asked};
-    sums s = {.most = UINT64_MAX};
+    sums s = {.max = UINT64_MAX};
     knnlm_eval_options o = knnlm_eval_options_default();
     knnlm_eval_result r;
     o.row = take_row;
@@ -114,14 +114,14 @@ static void rows_sum_up(void **state) {
     assert_true(fabs(r.mixed.ppl - exp(s.p / (double)s.count)) < 1e-6 * r.mixed.ppl);
     assert_true(r.stores[0].k == 16 && !r.stores[0].tuned && fabs(r.stores[0].lambda - 0.4) < 1e-6);
     assert_int_equal(access(d->rows, R_OK), 0);
-    s = (sums){.most = 10};
+    s = (sums){.max = 10};
     FAILS(KNNLM_ESTOPPED, "stopped", knnlm_eval(d->model, texts, 1, &d->mix, &o, NULL));
     assert_int_equal(s.count, 10);
 }
 
 // Files and tokens in memory are scored alike.
 static void scores_agree(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const char *texts[] = {d->asked};
     knnlm_eval_result r;
     knnlm_mixture *m;
@@ -147,7 +147,7 @@ static void scores_agree(void **state) {
 
 // What tuning found is what the store says, and what evaluating then uses.
 static void tuning_is_remembered(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const char *texts[] = {d->asked};
     knnlm_mixture_options mix = knnlm_mixture_options_default();
     knnlm_tune_options o = knnlm_tune_options_default();
@@ -177,7 +177,7 @@ static void tuning_is_remembered(void **state) {
 }
 
 static void what_makes_no_sense_is_refused(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const char *texts[] = {d->asked}, *none[] = {"/nowhere/text.txt"};
     knnlm_eval_options o = knnlm_eval_options_default();
     knnlm_tune_options tune = knnlm_tune_options_default();
@@ -198,7 +198,7 @@ static void what_makes_no_sense_is_refused(void **state) {
     FAILS(KNNLM_EINVAL, "no text", knnlm_tune(d->model, texts, 0, NULL, NULL, &t));
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, desk_open, desk_close)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, fixture_open, fixture_close)
 
 int main(void) {
     const struct CMUnitTest tests[] = {

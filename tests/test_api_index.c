@@ -15,14 +15,14 @@ enum { D = 24, DOCUMENT = 150, DOCUMENTS = 12, ENTRIES = DOCUMENT * DOCUMENTS, Q
 
 // ---------------------------------------------------------------- a store
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64], path[96];
     knnlm_distance distance;
     knnlm_store *store;
     size_t entries;
     float *keys; // (entries, D), as the store has them
     float queries[QUERIES * D];
-} desk;
+} fixture;
 
 static void *need(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size);
@@ -55,7 +55,7 @@ static void write_documents(knnlm_writer *w, size_t first, size_t count) {
 }
 
 // Opens the state that is there now, and reads its keys.
-static void look(desk *t) {
+static void look(fixture *t) {
     knnlm_store_info info;
     knnlm_store_close(t->store);
     OK(knnlm_store_open(t->path, &t->store));
@@ -67,26 +67,26 @@ static void look(desk *t) {
 }
 
 // Every third query is a key itself.
-static void ask(desk *t) {
+static void ask(fixture *t) {
     kn_random random = {7};
     for (size_t i = 0; i < QUERIES * D; i++)
         t->queries[i] = t->keys[i / D * 83 % t->entries * D + i % D] +
                         (i / D % 3 ? 0.3f * (float)kn_random_normal(&random) : 0);
 }
 
-static void open_folder(desk *t) {
+static void open_folder(fixture *t) {
     test_folder(t->folder, sizeof t->folder);
     snprintf(t->path, sizeof t->path, "%s/s.store", t->folder);
 }
 
-static void drop_folder(const desk *t) {
+static void drop_folder(const fixture *t) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", t->folder);
     assert_int_equal(system(command), 0);
 }
 
-static desk *desk_open(knnlm_keys keys, knnlm_distance distance) {
-    desk *t = need(1, sizeof *t);
+static fixture *fixture_open(knnlm_keys keys, knnlm_distance distance) {
+    fixture *t = need(1, sizeof *t);
     knnlm_store_settings s = {
         .size = sizeof s, .dimension = D, .keys = keys, .distance = distance, .segment = 700};
     knnlm_writer *w;
@@ -99,21 +99,21 @@ static desk *desk_open(knnlm_keys keys, knnlm_distance distance) {
     return t;
 }
 
-static void desk_close(desk *t) {
+static void fixture_close(fixture *t) {
     knnlm_store_close(t->store);
     drop_folder(t);
     free(t->keys);
     free(t);
 }
 
-static void add_documents(desk *t, size_t first, size_t count) {
+static void add_documents(fixture *t, size_t first, size_t count) {
     knnlm_writer *w;
     OK(knnlm_writer_open(t->path, &w));
     write_documents(w, first, count);
     look(t);
 }
 
-static void remove_document(desk *t, const char *name) {
+static void remove_document(fixture *t, const char *name) {
     knnlm_writer *w;
     uint64_t removed;
     OK(knnlm_writer_open(t->path, &w));
@@ -124,7 +124,7 @@ static void remove_document(desk *t, const char *name) {
     look(t);
 }
 
-static knnlm_index_result make_index(desk *t, const char *codes) {
+static knnlm_index_result make_index(fixture *t, const char *codes) {
     knnlm_index_options o = knnlm_index_options_default();
     knnlm_index_result r;
     o.lists = LISTS;
@@ -153,13 +153,13 @@ static void answers_free(answers *a) {
     free(a->distances);
 }
 
-static answers search(const desk *t, const knnlm_search_options *o) {
+static answers search(const fixture *t, const knnlm_search_options *o) {
     answers a = answers_make(o->k);
     OK(knnlm_store_search(t->store, t->queries, QUERIES, o, a.ids, a.distances, a.counts));
     return a;
 }
 
-static double distance_of(const desk *t, size_t query, size_t id) {
+static double distance_of(const fixture *t, size_t query, size_t id) {
     double inner = 0, squares = 0, left = 0, right = 0;
     for (size_t j = 0; j < D; j++) {
         double a = t->queries[query * D + j], b = t->keys[id * D + j];
@@ -173,7 +173,7 @@ static double distance_of(const desk *t, size_t query, size_t id) {
 }
 
 // By the definition of the options.
-static bool admits(const desk *t, const knnlm_search_options *o, size_t query, size_t id) {
+static bool admits(const fixture *t, const knnlm_search_options *o, size_t query, size_t id) {
     knnlm_entry e;
     bool wanted = !o->documents;
     OK(knnlm_store_entry(t->store, id, &e));
@@ -192,7 +192,7 @@ static void near(double got, double want) {
 }
 
 // Every neighbour is admitted, met once, as far away as is said, and no nearer than the one before.
-static void check_row(const desk *t, const knnlm_search_options *o, const answers *a, size_t query) {
+static void check_row(const fixture *t, const knnlm_search_options *o, const answers *a, size_t query) {
     const uint32_t *ids = a->ids + query * a->k;
     const float *distances = a->distances + query * a->k;
     bool *met = need(t->entries, sizeof *met);
@@ -211,7 +211,7 @@ static void check_row(const desk *t, const knnlm_search_options *o, const answer
 }
 
 // The i-th neighbour is as far away as the i-th nearest of all; ties and rounding may name another entry.
-static void check_exact(const desk *t, const knnlm_search_options *o) {
+static void check_exact(const fixture *t, const knnlm_search_options *o) {
     answers a = search(t, o);
     double *all = need(t->entries, sizeof *all);
     for (size_t q = 0; q < QUERIES; q++) {
@@ -235,7 +235,7 @@ static knnlm_search_options options_of(size_t k, bool exact) {
     return o;
 }
 
-static void check_both_ways(const desk *t, knnlm_search_options o) {
+static void check_both_ways(const fixture *t, knnlm_search_options o) {
     check_exact(t, &o);
     o.exact = !o.exact;
     o.probes = options_of(1, o.exact).probes;
@@ -248,14 +248,14 @@ static void test_without_index(void **state) {
     (void)state;
     for (int distance = KNNLM_DISTANCE_L2; distance <= KNNLM_DISTANCE_COSINE; distance++)
         for (int keys = KNNLM_KEYS_F16; keys <= KNNLM_KEYS_INT8; keys++) {
-            desk *t = desk_open((knnlm_keys)keys, (knnlm_distance)distance);
+            fixture *t = fixture_open((knnlm_keys)keys, (knnlm_distance)distance);
             knnlm_index_info info;
             OK(knnlm_store_index_describe(t->store, &info));
             assert_int_equal(info.lists, 0);
             assert_int_equal(info.listed, 0);
             assert_int_equal(info.outside, ENTRIES);
             check_both_ways(t, options_of(10, true));
-            desk_close(t);
+            fixture_close(t);
         }
 }
 
@@ -265,7 +265,7 @@ static void test_by_lists(void **state) {
     (void)state;
     for (int distance = KNNLM_DISTANCE_L2; distance <= KNNLM_DISTANCE_COSINE; distance++)
         for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
-            desk *t = desk_open(KNNLM_KEYS_F32, (knnlm_distance)distance);
+            fixture *t = fixture_open(KNNLM_KEYS_F32, (knnlm_distance)distance);
             knnlm_index_result r = make_index(t, codes[i]);
             knnlm_index_info info;
             assert_int_equal(r.index.lists, LISTS);
@@ -278,13 +278,13 @@ static void test_by_lists(void **state) {
             OK(knnlm_store_index_describe(t->store, &info));
             assert_memory_equal(&info, &r.index, sizeof info);
             check_both_ways(t, options_of(10, true));
-            desk_close(t);
+            fixture_close(t);
         }
 }
 
 // Few lists find the query itself where it is a key, and most of the others.
 static void test_few_probes(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     knnlm_search_options few = options_of(10, false), all = options_of(10, true);
     size_t same = 0;
     (void)state;
@@ -299,11 +299,11 @@ static void test_few_probes(void **state) {
     assert_true(same >= QUERIES * 10 * 8 / 10);
     answers_free(&got);
     answers_free(&want);
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_excluded(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     knnlm_search_options o = options_of(12, true);
     uint64_t exclude[2 * QUERIES];
     (void)state;
@@ -315,11 +315,11 @@ static void test_excluded(void **state) {
     }
     o.exclude = exclude;
     check_both_ways(t, o);
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_some_documents(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_COSINE);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_COSINE);
     const uint64_t documents[] = {11, 3, 0, 3};
     uint64_t exclude[2 * QUERIES];
     knnlm_search_options o = options_of(20, true);
@@ -335,11 +335,11 @@ static void test_some_documents(void **state) {
     check_both_ways(t, o);
     o.document_count = 0;
     check_both_ways(t, o);
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_removed(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     const uint64_t documents[] = {4, 5};
     knnlm_search_options o = options_of(200, true);
     (void)state;
@@ -351,11 +351,11 @@ static void test_removed(void **state) {
     o.documents = documents;
     o.document_count = 2;
     check_both_ways(t, o);
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_extended(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     knnlm_index_options extend = knnlm_index_options_default();
     knnlm_index_info info;
     knnlm_index_result r;
@@ -382,11 +382,11 @@ static void test_extended(void **state) {
     look(t);
     check_both_ways(t, options_of(10, true));
     OK(knnlm_index(NULL, t->path, NULL, NULL));
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_alone_or_together(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     (void)state;
     make_index(t, NULL);
     for (int exact = 0; exact < 2; exact++) {
@@ -407,12 +407,12 @@ static void test_alone_or_together(void **state) {
         answers_free(&all);
         answers_free(&one);
     }
-    desk_close(t);
+    fixture_close(t);
 }
 
 // The default k is above what a small store has.
 static void test_defaults(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     knnlm_search_options o = knnlm_search_options_default();
     (void)state;
     assert_int_equal(o.k, 1024);
@@ -422,7 +422,7 @@ static void test_defaults(void **state) {
     assert_int_equal(got.counts[0], 1024);
     answers_free(&got);
     answers_free(&want);
-    desk_close(t);
+    fixture_close(t);
 }
 
 // ---------------------------------------------------------------- threads
@@ -430,7 +430,7 @@ static void test_defaults(void **state) {
 enum { THREADS = 8, ROUNDS = 20 };
 
 typedef struct reader {
-    const desk *t;
+    const fixture *t;
     const answers *want; // by lists, exact
     size_t number;
     bool same;
@@ -456,7 +456,7 @@ static void *read_on(void *context) {
 }
 
 static void test_threads(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     knnlm_search_options o = options_of(10, false);
     pthread_t threads[THREADS];
     reader readers[THREADS];
@@ -476,47 +476,47 @@ static void test_threads(void **state) {
     for (size_t i = 0; i < THREADS; i++) assert_true(readers[i].same);
     answers_free(&want[0]);
     answers_free(&want[1]);
-    desk_close(t);
+    fixture_close(t);
 }
 
 // ---------------------------------------------------------------- being stopped
 
 typedef struct patience {
-    int calls, most;
+    int calls, max;
 } patience;
 
 static bool wait_for(void *context, const char *phase, uint64_t done, uint64_t total, const char *unit) {
     patience *p = context;
     assert_true(*phase && *unit && (!total || done <= total));
-    return ++p->calls < p->most;
+    return ++p->calls < p->max;
 }
 
 static void test_stopped(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     knnlm_index_options index = knnlm_index_options_default();
     knnlm_search_options o = options_of(5, true);
     answers a = answers_make(5);
-    patience p = {.most = INT32_MAX};
+    patience p = {.max = INT32_MAX};
     (void)state;
     index.progress = (knnlm_progress){wait_for, &p};
     OK(knnlm_index(NULL, t->path, &index, NULL));
     int calls = p.calls;
     assert_true(calls > 3);
     look(t);
-    for (int most = 1; most < calls; most += 1 + calls / 5) {
-        p = (patience){.most = most};
+    for (int max = 1; max < calls; max += 1 + calls / 5) {
+        p = (patience){.max = max};
         FAILS(KNNLM_ESTOPPED, "stopped", knnlm_index(NULL, t->path, &index, NULL));
         assert_true(knnlm_store_is_current(t->store));
     }
     o.progress = (knnlm_progress){wait_for, &p};
-    p = (patience){.most = 1};
+    p = (patience){.max = 1};
     FAILS(KNNLM_ESTOPPED, "stopped",
           knnlm_store_search(t->store, t->queries, QUERIES, &o, a.ids, a.distances, a.counts));
-    p = (patience){.most = INT32_MAX};
+    p = (patience){.max = INT32_MAX};
     check_exact(t, &o);
     assert_true(p.calls > 0);
     answers_free(&a);
-    desk_close(t);
+    fixture_close(t);
 }
 
 // ---------------------------------------------------------------- stores without keys
@@ -581,7 +581,7 @@ static void refuse_keyless(knnlm_model *model, knnlm_model *other, const char *p
 }
 
 static void test_without_keys(void **state) {
-    desk t = {0};
+    fixture t = {0};
     char text[96], with_keys[96];
     knnlm_model *model, *other;
     knnlm_index_options o = knnlm_index_options_default();
@@ -626,7 +626,7 @@ static void test_without_keys(void **state) {
 // ---------------------------------------------------------------- what is refused
 
 static void test_bad_options(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     const char *const codes[] = {
         "",    "pq",        "pq0",  "pq+8", "pq 8", "pq-8", "pq8x", "pq8x5", "pq99999999999999999999",
         "PQ8", "automatic", "none "};
@@ -655,11 +655,11 @@ static void test_bad_options(void **state) {
     o.extend = true;
     FAILS(KNNLM_EINVAL, "no index to extend", knnlm_index(NULL, t->path, &o, &r));
     assert_true(r.seconds == -1 && knnlm_store_is_current(t->store));
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_no_store(void **state) {
-    desk t = {0};
+    fixture t = {0};
     (void)state;
     open_folder(&t);
     FAILS(KNNLM_EIO, t.path, knnlm_index(NULL, t.path, NULL, NULL));
@@ -670,18 +670,18 @@ static void test_no_store(void **state) {
 }
 
 static void test_another_writer(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     knnlm_writer *w;
     (void)state;
     OK(knnlm_writer_open(t->path, &w));
     FAILS(KNNLM_EBUSY, t->path, knnlm_index(NULL, t->path, NULL, NULL));
     knnlm_writer_close(w);
     OK(knnlm_index(NULL, t->path, NULL, NULL));
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_bad_searches(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     const float bad[] = {NAN, INFINITY, -INFINITY};
     const uint64_t documents[] = {1, DOCUMENTS}, far = UINT64_MAX;
     answers a = answers_make(4);
@@ -714,11 +714,11 @@ static void test_bad_searches(void **state) {
         check_exact(t, &o); // and goes on
     }
     answers_free(&a);
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_no_entries(void **state) {
-    desk t = {0};
+    fixture t = {0};
     knnlm_store_settings s = {.size = sizeof s, .dimension = D};
     knnlm_writer *w;
     answers a = answers_make(3);
@@ -744,7 +744,7 @@ static void test_no_entries(void **state) {
 
 // The index is refused, and again when asked again; a search that needs no lists goes on.
 static void test_damaged(void **state) {
-    desk *t = desk_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture *t = fixture_open(KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     char command[256];
     knnlm_index_info info;
     (void)state;
@@ -758,7 +758,7 @@ static void test_damaged(void **state) {
     for (int i = 0; i < 2; i++) FAILS(KNNLM_EDATA, "damaged", knnlm_store_index_describe(t->store, &info));
     knnlm_search_options o = options_of(5, true);
     check_exact(t, &o);
-    desk_close(t);
+    fixture_close(t);
 }
 
 static int two_threads(void **state) {

@@ -21,15 +21,15 @@
 
 enum { D = 12, ENTRIES = 1500, VOCABULARY = 30, QUERIES = 16, K = 25, THREADS = 6, ROUNDS = 12 };
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64], path[96];
     knnlm_store *store;
     float keys[ENTRIES * D], queries[QUERIES * D];
     int32_t tokens[ENTRIES];
-} desk;
+} fixture;
 
 // A store without a model or a text: vectors and values of one's own.
-static void write_store(desk *t, knnlm_distance distance, int32_t vocabulary) {
+static void write_store(fixture *t, knnlm_distance distance, int32_t vocabulary) {
     knnlm_store_settings s = knnlm_store_settings_default();
     knnlm_writer *w;
     s.dimension = D;
@@ -43,8 +43,8 @@ static void write_store(desk *t, knnlm_distance distance, int32_t vocabulary) {
     knnlm_writer_close(w);
 }
 
-static desk *desk_open(knnlm_distance distance, int32_t vocabulary) {
-    desk *t = calloc(1, sizeof *t);
+static fixture *fixture_open(knnlm_distance distance, int32_t vocabulary) {
+    fixture *t = calloc(1, sizeof *t);
     kn_random random = {5};
     assert_non_null(t);
     strcpy(t->folder, "/tmp/knnlm-test-api-knn-XXXXXX");
@@ -58,7 +58,7 @@ static desk *desk_open(knnlm_distance distance, int32_t vocabulary) {
     return t;
 }
 
-static void desk_close(desk *t) {
+static void fixture_close(fixture *t) {
     char command[128];
     knnlm_store_close(t->store);
     snprintf(command, sizeof command, "rm -rf '%s'", t->folder);
@@ -75,7 +75,7 @@ static knnlm_search_options options_of(size_t k) {
 // ---------------------------------------------------------------- p_kNN
 
 // By the definition, over all entries in double precision.
-static void define(const desk *t, size_t query, double temperature, double p[VOCABULARY]) {
+static void define(const fixture *t, size_t query, double temperature, double p[VOCABULARY]) {
     double distances[ENTRIES], nearest[K], sum = 0;
     bool taken[ENTRIES] = {0};
     for (size_t i = 0; i < ENTRIES; i++) {
@@ -102,7 +102,7 @@ static void near(double got, double want) {
 }
 
 static void test_distribution(void **state) {
-    desk *t = desk_open(KNNLM_DISTANCE_L2, VOCABULARY);
+    fixture *t = fixture_open(KNNLM_DISTANCE_L2, VOCABULARY);
     knnlm_search_options o = options_of(K);
     double p[QUERIES * VOCABULARY], want[VOCABULARY], logprobs[QUERIES];
     int32_t targets[QUERIES];
@@ -119,12 +119,12 @@ static void test_distribution(void **state) {
             assert_true(want[q] > 0 || logprobs[q] == -INFINITY);
         }
     }
-    desk_close(t);
+    fixture_close(t);
 }
 
 // From neighbours in any order.
 static void test_of_neighbours(void **state) {
-    desk *t = desk_open(KNNLM_DISTANCE_L2, VOCABULARY);
+    fixture *t = fixture_open(KNNLM_DISTANCE_L2, VOCABULARY);
     knnlm_search_options o = options_of(K);
     uint32_t ids[K], count, turned[K];
     float distances[K], far[K];
@@ -142,11 +142,11 @@ static void test_of_neighbours(void **state) {
     for (size_t v = 0; v < VOCABULARY; v++) assert_true(q[v] == 0);
     turned[3] = ENTRIES;
     FAILS(KNNLM_EINVAL, "", knnlm_store_knn_of(t->store, turned, far, K, 2, q));
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_refused(void **state) {
-    desk *t = desk_open(KNNLM_DISTANCE_L2, 0);
+    fixture *t = fixture_open(KNNLM_DISTANCE_L2, 0);
     knnlm_search_options o = options_of(K);
     double p[VOCABULARY], logprob;
     int32_t target = 3;
@@ -161,7 +161,7 @@ static void test_refused(void **state) {
     o.k = 0;
     FAILS(KNNLM_EINVAL, "0 neighbours",
           knnlm_store_knn_targets(t->store, t->queries, 1, &target, &o, 1, &logprob));
-    desk_close(t);
+    fixture_close(t);
 }
 
 // ---------------------------------------------------------------- one query at a time
@@ -172,7 +172,7 @@ typedef struct rows {
 } rows;
 
 typedef struct asker {
-    const desk *t;
+    const fixture *t;
     const rows *want;
     pthread_t thread;
     size_t number, different;
@@ -198,7 +198,7 @@ static void *ask(void *context) {
 }
 
 // What a searcher of the room finds.
-static void search_singly(const desk *t, bool lists, rows *out) {
+static void search_singly(const fixture *t, bool lists, rows *out) {
     kn_store *store;
     kn_index *x;
     kn_searcher *s;
@@ -216,7 +216,7 @@ static void search_singly(const desk *t, bool lists, rows *out) {
 }
 
 static void check_alone(knnlm_distance distance) {
-    desk *t = desk_open(distance, VOCABULARY);
+    fixture *t = fixture_open(distance, VOCABULARY);
     knnlm_index_options lists = knnlm_index_options_default();
     asker askers[THREADS];
     rows want[2], together;
@@ -242,7 +242,7 @@ static void check_alone(knnlm_distance distance) {
         if (!(fabs(together.distances[i] - want[0].distances[i]) <= 1e-4f))
             fail_msg("%.9g together, %.9g alone", (double)together.distances[i],
                      (double)want[0].distances[i]);
-    desk_close(t);
+    fixture_close(t);
 }
 
 static void test_alone(void **state) {
@@ -254,7 +254,7 @@ static void test_alone(void **state) {
 
 // Filters count; several queries go one by one; what is refused.
 static void test_alone_options(void **state) {
-    desk *t = desk_open(KNNLM_DISTANCE_L2, VOCABULARY);
+    fixture *t = fixture_open(KNNLM_DISTANCE_L2, VOCABULARY);
     knnlm_search_options o = options_of(K);
     rows *alone = calloc(1, sizeof *alone);
     uint64_t exclude[QUERIES * 2];
@@ -281,7 +281,7 @@ static void test_alone_options(void **state) {
     FAILS(KNNLM_EDATA, "not finite",
           knnlm_store_search(t->store, t->queries, 2, &o, alone->ids, alone->distances, alone->counts));
     free(alone);
-    desk_close(t);
+    fixture_close(t);
 }
 
 int main(void) {

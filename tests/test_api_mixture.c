@@ -13,16 +13,16 @@ static const char remembered[] =
     "A store remembers every context, and the word that followed it.\n",
                   asked[] = "A store remembers the word that followed every context of a text.\n";
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64], text[96], store[96];
     knnlm_model *model;
     knnlm_model_info info;
     int32_t *tokens;
     size_t count;
-} desk;
+} fixture;
 
-static int desk_open(void **state) {
-    desk *d = calloc(1, sizeof *d);
+static int fixture_open(void **state) {
+    fixture *d = calloc(1, sizeof *d);
     test_folder(d->folder, sizeof d->folder);
     snprintf(d->text, sizeof d->text, "%s/text.txt", d->folder);
     snprintf(d->store, sizeof d->store, "%s/text.store", d->folder);
@@ -43,8 +43,8 @@ static int desk_open(void **state) {
     return 0;
 }
 
-static int desk_close(void **state) {
-    desk *d = *state;
+static int fixture_close(void **state) {
+    fixture *d = *state;
     char command[128];
     knnlm_free(d->tokens);
     knnlm_model_close(d->model);
@@ -54,7 +54,7 @@ static int desk_close(void **state) {
     return code;
 }
 
-static knnlm_mixture_options options_of(desk *d, const char **store) {
+static knnlm_mixture_options options_of(fixture *d, const char **store) {
     knnlm_mixture_options o = knnlm_mixture_options_default();
     *store = d->store;
     o.stores = store;
@@ -64,7 +64,7 @@ static knnlm_mixture_options options_of(desk *d, const char **store) {
 }
 
 // Read one token after another, the scores are the logarithms of what was said of the next.
-static void check_prefixes(desk *d, knnlm_mixture *m, const float *scores, const float *alone) {
+static void check_prefixes(fixture *d, knnlm_mixture *m, const float *scores, const float *alone) {
     size_t v = (size_t)d->info.vocabulary;
     double *p = calloc(3 * v, sizeof *p), *lm = p + v, *knn = lm + v;
     for (size_t i = 0; i < d->count; i++) {
@@ -86,7 +86,7 @@ static void check_prefixes(desk *d, knnlm_mixture *m, const float *scores, const
 }
 
 static void scores_are_of_what_comes_next(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const char *store;
     knnlm_mixture_options o = options_of(d, &store);
     knnlm_mixture *m;
@@ -103,7 +103,7 @@ static void scores_are_of_what_comes_next(void **state) {
 
 // Without stores the mixture is the model; with a weight of 0 too.
 static void nothing_mixed_in_is_the_model(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const char *store;
     const double zero = 0;
     float *scores = calloc(2 * d->count, sizeof *scores), *alone = scores + d->count;
@@ -122,7 +122,7 @@ static void nothing_mixed_in_is_the_model(void **state) {
 
 // ---------------------------------------------------------------- texts
 
-static knnlm_mixture *open_mixture(desk *d) {
+static knnlm_mixture *open_mixture(fixture *d) {
     knnlm_mixture_options o = knnlm_mixture_options_default();
     const char *stores[] = {d->store};
     knnlm_mixture *m;
@@ -134,7 +134,7 @@ static knnlm_mixture *open_mixture(desk *d) {
     return m;
 }
 
-static int32_t most_probable(desk *d, knnlm_mixture *m, const int32_t *tokens, size_t count) {
+static int32_t most_probable(fixture *d, knnlm_mixture *m, const int32_t *tokens, size_t count) {
     double *p = calloc((size_t)d->info.vocabulary, sizeof *p);
     int32_t best = 0;
     OK(knnlm_mixture_next(m, tokens, count, p, NULL, NULL, NULL));
@@ -146,7 +146,7 @@ static int32_t most_probable(desk *d, knnlm_mixture *m, const int32_t *tokens, s
 
 // Greedy words are the most probable ones, one after another, and what was remembered tells where it is from.
 static void a_text_grows_and_tells_its_sources(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     knnlm_mixture *m = open_mixture(d);
     knnlm_text_options o = knnlm_text_options_default();
     knnlm_finish finish = KNNLM_FINISH_NOT;
@@ -194,7 +194,7 @@ static void a_text_grows_and_tells_its_sources(void **state) {
 }
 
 static void what_makes_no_sense_is_refused(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const char *store, *missing = "/nowhere/at.store", *many[20];
     const double heavy = 1.5, twice[2] = {0.6, 0.6};
     knnlm_mixture *m;
@@ -221,11 +221,11 @@ static void what_makes_no_sense_is_refused(void **state) {
     knnlm_mixture_close(NULL);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, desk_open, desk_close)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 // States of a text are the keys that a store has of it; p_kNN of the state after a text is what a mixture
 // has.
 static void states_are_keys(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     size_t width = (size_t)d->info.key_width, count;
     int32_t *tokens;
     knnlm_store *store;

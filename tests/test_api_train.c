@@ -19,15 +19,15 @@
 
 enum { STEPS = 12 };
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64], text[96], model[96], checkpoint[128];
     size_t reports, plans;
     int64_t stop_at; // 0: never
     knnlm_train_report last;
-} desk;
+} fixture;
 
-static desk *desk_open(void) {
-    desk *d = calloc(1, sizeof *d);
+static fixture *fixture_open(void) {
+    fixture *d = calloc(1, sizeof *d);
     assert_non_null(d);
     strcpy(d->folder, "/tmp/knnlm-test-api-train-XXXXXX");
     assert_non_null(mkdtemp(d->folder));
@@ -41,7 +41,7 @@ static desk *desk_open(void) {
     return d;
 }
 
-static void desk_close(desk *d) {
+static void fixture_close(fixture *d) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", d->folder);
     assert_int_equal(system(command), 0);
@@ -49,23 +49,23 @@ static void desk_close(desk *d) {
 }
 
 static void on_plan(void *context, const knnlm_train_plan *p) {
-    desk *d = context;
+    fixture *d = context;
     d->plans++;
     assert_true(p->tokens > 0 && p->parameters > 0 && p->steps > 0 && p->batch >= 64 && *p->kernels);
 }
 
 static void on_report(void *context, const knnlm_train_report *r) {
-    desk *d = context;
+    fixture *d = context;
     d->reports++;
     d->last = *r;
 }
 
 static bool on_stop(void *context) {
-    const desk *d = context;
+    const fixture *d = context;
     return d->stop_at && d->last.step >= d->stop_at;
 }
 
-static knnlm_train_options options_of(desk *d) {
+static knnlm_train_options options_of(fixture *d) {
     knnlm_train_options o = knnlm_train_options_default();
     o.preset = "tiny";
     o.vocabulary = 270;
@@ -86,7 +86,7 @@ static knnlm_train_options options_of(desk *d) {
     return o;
 }
 
-static knnlm_status train(desk *d, const knnlm_train_options *o, knnlm_train_result *r) {
+static knnlm_status train(fixture *d, const knnlm_train_options *o, knnlm_train_result *r) {
     const char *texts[] = {d->text};
     d->reports = d->plans = 0;
     d->last = (knnlm_train_report){0};
@@ -106,7 +106,7 @@ static void fingerprint_of(const char *path, char out[33]) {
 
 // Stopped in the middle and resumed, it is the same model to the bit.
 static void test_run_and_resume(void **state) {
-    desk *d = desk_open();
+    fixture *d = fixture_open();
     knnlm_train_options o = options_of(d);
     knnlm_train_result r;
     char whole[33], resumed[33];
@@ -128,11 +128,11 @@ static void test_run_and_resume(void **state) {
     assert_true(d->reports < STEPS && r.last.step == STEPS);
     fingerprint_of(d->model, resumed);
     assert_string_equal(resumed, whole);
-    desk_close(d);
+    fixture_close(d);
 }
 
 static void test_from(void **state) {
-    desk *d = desk_open();
+    fixture *d = fixture_open();
     knnlm_train_options o = options_of(d), more = knnlm_train_options_default();
     char from[96];
     (void)state;
@@ -146,11 +146,11 @@ static void test_from(void **state) {
     OK(train(d, &more, NULL));
     more.layers = 2;
     FAILS(KNNLM_EINVAL, "`layers`: with `from`", train(d, &more, NULL));
-    desk_close(d);
+    fixture_close(d);
 }
 
 static void test_refused(void **state) {
-    desk *d = desk_open();
+    fixture *d = fixture_open();
     knnlm_train_options o = options_of(d);
     (void)state;
     FAILS(KNNLM_EINVAL, "no text", knnlm_train(NULL, 0, d->model, &o, NULL));
@@ -179,7 +179,7 @@ static void test_refused(void **state) {
     o.band_count = 1;
     FAILS(KNNLM_EINVAL, "`bands`", train(d, &o, NULL));
     assert_int_equal(access(d->model, F_OK), -1);
-    desk_close(d);
+    fixture_close(d);
 }
 
 int main(void) {

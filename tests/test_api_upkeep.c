@@ -18,9 +18,9 @@
 
 enum { D = 4, DOCUMENT = 40, DOCUMENTS = 6, ENTRIES = DOCUMENT * DOCUMENTS, VOCABULARY = 50 };
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64], path[96];
-} desk;
+} fixture;
 
 static void key_of(size_t id, float out[D]) {
     for (size_t j = 0; j < D; j++) out[j] = (float)((id * 37 + j * 11) % 101);
@@ -39,8 +39,8 @@ static void write_document(knnlm_writer *w, size_t number) {
     OK(knnlm_writer_append(w, tokens, NULL, keys[0], DOCUMENT));
 }
 
-static desk desk_open(void) {
-    desk t = {.folder = "/tmp/knnlm-test-api-upkeep-XXXXXX"};
+static fixture fixture_open(void) {
+    fixture t = {.folder = "/tmp/knnlm-test-api-upkeep-XXXXXX"};
     knnlm_store_settings s = knnlm_store_settings_default();
     knnlm_writer *w;
     assert_non_null(mkdtemp(t.folder));
@@ -56,13 +56,13 @@ static desk desk_open(void) {
     return t;
 }
 
-static void desk_close(const desk *t) {
+static void fixture_close(const fixture *t) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", t->folder);
     assert_int_equal(system(command), 0);
 }
 
-static knnlm_store_info look(const desk *t) {
+static knnlm_store_info look(const fixture *t) {
     knnlm_store *store;
     knnlm_store_info info;
     OK(knnlm_store_open(t->path, &store));
@@ -87,7 +87,7 @@ static void hear(void *context, uint64_t number, const knnlm_document *d) {
 }
 
 static void test_remove(void **state) {
-    desk t = desk_open();
+    fixture t = fixture_open();
     heard h = {0};
     const char *patterns[] = {"d[0-9]", "d1", "*1"};
     const uint64_t numbers[] = {4, 1};
@@ -115,13 +115,13 @@ static void test_remove(void **state) {
     FAILS(KNNLM_EINVAL, "no document has the number 99", knnlm_store_remove(t.path, &o, NULL));
     assert_int_equal(look(&t).removed_documents, 2); // all or none
     FAILS(KNNLM_EIO, "nowhere", knnlm_store_remove("nowhere.store", &o, NULL));
-    desk_close(&t);
+    fixture_close(&t);
 }
 
 // ---------------------------------------------------------------- compacting
 
 static void test_compact(void **state) {
-    desk t = desk_open();
+    fixture t = fixture_open();
     knnlm_remove_options gone = knnlm_remove_options_default();
     knnlm_index_options lists = knnlm_index_options_default();
     knnlm_compact_result r;
@@ -149,7 +149,7 @@ static void test_compact(void **state) {
     assert_memory_equal(key, want, sizeof key);
     knnlm_store_close(store);
     FAILS(KNNLM_EIO, "nowhere", knnlm_store_compact("nowhere.store", NULL, NULL));
-    desk_close(&t);
+    fixture_close(&t);
 }
 
 // ---------------------------------------------------------------- verifying
@@ -160,7 +160,7 @@ static void note(void *context, const knnlm_problem *p) {
     h->count++;
 }
 
-static void damage(const desk *t) {
+static void damage(const fixture *t) {
     char path[160];
     snprintf(path, sizeof path, "%s/000001.keys", t->path);
     FILE *f = fopen(path, "r+b");
@@ -170,7 +170,7 @@ static void damage(const desk *t) {
     assert_int_equal(fclose(f), 0);
 }
 
-static void verify(const desk *t, heard *h, knnlm_verify_result *r) {
+static void verify(const fixture *t, heard *h, knnlm_verify_result *r) {
     knnlm_verify_options o = knnlm_verify_options_default();
     knnlm_store *store;
     *h = (heard){0};
@@ -183,7 +183,7 @@ static void verify(const desk *t, heard *h, knnlm_verify_result *r) {
 }
 
 static void test_verify_and_repair(void **state) {
-    desk t = desk_open();
+    fixture t = fixture_open();
     heard h;
     knnlm_verify_result r;
     knnlm_repair_result repaired;
@@ -202,13 +202,13 @@ static void test_verify_and_repair(void **state) {
     assert_true(r.problems == 0 && r.documents == DOCUMENTS - repaired.documents_removed);
     FAILS(KNNLM_EIO, "nowhere", knnlm_store_repair("nowhere.store", &r, NULL, NULL));
     knnlm_verify_result_free(&r);
-    desk_close(&t);
+    fixture_close(&t);
 }
 
 // ---------------------------------------------------------------- describing
 
 static void test_segments(void **state) {
-    desk t = desk_open();
+    fixture t = fixture_open();
     knnlm_store *store;
     knnlm_segment g;
     knnlm_origin o;
@@ -227,7 +227,7 @@ static void test_segments(void **state) {
     FAILS(KNNLM_EINVAL, "segment 3: there are 3", knnlm_store_segment(store, 3, &g));
     FAILS(KNNLM_ENOTSUP, "tokenizer", knnlm_store_origin(store, 0, 3, &o));
     knnlm_store_close(store);
-    desk_close(&t);
+    fixture_close(&t);
 }
 
 static void test_names(void **state) {
@@ -247,7 +247,7 @@ static void test_names(void **state) {
 // ---------------------------------------------------------------- recall
 
 static void test_recall(void **state) {
-    desk t = desk_open();
+    fixture t = fixture_open();
     knnlm_recall_options o = knnlm_recall_options_default();
     knnlm_index_options lists = knnlm_index_options_default();
     knnlm_recall rows[KNNLM_RECALL_MAX];
@@ -264,12 +264,12 @@ static void test_recall(void **state) {
     for (size_t i = 1; i < count; i++) assert_true(rows[i].recall[3] >= rows[i - 1].recall[3] - 1e-9);
     for (size_t j = 0; j < KNNLM_RECALL_DEPTHS; j++) assert_true(rows[count - 1].recall[j] == 1);
     knnlm_store_close(store);
-    desk_close(&t);
+    fixture_close(&t);
 }
 
 // ---------------------------------------------------------------- files of other programs
 
-static void check_same(const desk *t, const char *copy) {
+static void check_same(const fixture *t, const char *copy) {
     knnlm_store *a, *b;
     int32_t left[ENTRIES], right[ENTRIES];
     float left_keys[ENTRIES * D], right_keys[ENTRIES * D];
@@ -286,7 +286,7 @@ static void check_same(const desk *t, const char *copy) {
 }
 
 static void test_export_and_import(void **state) {
-    desk t = desk_open();
+    fixture t = fixture_open();
     char arrays[96], copy[96];
     knnlm_store *store;
     knnlm_export_result out;
@@ -317,11 +317,11 @@ static void test_export_and_import(void **state) {
     o.keys = arrays;
     o.tap = "elsewhere";
     FAILS(KNNLM_EINVAL, "elsewhere", knnlm_import(copy, &o, &in));
-    desk_close(&t);
+    fixture_close(&t);
 }
 
 static void test_faiss(void **state) {
-    desk t = desk_open();
+    fixture t = fixture_open();
     char file[96], copy[96];
     knnlm_index_options lists = knnlm_index_options_default();
     knnlm_import_options o = knnlm_import_options_default();
@@ -343,7 +343,7 @@ static void test_faiss(void **state) {
     assert_true(in.entries == ENTRIES && in.lists == 4 && in.kept == KNNLM_KEYS_NONE && !in.values);
     assert_true(in.vocabulary == 1 && in.distance == KNNLM_DISTANCE_L2 && in.dimension == D);
     knnlm_import_result_free(&in);
-    desk_close(&t);
+    fixture_close(&t);
 }
 
 int main(void) {

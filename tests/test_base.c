@@ -163,10 +163,10 @@ static void strings_are_copied(void **state) {
 // ---- files
 
 static void write_file(const char *path, const char *text) {
-    kn_writer *writer;
-    OK(kn_writer_open(path, &writer));
-    OK(kn_writer_put(writer, text, strlen(text)));
-    OK(kn_writer_commit(writer));
+    kn_file_writer *writer;
+    OK(kn_file_writer_open(path, &writer));
+    OK(kn_file_writer_put(writer, text, strlen(text)));
+    OK(kn_file_writer_commit(writer));
 }
 
 static void file_holds(const char *path, const char *text) {
@@ -180,36 +180,36 @@ static void file_holds(const char *path, const char *text) {
 
 static void files_are_written_whole_or_not_at_all(void **state) {
     (void)state;
-    kn_writer *writer;
+    kn_file_writer *writer;
     write_file("f", "old");
     file_holds("f", "old");
-    OK(kn_writer_open("f", &writer));
-    OK(kn_writer_put(writer, "new", 3));
+    OK(kn_file_writer_open("f", &writer));
+    OK(kn_file_writer_put(writer, "new", 3));
     file_holds("f", "old");
-    kn_writer_abort(writer);
+    kn_file_writer_abort(writer);
     file_holds("f", "old");
     write_file("f", "new");
     file_holds("f", "new");
-    kn_writer_abort(NULL);
+    kn_file_writer_abort(NULL);
     unlink("f"); // leave_directory sees to it that no temporary file remains
 }
 
 static void two_writers_of_one_path_do_not_mix(void **state) {
     (void)state;
-    kn_writer *one, *two;
+    kn_file_writer *one, *two;
     glob_t found;
-    OK(kn_writer_open("f", &one));
+    OK(kn_file_writer_open("f", &one));
     assert_int_equal(glob("f.*.tmp", 0, NULL, &found), 0); // of 64 bits that nobody can foresee
     assert_int_equal(found.gl_pathc, 1);
     assert_int_equal(strlen(found.gl_pathv[0]), strlen("f..tmp") + 16);
     assert_int_equal(strspn(found.gl_pathv[0] + 2, "0123456789abcdef"), 16);
     globfree(&found);
-    OK(kn_writer_open("f", &two));
-    OK(kn_writer_put(one, "first", 5));
-    OK(kn_writer_put(two, "second!", 7));
-    OK(kn_writer_commit(one));
+    OK(kn_file_writer_open("f", &two));
+    OK(kn_file_writer_put(one, "first", 5));
+    OK(kn_file_writer_put(two, "second!", 7));
+    OK(kn_file_writer_commit(one));
     file_holds("f", "first");
-    OK(kn_writer_commit(two));
+    OK(kn_file_writer_commit(two));
     file_holds("f", "second!");
     unlink("f");
 }
@@ -219,14 +219,14 @@ static void large_files_come_back(void **state) {
     enum { N = 3000017 };
     uint8_t *data = kn_alloc(N, 1);
     kn_random random = {1};
-    kn_writer *writer;
+    kn_file_writer *writer;
     kn_map map;
     for (int i = 0; i < N; i++) data[i] = (uint8_t)kn_random_next(&random);
-    OK(kn_writer_open("large", &writer));
+    OK(kn_file_writer_open("large", &writer));
     for (size_t at = 0, piece = 1; at < N; at += piece, piece = piece * 3 % 700001)
-        OK(kn_writer_put(writer, data + at, at + piece < N ? piece : N - at));
-    assert_int_equal(kn_writer_offset(writer), N);
-    OK(kn_writer_commit(writer));
+        OK(kn_file_writer_put(writer, data + at, at + piece < N ? piece : N - at));
+    assert_int_equal(kn_file_writer_offset(writer), N);
+    OK(kn_file_writer_commit(writer));
     OK(kn_map_open("large", &map));
     assert_int_equal(map.size, N);
     assert_memory_equal(map.data, data, N);
@@ -269,34 +269,36 @@ static void what_is_no_file_is_an_error(void **state) {
 
 static void places_that_cannot_be_written_are_errors(void **state) {
     (void)state;
-    kn_writer *writer;
-    FAILS(KNNLM_EIO, "absent/f: cannot create", kn_writer_open("absent/f", &writer));
+    kn_file_writer *writer;
+    FAILS(KNNLM_EIO, "absent/f: cannot create", kn_file_writer_open("absent/f", &writer));
     if (geteuid() != 0) { // root may write anywhere
         assert_int_equal(mkdir("closed", 0500), 0);
-        FAILS(KNNLM_EIO, "closed/f: cannot create: Permission denied", kn_writer_open("closed/f", &writer));
+        FAILS(KNNLM_EIO, "closed/f: cannot create: Permission denied",
+              kn_file_writer_open("closed/f", &writer));
         rmdir("closed");
     }
-    OK(kn_writer_open("taken", &writer));
-    OK(kn_writer_put(writer, "x", 1));
+    OK(kn_file_writer_open("taken", &writer));
+    OK(kn_file_writer_put(writer, "x", 1));
     assert_int_equal(mkdir("taken", 0700), 0); // a directory cannot be replaced by a file
-    FAILS(KNNLM_EIO, "taken: cannot write", kn_writer_commit(writer));
-    FAILS(KNNLM_EIO, "taken: cannot create: Is a directory", kn_writer_open("taken", &writer));
+    FAILS(KNNLM_EIO, "taken: cannot write", kn_file_writer_commit(writer));
+    FAILS(KNNLM_EIO, "taken: cannot create: Is a directory", kn_file_writer_open("taken", &writer));
     FAILS(KNNLM_EIO, "taken: cannot create: Is a directory", kn_writer_try("taken"));
     rmdir("taken");
     // Nor, by root, devices and the links to them.
-    FAILS(KNNLM_EIO, "/dev/null: cannot create: not a regular file", kn_writer_open("/dev/null", &writer));
+    FAILS(KNNLM_EIO, "/dev/null: cannot create: not a regular file",
+          kn_file_writer_open("/dev/null", &writer));
     FAILS(KNNLM_EIO, "/dev/stdout: cannot create: not a regular file",
-          kn_writer_open("/dev/stdout", &writer));
-    FAILS(KNNLM_EINVAL, "an empty file name", kn_writer_open("", &writer));
+          kn_file_writer_open("/dev/stdout", &writer));
+    FAILS(KNNLM_EINVAL, "an empty file name", kn_file_writer_open("", &writer));
     OK(kn_writer_try("taken"));
     assert_int_equal(access("taken", F_OK), -1);
 }
 
 static void one_file_by_two_names_is_known(void **state) {
     (void)state;
-    kn_writer *writer;
-    OK(kn_writer_open("one", &writer));
-    OK(kn_writer_commit(writer));
+    kn_file_writer *writer;
+    OK(kn_file_writer_open("one", &writer));
+    OK(kn_file_writer_commit(writer));
     assert_int_equal(link("one", "two"), 0);
     assert_int_equal(symlink("one", "three"), 0);
     assert_true(kn_file_same("one", "two") && kn_file_same("three", "./one"));

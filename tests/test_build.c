@@ -16,24 +16,24 @@ enum { CONTEXT = 80, WIDTH = 32, DOCUMENTS = 4, PATHS = 160 };
 // Nothing but white space; one token; more than a window; more than what the reader gathers at a time.
 static const size_t lengths[DOCUMENTS] = {0, 1, 300, 9000};
 
-typedef struct desk {
+typedef struct fixture {
     kn_lm *lm;
     char model[GOLDEN_PATH], folder[64], store[PATHS];
     char paths[DOCUMENTS][PATHS];
     const char *names[DOCUMENTS];
     kn_tokens tokens[DOCUMENTS];
-} desk;
+} fixture;
 
 // ---------------------------------------------------------------- material
 
 static void write_file(const char *path, const char *text, size_t size) {
-    kn_writer *w;
-    OK(kn_writer_open(path, &w));
-    OK(kn_writer_put(w, text, size));
-    OK(kn_writer_commit(w));
+    kn_file_writer *w;
+    OK(kn_file_writer_open(path, &w));
+    OK(kn_file_writer_put(w, text, size));
+    OK(kn_file_writer_commit(w));
 }
 
-static void write_document(desk *d, size_t document, size_t seed) {
+static void write_document(fixture *d, size_t document, size_t seed) {
     const kn_tokenizer *t = kn_lm_tokenizer(d->lm);
     char *text = test_alloc(16 * lengths[document] + 2, 1);
     size_t size = 0;
@@ -50,8 +50,8 @@ static void write_document(desk *d, size_t document, size_t seed) {
     free(text);
 }
 
-static int desk_open(void **state) {
-    desk *d = test_alloc(1, sizeof *d);
+static int fixture_open(void **state) {
+    fixture *d = test_alloc(1, sizeof *d);
     snprintf(d->model, sizeof d->model, "%s/tests/golden/adaptive.model.gguf", KN_SOURCE_DIR);
     test_folder(d->folder, sizeof d->folder);
     snprintf(d->store, sizeof d->store, "%s/s.store", d->folder);
@@ -67,8 +67,8 @@ static int desk_open(void **state) {
     return 0;
 }
 
-static int desk_close(void **state) {
-    desk *d = *state;
+static int fixture_close(void **state) {
+    fixture *d = *state;
     char command[128];
     for (size_t i = 0; i < DOCUMENTS; i++) kn_tokens_free(&d->tokens[i]);
     kn_lm_close(d->lm);
@@ -78,13 +78,13 @@ static int desk_close(void **state) {
     return 0;
 }
 
-static kn_build_result build(desk *d, const kn_build_options *o) {
+static kn_build_result build(fixture *d, const kn_build_options *o) {
     kn_build_result r;
     OK(kn_build(d->lm, d->store, d->names, DOCUMENTS, o, NULL, &r));
     return r;
 }
 
-static kn_store *open_store(desk *d) {
+static kn_store *open_store(fixture *d) {
     kn_store *s;
     OK(kn_store_open(d->store, &s));
     return s;
@@ -94,7 +94,7 @@ static kn_store *open_store(desk *d) {
 
 // The key of target `at` by the definition: its window begins `min_context` tokens before a multiple of the
 // stride (the first window is the whole context), the model is run on that window alone.
-static void expected_key(desk *d, const kn_tokens *t, size_t at, size_t min_context, float key[WIDTH]) {
+static void expected_key(fixture *d, const kn_tokens *t, size_t at, size_t min_context, float key[WIDTH]) {
     int32_t inputs[CONTEXT];
     float rows[CONTEXT * WIDTH];
     size_t stride = CONTEXT - min_context;
@@ -107,7 +107,8 @@ static void expected_key(desk *d, const kn_tokens *t, size_t at, size_t min_cont
     memcpy(key, rows + (n - 1) * WIDTH, WIDTH * sizeof *key);
 }
 
-static void check_document(desk *d, const kn_store *s, uint64_t number, size_t document, size_t min_context) {
+static void check_document(fixture *d, const kn_store *s, uint64_t number, size_t document,
+                           size_t min_context) {
     const kn_tokens *t = &d->tokens[document];
     kn_store_document r;
     OK(kn_store_document_at(s, number, &r));
@@ -132,7 +133,7 @@ static void check_document(desk *d, const kn_store *s, uint64_t number, size_t d
 }
 
 static void every_token_is_an_entry(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const int32_t contexts[] = {-1, 0, 7, CONTEXT - 1};
     for (size_t c = 0; c < 4; c++) {
         kn_build_options o = kn_build_options_default();
@@ -172,7 +173,7 @@ static uint64_t digest(const char *store) {
 }
 
 static void threads_do_not_matter(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     o.segment = 1000;
     o.project = 8;
@@ -198,7 +199,7 @@ static bool stop_after(void *context, const char *what, uint64_t done, uint64_t 
 }
 
 static void a_stopped_build_goes_on(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
     o.segment = 500; // commits fall inside documents and inside windows
@@ -221,7 +222,7 @@ static void a_stopped_build_goes_on(void **state) {
 
 // ---------------------------------------------------------------- adding
 
-static kn_build_result add(desk *d, const char *const *names, size_t count) {
+static kn_build_result add(fixture *d, const char *const *names, size_t count) {
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
     OK(kn_build_add(d->lm, d->store, names, count, &o, NULL, &r));
@@ -229,7 +230,7 @@ static kn_build_result add(desk *d, const char *const *names, size_t count) {
 }
 
 static void known_documents_are_left_alone(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     build(d, &o);
     uint64_t before = digest(d->store);
@@ -256,7 +257,7 @@ static uint64_t number_of(const kn_store *s, const char *name) {
 }
 
 // What `from` held comes under the name of `to`, and the other way round if both are wanted.
-static void give_text(desk *d, size_t from, size_t to, bool both) {
+static void give_text(fixture *d, size_t from, size_t to, bool both) {
     char *a, *b;
     size_t sizes[2];
     OK(kn_file_read(d->paths[from], &a, &sizes[0]));
@@ -267,7 +268,7 @@ static void give_text(desk *d, size_t from, size_t to, bool both) {
     free(b);
 }
 
-static void check_named(desk *d, const kn_store *s, size_t name, size_t content) {
+static void check_named(fixture *d, const kn_store *s, size_t name, size_t content) {
     const char *own = d->names[content];
     uint64_t number = number_of(s, d->names[name]);
     d->names[content] = d->names[name]; // as check_document expects it
@@ -276,7 +277,7 @@ static void check_named(desk *d, const kn_store *s, size_t name, size_t content)
 }
 
 static void a_name_has_the_content_last_given(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     uint64_t removed;
     knnlm_writer *w;
@@ -306,7 +307,7 @@ static void a_name_has_the_content_last_given(void **state) {
 }
 
 static void names_change_places(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     const knnlm_keys types[] = {KNNLM_KEYS_F32, KNNLM_KEYS_INT8, KNNLM_KEYS_NONE};
     for (size_t i = 0; i < 3; i++) {
@@ -338,7 +339,7 @@ static void names_change_places(void **state) {
 }
 
 static void changed_documents_are_replaced(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     o.keys = KNNLM_KEYS_F32;
     o.segment = 400;
@@ -355,7 +356,7 @@ static void changed_documents_are_replaced(void **state) {
     kn_store_close(s);
 }
 
-static uint64_t commits(desk *d) {
+static uint64_t commits(fixture *d) {
     kn_store *store = open_store(d);
     uint64_t generation = kn_store_describe(store)->generation;
     kn_store_close(store);
@@ -364,7 +365,7 @@ static uint64_t commits(desk *d) {
 
 // A document in memory, of many segments: what its file would have given, and before it is whole, nothing.
 static void one_document_is_added_whole_or_not_at_all(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
     size_t size;
@@ -395,7 +396,7 @@ static void one_document_is_added_whole_or_not_at_all(void **state) {
 }
 
 static void equal_documents_are_two(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
     const char *twice[] = {d->paths[2], d->paths[2], d->paths[1]};
@@ -409,7 +410,7 @@ static void equal_documents_are_two(void **state) {
 }
 
 static void an_unfinished_document_that_changed_is_read_anew(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
     int left = 2;
@@ -433,7 +434,7 @@ static void an_unfinished_document_that_changed_is_read_anew(void **state) {
 // ---------------------------------------------------------------- types of keys
 
 static void keys_are_rounded_as_said(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const knnlm_keys types[] = {KNNLM_KEYS_F16, KNNLM_KEYS_INT8};
     size_t n = d->tokens[2].count;
     float *exact = test_alloc(n * WIDTH, sizeof *exact), *kept = test_alloc(n * WIDTH, sizeof *kept);
@@ -465,7 +466,7 @@ static void keys_are_rounded_as_said(void **state) {
 }
 
 static void no_keys_no_model(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     float key[WIDTH];
     o.keys = KNNLM_KEYS_NONE;
@@ -479,7 +480,7 @@ static void no_keys_no_model(void **state) {
 // What the model reads again from the tokens of a store without keys is what a store with keys holds, bit for
 // bit.
 static void the_model_reads_keys_again(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     kn_store *with, *without;
     kn_model_source *source;
@@ -509,7 +510,7 @@ static void the_model_reads_keys_again(void **state) {
 
 // Codes alone: found by both searches, and near to what the keys would give.
 static void codes_without_keys(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     enum { K = 20, QUERIES = 30 };
     kn_build_options o = kn_build_options_default();
     kn_recipe recipe = {.lists = 8, .code_parts = 16, .code_bits = 8, .probes = 8, .seed = 1};
@@ -553,7 +554,7 @@ static void codes_without_keys(void **state) {
 }
 
 static void projected_keys_are_projections(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     enum { OUT = 6 };
     size_t n = d->tokens[3].count;
     float *exact = test_alloc(n * WIDTH, sizeof *exact), *kept = test_alloc(n * OUT, sizeof *kept);
@@ -587,7 +588,7 @@ static void projected_keys_are_projections(void **state) {
 
 // ---------------------------------------------------------------- refusals
 
-static void expect_refusal(desk *d, const kn_build_options *o, knnlm_status want, const char *word) {
+static void expect_refusal(fixture *d, const kn_build_options *o, knnlm_status want, const char *word) {
     kn_build_result r;
     assert_int_equal(kn_build(d->lm, d->store, d->names, DOCUMENTS, o, NULL, &r), want);
     if (!strstr(knnlm_message(), word)) fail_msg("\"%s\" does not say \"%s\"", knnlm_message(), word);
@@ -595,7 +596,7 @@ static void expect_refusal(desk *d, const kn_build_options *o, knnlm_status want
 }
 
 static void other_settings_are_refused(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default(), other = o;
     build(d, &o);
     uint64_t before = digest(d->store);
@@ -626,7 +627,7 @@ static void other_settings_are_refused(void **state) {
 }
 
 static void another_model_is_refused(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
     char path[GOLDEN_PATH];
@@ -650,7 +651,7 @@ static bool count_progress(void *context, const char *phase, uint64_t done, uint
     return true;
 }
 
-static void check_public_entries(desk *d, const knnlm_store *store) {
+static void check_public_entries(fixture *d, const knnlm_store *store) {
     size_t seen = 0;
     knnlm_entry e;
     knnlm_document doc;
@@ -668,7 +669,7 @@ static void check_public_entries(desk *d, const knnlm_store *store) {
     assert_int_equal(knnlm_store_document(store, DOCUMENTS, &doc), KNNLM_EINVAL);
 }
 
-static void check_public_text(desk *d, const knnlm_store *store) {
+static void check_public_text(fixture *d, const knnlm_store *store) {
     knnlm_document doc;
     char *text, *want;
     size_t size, want_size;
@@ -682,7 +683,7 @@ static void check_public_text(desk *d, const knnlm_store *store) {
 }
 
 static void public_reading(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     int reports = 0;
     knnlm_model *model;
     knnlm_store *store;
@@ -716,7 +717,7 @@ static void public_reading(void **state) {
 }
 
 static void public_writing(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     knnlm_store_settings settings = {
         .size = sizeof settings, .dimension = 2, .keys = KNNLM_KEYS_F32, .vocabulary = 10, .segment = 2};
     knnlm_document doc = {.name = "notes/a", .name_size = 7, .path = "a", .path_size = 1, .tokens = 3};
@@ -757,7 +758,7 @@ static void public_writing(void **state) {
     knnlm_store_close(store);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, desk_open, desk_close)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_token_is_an_entry),

@@ -68,7 +68,7 @@ refused 1 'a.store: has no codes' -s a.store --codes valid.txt
 refused 1 'damaged.store/000001.keys' -s damaged.store valid.txt
 refused 1 'a.store has keys of ffn@1, tap.store of attention@1' -s a.store -s tap.store valid.txt
 complains 1 'nowhere.gguf: No such file' eval -m nowhere.gguf -s a.store valid.txt
-for option in '-k 8' '--lambda .2' '--temperature 2' '--probe 4' --codes --exact --fixed --include-self '--metric ip' \
+for option in '-k 8' '--lambda .2' '--temperature 2' '--probe 4' --codes --exact --fixed --include-self '--distance ip' \
     --fallback; do
     # shellcheck disable=SC2086 # an option and its value
     complains 2 'name it with -s' eval -m model.gguf $option valid.txt
@@ -96,7 +96,8 @@ refused 2 '\-\-neighbors 0: out of range, 1 to 1048576' -s a.store -k 0 valid.tx
 refused 2 '\-\-neighbors 1e3: not a whole number' -s a.store -k 1e3 valid.txt
 refused 2 '\-\-probe 0: out of range' -s a.store --probe 0 valid.txt
 refused 2 '\-\-cache -1: out of range' -s a.store --cache -1 valid.txt
-refused 2 '\-\-metric l1: one of l2, ip, cosine' -s a.store --metric l1 valid.txt
+refused 2 '\-\-distance l1: one of l2, ip, cosine' -s a.store --distance l1 valid.txt
+refused 2 '\-\-metric l1: one of l2, ip, cosine' -s a.store --metric l1 valid.txt # as it was called before
 refused 2 '\-\-exact and --codes' -s a.store --exact --codes valid.txt
 run 0 eval -m model.gguf -s a.store -k 1000000 valid.txt # more than there are: all
 
@@ -175,7 +176,7 @@ check test ! -e both-k.svg -a ! -e both-lambda.svg
 run 0 tune -m model.gguf -s a.store --dry-run --plot curves valid.txt
 check grep -q '^<svg' curves-k.svg
 check grep -q '^<svg' curves-lambda.svg
-run 0 tune -m model.gguf -s a.store --metric cosine valid.txt # is not of the store's own distance
+run 0 tune -m model.gguf -s a.store --distance cosine valid.txt # is not of the store's own distance
 says '^written  *nothing'
 run 0 tune -m model.gguf -s a.store -s a.store valid.txt
 says '^written  *nothing'

@@ -48,7 +48,7 @@ for c in tag("circle"):
     title = c.find("{*}title")
     if title is None: continue # of the legend
     depth, probes, rate, recall = re.fullmatch(
-        r"recall@(\d+), (\w+) probes\nqueries a second: (.*)\nrecall: (.*)", title.text).groups()
+        r"recall@(\d+), (\w+) probes\nqueries per second: (.*)\nrecall: (.*)", title.text).groups()
     height = at["0.0"] + (at["1.0"] - at["0.0"]) * float(recall)
     assert abs(float(c.get("cy")) - height) < 0.2 and float(rate) > 0
     shown.add((probes, depth, "%.4f" % float(recall)))

@@ -352,7 +352,7 @@ static void test_no_paths(void **state) {
     assert_int_equal(kn_documents_open(NULL, 0, KNNLM_SPLIT_FILE, &d), KNNLM_EINVAL);
 }
 
-static void check_articles(const char *path, size_t least) {
+static void check_articles(const char *path, size_t min) {
     char *text;
     size_t size, seen = 0, count = 0;
     assert_int_equal(kn_file_read(path, &text, &size), KNNLM_OK);
@@ -369,7 +369,7 @@ static void check_articles(const char *path, size_t least) {
         count++;
     }
     assert_int_equal(seen, size);
-    assert_true(count >= least);
+    assert_true(count >= min);
     kn_documents_close(d);
     free(text);
 }

@@ -265,7 +265,7 @@ static void compare_with_codes(const char *source, const char *imported) {
     for (size_t q = 0; q < QUERIES; q++) {
         int32_t ids[NEAREST];
         double distances[NEAREST];
-        size_t n = kn_least(measure_codes(x, queries + q * D, all), NEAREST);
+        size_t n = kn_min(measure_codes(x, queries + q * D, all), NEAREST);
         for (size_t i = 0; i < n; i++) ids[i] = all[i].id, distances[i] = all[i].distance;
         compare(&f, q, ids, distances, n);
         compare(&singly, q, ids, distances, n);

@@ -23,12 +23,12 @@ static const char told[] =
                   other[] = "A store of another text remembers the nearest town, and who lived there before "
                             "the river was bridged.\n";
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64];
     kn_lm *small;
     kn_mixture *both;   // of told and other
     kn_mixture *listed; // of the same, in lists, keys projected
-} desk;
+} fixture;
 
 // ---------------------------------------------------------------- models, stores, mixtures
 
@@ -38,7 +38,7 @@ static kn_lm *open_model(const char *path) {
     return lm;
 }
 
-static void write_text(const desk *d, const char *name, const char *text) {
+static void write_text(const fixture *d, const char *name, const char *text) {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", d->folder, name);
     FILE *f = fopen(path, "w");
@@ -47,8 +47,8 @@ static void write_text(const desk *d, const char *name, const char *text) {
     fclose(f);
 }
 
-static void build(const desk *d, const char *model, const char *store, const char *const *names, size_t count,
-                  bool listed, const char *tap) {
+static void build(const fixture *d, const char *model, const char *store, const char *const *names,
+                  size_t count, bool listed, const char *tap) {
     char paths[4][128], to[128];
     const char *texts[4];
     knnlm_model *m;
@@ -72,7 +72,7 @@ static void build(const desk *d, const char *model, const char *store, const cha
     knnlm_model_close(m);
 }
 
-static kn_mixture *open_store(const desk *d, const kn_lm *lm, const char *store, double lambda,
+static kn_mixture *open_store(const fixture *d, const kn_lm *lm, const char *store, double lambda,
                               double temperature) {
     char path[128];
     kn_mixture *m;
@@ -82,7 +82,7 @@ static kn_mixture *open_store(const desk *d, const kn_lm *lm, const char *store,
                             .store_count = 1,
                             .lambda = lambda,
                             .temperature = temperature,
-                            .metric = -1,
+                            .distance = -1,
                             .cache_lambda = NAN,
                             .cache_temperature = NAN};
     OK(kn_mixture_open(lm, &o, &m));
@@ -92,13 +92,13 @@ static kn_mixture *open_store(const desk *d, const kn_lm *lm, const char *store,
 static kn_mixture *no_store(const kn_lm *lm) {
     kn_mixture *m;
     kn_mixture_options o = {
-        .lambda = NAN, .temperature = NAN, .metric = -1, .cache_lambda = NAN, .cache_temperature = NAN};
+        .lambda = NAN, .temperature = NAN, .distance = -1, .cache_lambda = NAN, .cache_temperature = NAN};
     OK(kn_mixture_open(lm, &o, &m));
     return m;
 }
 
-static int desk_open(void **state) {
-    desk *d = calloc(1, sizeof *d);
+static int fixture_open(void **state) {
+    fixture *d = calloc(1, sizeof *d);
     test_folder(d->folder, sizeof d->folder);
     write_text(d, "told", told);
     write_text(d, "other", other);
@@ -113,8 +113,8 @@ static int desk_open(void **state) {
     return 0;
 }
 
-static int desk_close(void **state) {
-    desk *d = *state;
+static int fixture_close(void **state) {
+    fixture *d = *state;
     char command[128];
     kn_mixture_close(d->both);
     kn_mixture_close(d->listed);
@@ -190,7 +190,7 @@ static void near(double a, double b) {
 }
 
 // Each context guessed anew, by the model's windows rather than its sessions.
-static void check_greedy(desk *d, const kn_mixture *m) {
+static void check_greedy(fixture *d, const kn_mixture *m) {
     kn_generate_options o = greedy(12);
     kn_tokens context = encode(d->small, "A store remembers");
     o.top = 3;
@@ -224,13 +224,13 @@ static void check_greedy(desk *d, const kn_mixture *m) {
 }
 
 static void greedy_words_are_the_best_guesses(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     check_greedy(d, d->both);
     check_greedy(d, d->listed);
 }
 
 static void the_model_alone_has_no_neighbours(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_mixture *m = no_store(d->small);
     kn_generate_options o = greedy(3);
     o.sources = true;
@@ -259,7 +259,7 @@ static kn_mixture *view(const kn_mixture *of, kn_view_options o) {
 }
 
 // Settings of their own for each.
-static void open_views(desk *d, kn_mixture **mixtures) {
+static void open_views(fixture *d, kn_mixture **mixtures) {
     const kn_view_options same = {.lambda = NAN, .temperature = NAN, .fallback = -1};
     mixtures[0] = view(d->listed, (kn_view_options){NAN, NAN, 0, 1});
     mixtures[1] = no_store(d->small);
@@ -269,7 +269,7 @@ static void open_views(desk *d, kn_mixture **mixtures) {
     mixtures[5] = view(d->both, (kn_view_options){NAN, NAN, 0, 1});
 }
 
-static void open_many(desk *d, kn_sequence **sequences, kn_generate_options *options) {
+static void open_many(fixture *d, kn_sequence **sequences, kn_generate_options *options) {
     static const char *const prompts[MANY] = {"", "The", "A store", NULL, "The nearest town", "The"};
     char *longer = calloc(1, 16 * sizeof told); // more than two pieces
     for (int i = 0; i < 14; i++) strcat(longer, told);
@@ -318,7 +318,7 @@ static void check_same(const kn_sequence *a, const kn_sequence *b) {
 }
 
 static void together_as_alone(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_mixture *mixtures[MANY];
     kn_sequence *together[MANY], *alone[MANY];
     kn_generate_options options[MANY];
@@ -341,14 +341,14 @@ static void together_as_alone(void **state) {
 // The same rule, with a list of tokens in place of sessions.
 static void check_overflow(kn_lm *lm, const kn_mixture *m, size_t prompt_size, size_t tokens_wanted) {
     int32_t context = kn_lm_describe(lm)->context, prompt[400], window[400];
-    size_t kept, count, room = kn_least(tokens_wanted - 1, (size_t)(context - 1) / 2);
+    size_t kept, count, room = kn_min(tokens_wanted - 1, (size_t)(context - 1) / 2);
     kn_generate_options o = greedy(tokens_wanted);
     kn_sequence *s;
     o.ignore_end = true;
     for (size_t i = 0; i < prompt_size; i++) prompt[i] = (int32_t)(kn_mix64(i) % 30);
     OK(kn_sequence_open(lm, &o, prompt, prompt_size, &s));
     finish(lm, m, s);
-    kept = kn_least(prompt_size, (size_t)context - 1 - room);
+    kept = kn_min(prompt_size, (size_t)context - 1 - room);
     assert_int_equal(kn_sequence_cut(s),
                      kept < prompt_size || 1 + kept + tokens_wanted - 1 > (size_t)context);
     memcpy(window, prompt + prompt_size - kept, kept * sizeof *window);
@@ -394,7 +394,7 @@ static size_t expected_end(const char *text, const kn_generated *tokens, size_t 
         size_t end = tokens[i].offset + tokens[i].size, first = SIZE_MAX;
         for (size_t j = 0; j < stop_count; j++) {
             const char *at = memmem(text, end, stops[j], strlen(stops[j]));
-            if (at) first = kn_least(first, (size_t)(at - text));
+            if (at) first = kn_min(first, (size_t)(at - text));
         }
         if (first != SIZE_MAX) return first;
     }
@@ -413,7 +413,7 @@ static void check_stop(kn_lm *lm, const kn_mixture *m, kn_generate_options o, co
     while (kn_sequence_finish(s) == KNNLM_FINISH_NOT) {
         OK(kn_generator_step(g, &s, &m, 1));
         const char *part = kn_sequence_text(s, &now);
-        assert_true(now >= seen && now <= kn_least(end, size) && memcmp(part, text, now) == 0);
+        assert_true(now >= seen && now <= kn_min(end, size) && memcmp(part, text, now) == 0);
         seen = now;
         kn_sequence_tokens(s, &now);
         assert_true(now >= seen_tokens);
@@ -421,9 +421,9 @@ static void check_stop(kn_lm *lm, const kn_mixture *m, kn_generate_options o, co
         check_tiling(s);
     }
     assert_int_equal(kn_sequence_finish(s), end == SIZE_MAX ? KNNLM_FINISH_LENGTH : KNNLM_FINISH_STOP);
-    assert_int_equal(seen, kn_least(end, size));
+    assert_int_equal(seen, kn_min(end, size));
     for (size_t i = 0; i < count; i++)
-        assert_int_equal(i < seen_tokens, tokens[i].offset < kn_least(end, size));
+        assert_int_equal(i < seen_tokens, tokens[i].offset < kn_min(end, size));
     kn_generator_close(g);
     kn_sequence_close(s);
 }
@@ -508,7 +508,7 @@ static void broken_characters_are_replaced(void **state) {
 // ---------------------------------------------------------------- remembered text
 
 static void a_remembered_text_is_one_source(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_mixture *m = open_store(d, d->small, "both.store", 1, 0.01);
     kn_tokens all = encode(d->small, told);
     kn_generate_options o = greedy(all.count - 2);
@@ -539,7 +539,7 @@ static void a_remembered_text_is_one_source(void **state) {
 
 // A stop of several tokens takes back what had been counted to a source.
 static void sources_end_before_stops(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_mixture *m = open_store(d, d->small, "both.store", 1, 0.01);
     kn_generate_options o = greedy(100);
     const char *stop = " were followed by similar";
@@ -566,7 +566,7 @@ static void sources_end_before_stops(void **state) {
 
 typedef struct passage {
     uint32_t document;
-    uint64_t last, least;
+    uint64_t last, min;
     size_t first, tokens;
     double share;
 } passage;
@@ -612,7 +612,7 @@ static int belongs(passage *passages, size_t *count, int open, const found_at *p
     if (!best) {
         for (size_t i = 0; i < n; i++)
             if (!best || places[i].share > best->share) best = &places[i];
-        passages[*count] = (passage){.document = best->document, .least = best->position, .first = at};
+        passages[*count] = (passage){.document = best->document, .min = best->position, .first = at};
         open = (int)(*count)++;
     }
     passage *x = &passages[open];
@@ -622,7 +622,7 @@ static int belongs(passage *passages, size_t *count, int open, const found_at *p
     x->share = (x->share * (double)x->tokens + share) / (double)(x->tokens + 1);
     x->tokens++;
     x->last = best->position;
-    if (best->position < x->least) x->least = best->position;
+    if (best->position < x->min) x->min = best->position;
     return open;
 }
 
@@ -635,7 +635,7 @@ static bool is_blank(const kn_lm *lm, int32_t token) {
     return at == size;
 }
 
-static size_t check_sources(desk *d, uint64_t seed) {
+static size_t check_sources(fixture *d, uint64_t seed) {
     kn_tokens context = encode(d->small, "The");
     kn_generate_options o = kn_generate_options_default();
     passage passages[40];
@@ -665,7 +665,7 @@ static size_t check_sources(desk *d, uint64_t seed) {
     for (size_t i = 0; i < expected; i++) {
         assert_int_equal(sources[i].first, passages[i].first);
         assert_int_equal(sources[i].tokens, passages[i].tokens);
-        assert_int_equal(sources[i].position, passages[i].least);
+        assert_int_equal(sources[i].position, passages[i].min);
         near(sources[i].share, passages[i].share);
     }
     kn_sequence_close(s);
@@ -683,7 +683,7 @@ static void sources_are_those_of_the_rule(void **state) {
 
 // A model of words ends its text at the end of a line; the space between words belongs to the second.
 static void words_are_joined_and_lines_end(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_generate_options o = greedy(7);
     write_text(d, "words", "w3 w5 w7 w9\nw11 w5 w13 w2\n");
     build(d, WORDS, "words.store", (const char *[]){"words"}, 1, false, NULL);
@@ -710,7 +710,7 @@ static void words_are_joined_and_lines_end(void **state) {
 // ---------------------------------------------------------------- bad input
 
 static void what_cannot_be_begun(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_sequence *s;
     const char *empty = "", *broken = "a\xC3";
     kn_generate_options o = greedy(3);
@@ -732,7 +732,7 @@ static void what_cannot_be_begun(void **state) {
 }
 
 static void what_cannot_be_stepped(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_mixture *elsewhere = open_store(d, d->small, "elsewhere.store", 0.5, 20);
     kn_generate_options none = greedy(0), some = greedy(3);
     kn_sequence *s[3] = {begin(d->small, &some, "a"), begin(d->small, &some, "b"),
@@ -770,5 +770,5 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_begun),
         cmocka_unit_test(what_cannot_be_stepped),
     };
-    return cmocka_run_group_tests(tests, desk_open, desk_close);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

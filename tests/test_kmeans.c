@@ -33,11 +33,11 @@ static float *make_points(size_t n, size_t d, double offset, double noise, uint6
 
 // ---------------------------------------------------------------- the quantizer
 
-static double reference(kn_quantizer_metric metric, const float *x, const float *c, size_t d) {
+static double reference(kn_quantizer_distance distance, const float *x, const float *c, size_t d) {
     double sum = 0;
     for (size_t i = 0; i < d; i++) {
         double difference = (double)x[i] - (double)c[i];
-        sum += metric == KN_QUANTIZER_L2 ? difference * difference : -(double)x[i] * (double)c[i];
+        sum += distance == KN_QUANTIZER_L2 ? difference * difference : -(double)x[i] * (double)c[i];
     }
     return sum;
 }
@@ -49,13 +49,13 @@ static double length(const float *x, size_t d) {
 }
 
 // What kn_quantizer_measure may be off by.
-static double allowed(kn_quantizer_metric metric, const float *x, const float *c, size_t d) {
-    double size = metric == KN_QUANTIZER_L2 ? reference(metric, x, c, d) : length(x, d) * length(c, d);
+static double allowed(kn_quantizer_distance distance, const float *x, const float *c, size_t d) {
+    double size = distance == KN_QUANTIZER_L2 ? reference(distance, x, c, d) : length(x, d) * length(c, d);
     return ((double)d / 16 + 8) * 0x1p-24 * size + 1e-37;
 }
 
 // The p-th probe is as near as the p-th nearest, but for what rounding decides; no list comes twice.
-static void check_probes(const kn_quantizer *q, kn_quantizer_metric metric, const float *x, size_t probes,
+static void check_probes(const kn_quantizer *q, kn_quantizer_distance distance, const float *x, size_t probes,
                          const uint32_t *lists, const float *distances) {
     size_t count = kn_quantizer_count(q), d = kn_quantizer_dimension(q);
     const float *c = kn_quantizer_centroids(q);
@@ -64,14 +64,14 @@ static void check_probes(const kn_quantizer *q, kn_quantizer_metric metric, cons
         assert_true(lists[p] < count);
         assert_false(taken[lists[p]]);
         const float *own = c + lists[p] * d;
-        double mine = reference(metric, x, own, d), sign = metric == KN_QUANTIZER_L2 ? 1 : -1;
-        assert_true(fabs(sign * (double)distances[p] - mine) <= allowed(metric, x, own, d));
+        double mine = reference(distance, x, own, d), sign = distance == KN_QUANTIZER_L2 ? 1 : -1;
+        assert_true(fabs(sign * (double)distances[p] - mine) <= allowed(distance, x, own, d));
         assert_true(distances[p] == kn_quantizer_measure(q, x, lists[p]));
         for (size_t i = 0; i < count; i++) {
             if (taken[i] || i == lists[p]) continue;
             float measure = kn_quantizer_measure(q, x, i);
-            double other = reference(metric, x, c + i * d, d);
-            assert_true(mine <= other + allowed(metric, x, own, d) + allowed(metric, x, c + i * d, d));
+            double other = reference(distance, x, c + i * d, d);
+            assert_true(mine <= other + allowed(distance, x, own, d) + allowed(distance, x, c + i * d, d));
             assert_true(sign * (double)distances[p] <= sign * (double)measure);
             if (measure == distances[p]) assert_true(lists[p] < i); // ties: the lower number
         }
@@ -85,7 +85,7 @@ typedef struct shape {
     double offset, noise;
 } shape;
 
-static void check_quantizer(const kn_kernels *k, kn_quantizer_metric metric, shape s) {
+static void check_quantizer(const kn_kernels *k, kn_quantizer_distance distance, shape s) {
     kn_quantizer *q;
     float *c = make_points(s.count, s.d, s.offset, s.noise, 1),
           *x = make_points(s.n, s.d, s.offset, s.noise, 2);
@@ -94,11 +94,11 @@ static void check_quantizer(const kn_kernels *k, kn_quantizer_metric metric, sha
     for (size_t i = 0; i < s.count / 3; i++) // some centroids twice: ties
         memcpy(c + (s.count - 1 - i) * s.d, c + i * s.d, s.d * sizeof *c);
     memcpy(x, c, s.d * sizeof *x);
-    OK(kn_quantizer_make_with(k, c, s.count, s.d, metric, &q));
+    OK(kn_quantizer_make_with(k, c, s.count, s.d, distance, &q));
     OK(kn_quantizer_assign(q, x, s.n, lists, distances));
     OK(kn_quantizer_probe(q, x, s.n, s.probes, probed, far));
     for (size_t r = 0; r < s.n; r++) {
-        check_probes(q, metric, x + r * s.d, s.probes, probed + r * s.probes, far + r * s.probes);
+        check_probes(q, distance, x + r * s.d, s.probes, probed + r * s.probes, far + r * s.probes);
         assert_true(lists[r] == probed[r * s.probes] && distances[r] == far[r * s.probes]);
     }
     uint32_t *again = memory(s.n, sizeof *again);
@@ -146,7 +146,7 @@ static void quantizers_repeat(void **state) {
             memcpy(first, lists, N * 4), memcpy(first_probes, probes, N * PROBES * 4);
             memcpy(first_distances, distances, N * 4);
         }
-        for (size_t done = 0, step = 1; done < N; done += step, step = kn_least(step * 3, N - done)) {
+        for (size_t done = 0, step = 1; done < N; done += step, step = kn_min(step * 3, N - done)) {
             OK(kn_quantizer_assign(q, x + done * D, step, lists + done, NULL));
             OK(kn_quantizer_probe(q, x + done * D, step, PROBES, probes + done * PROBES, NULL));
         }
@@ -398,25 +398,25 @@ static void wrong_arguments(void **state) {
 enum { FEW = 5, MANY = 2048, VECTORS = 9000, WIDTH = 40 };
 
 // Lists of groups against those of the quantizer: mostly the same, never much farther, distances exact.
-static void compare_groups(const kn_quantizer *q, const kn_groups *g, const float *x, double same_least) {
+static void compare_groups(const kn_quantizer *q, const kn_groups *g, const float *x, double same_min) {
     uint32_t *near = memory(VECTORS, 4), *nearest = memory(VECTORS, 4);
-    float *distances = memory(VECTORS, 4), *least = memory(VECTORS, 4);
-    double same = 0, sum = 0, sum_least = 0;
+    float *distances = memory(VECTORS, 4), *min = memory(VECTORS, 4);
+    double same = 0, sum = 0, sum_min = 0;
     OK(kn_groups_assign(g, x, VECTORS, near, distances));
-    OK(kn_quantizer_assign(q, x, VECTORS, nearest, least));
+    OK(kn_quantizer_assign(q, x, VECTORS, nearest, min));
     for (size_t i = 0; i < VECTORS; i++) {
         assert_true(distances[i] == kn_quantizer_measure(q, x + i * WIDTH, near[i]));
-        assert_true(distances[i] >= least[i]);
+        assert_true(distances[i] >= min[i]);
         same += near[i] == nearest[i];
         sum += (double)distances[i];
-        sum_least += (double)least[i];
+        sum_min += (double)min[i];
     }
-    if (same < same_least * VECTORS) fail_msg("%.4f of the lists are the nearest", same / VECTORS);
-    if (sum > 1.01 * sum_least) fail_msg("%.4f times as far", sum / sum_least);
+    if (same < same_min * VECTORS) fail_msg("%.4f of the lists are the nearest", same / VECTORS);
+    if (sum > 1.01 * sum_min) fail_msg("%.4f times as far", sum / sum_min);
     free(near);
     free(nearest);
     free(distances);
-    free(least);
+    free(min);
 }
 
 static void groups_find_near_lists(void **state) {

@@ -83,7 +83,7 @@ static kn_mixture *open_mixture(const kn_lm *lm, const char *path, int64_t probe
                                              .probes = probes,
                                              .lambda = NAN,
                                              .temperature = 4,
-                                             .metric = -1,
+                                             .distance = -1,
                                              .cache_lambda = NAN,
                                              .cache_temperature = NAN},
                        &m));
@@ -195,7 +195,7 @@ static void taps_that_the_model_lacks(void **state) {
     make_store(path, 4, "ffn@9", false);
     kn_store_choice choice = {.path = path, .weight = NAN, .temperature = NAN};
     kn_mixture_options o = {
-        .stores = &choice, .store_count = 1, .lambda = NAN, .temperature = NAN, .metric = -1};
+        .stores = &choice, .store_count = 1, .lambda = NAN, .temperature = NAN, .distance = -1};
     FAILS(KNNLM_EINVAL, "deep.store: its keys are of tap ffn@9, which", kn_mixture_open(f->lm, &o, &m));
     assert_null(m);
 }
@@ -233,7 +233,7 @@ static void predictions_are_the_equation(void **state) {
                                      .lm = lm},
                   out));
     for (size_t i = 0; i < QUERIES; i++) {
-        kn_row_neighbors found[KN_STORES_MOST];
+        kn_row_neighbors found[KN_STORES_MAX];
         kn_predictor_neighbors(p, i, found);
         double expected = by_definition(&found[0], 4, 0.25, targets[i], (double)lm[i]);
         assert_true(fabs(out[i].p - expected) < (K + 32) * 0x1p-23); // sums of K exponentials in f32
@@ -258,7 +258,7 @@ static void rows_do_not_disturb_each_other(void **state) {
     kn_mixture *views[4] = {view(both, 2, (kn_view_options){NAN, NAN, 0, -1}),
                             view(both, 1, (kn_view_options){0.5, 2, 5, 1}),
                             view(both + 1, 1, (kn_view_options){NAN, NAN, 3, -1}), NULL};
-    OK(kn_mixture_open(f->lm, &(kn_mixture_options){.metric = -1}, &views[3]));
+    OK(kn_mixture_open(f->lm, &(kn_mixture_options){.distance = -1}, &views[3]));
     const kn_mixture *mixtures[QUERIES];
     int32_t targets[QUERIES] = {0, 1, 2, 3, 4, 0, 1, 2, 3};
     float lm[QUERIES] = {-1, -2, -3, -4, -5, -6, -7, -8, -9};

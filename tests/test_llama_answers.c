@@ -24,7 +24,7 @@ static void compare_answers(const golden *g, const results *r, double tolerance)
 }
 
 static void answers_are_numpys(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     for (int32_t layer = 0; layer < LAYERS; layer++) {
         for (int point = 0; point < TAPS; point++) {
             char name[32];
@@ -39,7 +39,7 @@ static void answers_are_numpys(void **state) {
 
 // Whatever precision the engine chooses when nobody says.
 static void defaults_are_near(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_lm *lm = NULL;
     OK(kn_lm_open(LLAMA, NULL, &lm));
     results r = run_windows(lm, &d->golden.windows, KN_TAP_DEFAULT);
@@ -62,7 +62,7 @@ static uint64_t count_parameters(const char *path) {
 }
 
 static void description_is_right(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     struct stat file;
     kn_lm *automatic = open_with(LLAMA, KNNLM_ENGINE_AUTO);
     const kn_lm_info *info = kn_lm_describe(d->lm), *other = kn_lm_describe(automatic);
@@ -156,10 +156,8 @@ static void engines_agree_on_words(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        AT_DESK(answers_are_numpys),
-        AT_DESK(defaults_are_near),
-        AT_DESK(description_is_right),
-        cmocka_unit_test(engines_agree),
+        WITH_FIXTURE(answers_are_numpys),         WITH_FIXTURE(defaults_are_near),
+        WITH_FIXTURE(description_is_right),       cmocka_unit_test(engines_agree),
         cmocka_unit_test(engines_agree_on_words),
     };
     RUN_WITH_LLAMA(tests);

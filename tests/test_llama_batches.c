@@ -15,7 +15,7 @@ static void assert_same_bits(const results *a, const results *b) {
 // ---------------------------------------------------------------- what must not matter
 
 static void threads_change_nothing(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     results one = run_windows(d->lm, &d->golden.windows, KN_TAP_DEFAULT);
     OK(kn_threads_set(2));
     results two = run_windows(d->lm, &d->golden.windows, KN_TAP_DEFAULT);
@@ -26,7 +26,7 @@ static void threads_change_nothing(void **state) {
 }
 
 static void running_again_changes_nothing(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     results once = run_windows(d->lm, &d->golden.windows, KN_TAP_DEFAULT);
     results again = run_windows(d->lm, &d->golden.windows, KN_TAP_DEFAULT);
     assert_same_bits(&again, &once);
@@ -35,7 +35,7 @@ static void running_again_changes_nothing(void **state) {
 }
 
 static void other_windows_change_nothing(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const windows *w = &d->golden.windows;
     results all = run_windows(d->lm, w, KN_TAP_DEFAULT);
     for (size_t i = 0, row = 0; i < w->count; row += (size_t)w->all[i++].length) {
@@ -50,7 +50,7 @@ static void other_windows_change_nothing(void **state) {
 // To the last bit, at every length, with keys and values in f16 as usual: a store that was built in one go,
 // in several or along with others is the same store.
 static void company_changes_no_bit(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const kn_window *longest = &d->golden.windows.all[0];
     for (size_t i = 1; i < d->golden.windows.count; i++)
         if (d->golden.windows.all[i].length > longest->length) longest = &d->golden.windows.all[i];
@@ -84,7 +84,7 @@ static void unwanted_results_change_nothing(void **state) {
 }
 
 static void keys_need_no_targets(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_window w = d->golden.windows.all[2];
     results all = results_make(d->lm, (size_t)w.length), keys = results_make(d->lm, (size_t)w.length);
     OK(kn_lm_run(d->lm, &w, 1, KN_TAP_DEFAULT, &all.out));
@@ -96,7 +96,7 @@ static void keys_need_no_targets(void **state) {
 }
 
 static void negative_layers_count_from_the_end(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     for (int32_t layer = 0; layer < LAYERS; layer++) {
         char text[KN_TAP_TEXT], expected[KN_TAP_TEXT];
         kn_tap a = {KN_TAP_FFN_INPUT, layer}, b = {KN_TAP_FFN_INPUT, layer - LAYERS};
@@ -112,7 +112,7 @@ static void negative_layers_count_from_the_end(void **state) {
 
 // Two models of different shapes take turns.
 static void models_are_apart(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const int32_t tokens[] = {266, 84, 257, 32, 99}, length = 4;
     windows few = windows_make(tokens, tokens + 1, &length, 1);
     kn_lm *other = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
@@ -136,16 +136,16 @@ static void models_are_apart(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        AT_DESK(threads_change_nothing),
-        AT_DESK(running_again_changes_nothing),
-        AT_DESK(other_windows_change_nothing),
-        AT_DESK(company_changes_no_bit),
-        AT_DESK(large_batches_change_nothing),
-        AT_DESK(first_only_selects_rows),
-        AT_DESK(unwanted_results_change_nothing),
-        AT_DESK(keys_need_no_targets),
-        AT_DESK(negative_layers_count_from_the_end),
-        AT_DESK(models_are_apart),
+        WITH_FIXTURE(threads_change_nothing),
+        WITH_FIXTURE(running_again_changes_nothing),
+        WITH_FIXTURE(other_windows_change_nothing),
+        WITH_FIXTURE(company_changes_no_bit),
+        WITH_FIXTURE(large_batches_change_nothing),
+        WITH_FIXTURE(first_only_selects_rows),
+        WITH_FIXTURE(unwanted_results_change_nothing),
+        WITH_FIXTURE(keys_need_no_targets),
+        WITH_FIXTURE(negative_layers_count_from_the_end),
+        WITH_FIXTURE(models_are_apart),
     };
     RUN_WITH_LLAMA(tests);
 }

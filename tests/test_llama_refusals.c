@@ -94,7 +94,7 @@ static void truncated_files_are_refused(void **state) {
 }
 
 static void bad_windows_are_refused(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_window w = d->golden.windows.all[1];
     const int32_t size = kn_lm_describe(d->lm)->vocabulary, bad[] = {-1, size, INT32_MAX};
     int32_t tokens[65] = {0};
@@ -116,7 +116,7 @@ static void bad_windows_are_refused(void **state) {
 }
 
 // llama.cpp talks a lot; a library does not. Returns what was printed while `path` was opened and run.
-static long long printed_by(const char *path, const desk *d) {
+static long long printed_by(const char *path, const fixture *d) {
     FILE *file = tmpfile();
     kn_lm *lm = NULL;
     struct stat info;
@@ -157,8 +157,8 @@ int main(void) {
         cmocka_unit_test(encoders_are_refused),
         cmocka_unit_test(each_engine_has_its_files),
         cmocka_unit_test(truncated_files_are_refused),
-        AT_DESK(bad_windows_are_refused),
-        AT_DESK(nothing_is_printed),
+        WITH_FIXTURE(bad_windows_are_refused),
+        WITH_FIXTURE(nothing_is_printed),
     };
     RUN_WITH_LLAMA(tests);
 }

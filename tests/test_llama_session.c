@@ -5,7 +5,7 @@
 // ---------------------------------------------------------------- sessions
 
 static void sessions_give_the_same(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const windows *w = &d->golden.windows;
     const size_t pieces[] = {1, 2, 7, 33, 64, 5};
     const kn_tap taps[] = {{KN_TAP_FFN_INPUT, -1},   {KN_TAP_OUTPUT, 0},        {KN_TAP_ATTENTION, -1},
@@ -30,7 +30,7 @@ static void sessions_give_the_same(void **state) {
 
 // After a cut, other tokens are read in place of those forgotten, which must leave no trace.
 static void cut_tokens_leave_no_trace(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const windows *w = &d->golden.windows;
     kn_window mixed = w->all[2];
     int32_t *inputs = test_alloc((size_t)mixed.length, sizeof *inputs);
@@ -51,7 +51,7 @@ static void cut_tokens_leave_no_trace(void **state) {
 
 // Two sessions take turns, with windows run between, and keys alone asked for between.
 static void sessions_are_apart(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const windows *w = &d->golden.windows;
     results all = run_windows(d->lm, w, KN_TAP_DEFAULT);
     size_t first_row = w->rows - 64, second_row = first_row - 40;
@@ -74,7 +74,7 @@ static void sessions_are_apart(void **state) {
 }
 
 static void session_refuses_to_overflow(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const kn_window *w = &d->golden.windows.all[5];
     const int32_t bad[] = {-1, kn_lm_describe(d->lm)->vocabulary};
     windows single = {d->golden.windows.all + 5, 1, 64};
@@ -120,10 +120,10 @@ static void sessions_survive_a_missing_tap(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        AT_DESK(sessions_give_the_same),
-        AT_DESK(cut_tokens_leave_no_trace),
-        AT_DESK(sessions_are_apart),
-        AT_DESK(session_refuses_to_overflow),
+        WITH_FIXTURE(sessions_give_the_same),
+        WITH_FIXTURE(cut_tokens_leave_no_trace),
+        WITH_FIXTURE(sessions_are_apart),
+        WITH_FIXTURE(session_refuses_to_overflow),
         cmocka_unit_test(sessions_survive_a_missing_tap),
     };
     RUN_WITH_LLAMA(tests);

@@ -39,14 +39,14 @@ static bool make_models(void) {
 
 // ---------------------------------------------------------------- a model, a text, what windows give
 
-typedef struct desk {
+typedef struct fixture {
     kn_lm *lm;
     kn_tap tap;
     double tolerance;
     size_t vocabulary, width, length;
     int32_t *tokens;
     float *distribution, *keys; // of the whole text in a window
-} desk;
+} fixture;
 
 static kn_lm *open_model(const char *name, const char *kind) {
     char path[256];
@@ -66,13 +66,13 @@ static int32_t *make_tokens(size_t count, size_t vocabulary, uint32_t seed) {
     return tokens;
 }
 
-static void run_text(desk *d) {
+static void run_text(fixture *d) {
     kn_window w = {.inputs = d->tokens, .length = (int32_t)d->length};
     OK(kn_lm_run(d->lm, &w, 1, d->tap, &(kn_lm_output){.distribution = d->distribution, .keys = d->keys}));
 }
 
-static desk desk_open(const char *name, const char *kind, kn_tap tap, size_t length) {
-    desk d = {.lm = open_model(name, kind), .tap = tap, .length = length};
+static fixture fixture_open(const char *name, const char *kind, kn_tap tap, size_t length) {
+    fixture d = {.lm = open_model(name, kind), .tap = tap, .length = length};
     d.tolerance = strcmp(name, "gemma3") == 0 ? GELU_TOLERANCE : TOLERANCE;
     d.vocabulary = (size_t)kn_lm_describe(d.lm)->vocabulary;
     d.width = (size_t)kn_lm_describe(d.lm)->key_width;
@@ -83,14 +83,14 @@ static desk desk_open(const char *name, const char *kind, kn_tap tap, size_t len
     return d;
 }
 
-static void desk_close(desk *d) {
+static void fixture_close(fixture *d) {
     free(d->tokens);
     free(d->distribution);
     free(d->keys);
     kn_lm_close(d->lm);
 }
 
-static void assert_near(const desk *d, const char *what, size_t at, const float *a, const float *b,
+static void assert_near(const fixture *d, const char *what, size_t at, const float *a, const float *b,
                         size_t n) {
     double worst = 0, size = 1e-3;
     for (size_t i = 0; i < n; i++) {
@@ -103,13 +103,13 @@ static void assert_near(const desk *d, const char *what, size_t at, const float 
                  worst / size, d->tolerance);
 }
 
-static void assert_row(const desk *d, size_t at, const float *distribution, const float *key) {
+static void assert_row(const fixture *d, size_t at, const float *distribution, const float *key) {
     assert_near(d, "distribution", at, distribution, d->distribution + at * d->vocabulary, d->vocabulary);
     assert_near(d, "key", at, key, d->keys + at * d->width, d->width);
 }
 
 // Feeds the text up to `end` in pieces; after each, the results are those of the window.
-static void feed(const desk *d, kn_session *s, size_t end, size_t piece) {
+static void feed(const fixture *d, kn_session *s, size_t end, size_t piece) {
     float *distribution = test_alloc(d->vocabulary, sizeof(float)),
           *key = test_alloc(d->width, sizeof(float));
     while (kn_session_length(s) < end) {
@@ -137,19 +137,19 @@ static void sessions_give_what_windows_give(void **state) {
     (void)state;
     for (size_t i = 0; i < MODELS; i++)
         for (size_t t = 0; t < TAPS; t++) {
-            desk d = desk_open(models[i], "", taps[t], CONTEXT);
+            fixture d = fixture_open(models[i], "", taps[t], CONTEXT);
             kn_session *s;
             OK(kn_session_open(d.lm, &s));
             feed(&d, s, CONTEXT, pieces[t]);
             kn_session_close(s);
-            desk_close(&d);
+            fixture_close(&d);
         }
 }
 
 static void cut_sessions_go_on(void **state) {
     (void)state;
     for (size_t i = 0; i < MODELS; i++) {
-        desk d = desk_open(models[i], "", (kn_tap){KN_TAP_OUTPUT, -1}, CONTEXT);
+        fixture d = fixture_open(models[i], "", (kn_tap){KN_TAP_OUTPUT, -1}, CONTEXT);
         kn_session *s;
         OK(kn_session_open(d.lm, &s));
         feed(&d, s, 40, 40);
@@ -167,7 +167,7 @@ static void cut_sessions_go_on(void **state) {
         kn_session_cut(s, 11);
         feed(&d, s, CONTEXT, 9);
         kn_session_close(s);
-        desk_close(&d);
+        fixture_close(&d);
     }
 }
 
@@ -175,7 +175,7 @@ static void cut_sessions_go_on(void **state) {
 static void cut_tokens_leave_no_trace(void **state) {
     (void)state;
     for (size_t i = 0; i < MODELS; i++) {
-        desk d = desk_open(models[i], "", (kn_tap){KN_TAP_OUTPUT_NORM, -1}, CONTEXT);
+        fixture d = fixture_open(models[i], "", (kn_tap){KN_TAP_OUTPUT_NORM, -1}, CONTEXT);
         int32_t *others = make_tokens(CONTEXT, d.vocabulary, 77);
         kn_session *s;
         OK(kn_session_open(d.lm, &s));
@@ -188,7 +188,7 @@ static void cut_tokens_leave_no_trace(void **state) {
         }
         kn_session_close(s);
         free(others);
-        desk_close(&d);
+        fixture_close(&d);
     }
 }
 
@@ -196,7 +196,7 @@ static void cut_tokens_leave_no_trace(void **state) {
 static void sessions_are_apart(void **state) {
     (void)state;
     for (size_t i = 0; i < MODELS; i++) {
-        desk d = desk_open(models[i], "", (kn_tap){KN_TAP_ATTENTION, 1}, CONTEXT);
+        fixture d = fixture_open(models[i], "", (kn_tap){KN_TAP_ATTENTION, 1}, CONTEXT);
         kn_window w = {.inputs = d.tokens + 5, .length = 31};
         float *keys = test_alloc(31 * d.width, sizeof(float));
         kn_session *a, *b;
@@ -210,7 +210,7 @@ static void sessions_are_apart(void **state) {
         kn_session_close(a);
         kn_session_close(b);
         free(keys);
-        desk_close(&d);
+        fixture_close(&d);
     }
 }
 
@@ -218,7 +218,7 @@ static void sessions_are_apart(void **state) {
 static void long_texts_go_through_in_pieces(void **state) {
     (void)state;
     for (size_t i = 0; i < MODELS; i++) {
-        desk d = desk_open(models[i], "-long", taps[i % 3], LONG);
+        fixture d = fixture_open(models[i], "-long", taps[i % 3], LONG);
         float *keys = test_alloc(LONG * d.width, sizeof(float));
         kn_window w = {.inputs = d.tokens, .length = LONG};
         OK(kn_lm_run(d.lm, &w, 1, d.tap, &(kn_lm_output){.keys = keys}));
@@ -233,7 +233,7 @@ static void long_texts_go_through_in_pieces(void **state) {
         feed(&d, s, LONG, 15);
         kn_session_close(s);
         free(keys);
-        desk_close(&d);
+        fixture_close(&d);
     }
 }
 
@@ -241,7 +241,7 @@ static void long_texts_go_through_in_pieces(void **state) {
 static void company_changes_no_bit(void **state) {
     (void)state;
     for (size_t i = 0; i < MODELS; i++) {
-        desk d = desk_open(models[i], "", (kn_tap){KN_TAP_OUTPUT, -1}, CONTEXT);
+        fixture d = fixture_open(models[i], "", (kn_tap){KN_TAP_OUTPUT, -1}, CONTEXT);
         float *alone = test_alloc(CONTEXT * d.width, sizeof(float)),
               *together = test_alloc(4 * CONTEXT * d.width, sizeof(float));
         for (int32_t n = 1; n < CONTEXT - 1; n += 3) {
@@ -262,7 +262,7 @@ static void company_changes_no_bit(void **state) {
         }
         free(alone);
         free(together);
-        desk_close(&d);
+        fixture_close(&d);
     }
 }
 

@@ -19,7 +19,7 @@ static void assert_decoded(const kn_tokenizer *t, const kn_tokens *tokens, const
 }
 
 static void tokens_are_numpys(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const kn_tokenizer *t = kn_lm_tokenizer(d->lm);
     const char *text;
     bool found;
@@ -52,7 +52,7 @@ static void assert_pieces(const kn_tokenizer *t, const char *text, const char *c
 
 // A word of one piece begins at the space before it, but at the text's beginning, where there is none.
 static void words_begin_where_they_stand(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const kn_tokenizer *t = kn_lm_tokenizer(d->lm);
     assert_pieces(t, "the cat was that cat", (const char *[]){"▁the", "▁cat", "▁was", "▁that", "▁cat"},
                   (uint64_t[]){0, 3, 7, 11, 16}, 5);
@@ -113,7 +113,7 @@ static void check_long_text(const kn_tokenizer *t, bool byte_level) {
 }
 
 static void texts_come_back(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_lm *other = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     check_texts(kn_lm_tokenizer(d->lm), false);
     check_texts(kn_lm_tokenizer(other), true);
@@ -124,7 +124,7 @@ static void texts_come_back(void **state) {
 
 // The sign that SentencePiece writes for a space is a space when it comes back; offsets are still the text's.
 static void space_sign_is_a_space(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     const kn_tokenizer *t = kn_lm_tokenizer(d->lm);
     const char text[] = "the▁the the▁cat";
     assert_pieces(t, text, (const char *[]){"▁the", "▁the", "▁the", "▁cat"}, (uint64_t[]){0, 3, 9, 13}, 4);
@@ -152,7 +152,7 @@ static void check_invalid(const kn_tokenizer *t) {
 }
 
 static void invalid_text_is_refused(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_lm *other = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     check_invalid(kn_lm_tokenizer(d->lm));
     check_invalid(kn_lm_tokenizer(other));
@@ -160,7 +160,7 @@ static void invalid_text_is_refused(void **state) {
 }
 
 static void vocabulary_is_the_files(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_lm *again = open_with(LLAMA, KNNLM_ENGINE_AUTO), *other = open_with(PARALLEL, KNNLM_ENGINE_LLAMA);
     const kn_tokenizer *t = kn_lm_tokenizer(d->lm);
     int32_t size = kn_tokenizer_size(t), bad[] = {size, -1};
@@ -186,9 +186,9 @@ static void vocabulary_is_the_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        AT_DESK(tokens_are_numpys),       AT_DESK(words_begin_where_they_stand),
-        AT_DESK(texts_come_back),         AT_DESK(space_sign_is_a_space),
-        AT_DESK(invalid_text_is_refused), AT_DESK(vocabulary_is_the_files),
+        WITH_FIXTURE(tokens_are_numpys),       WITH_FIXTURE(words_begin_where_they_stand),
+        WITH_FIXTURE(texts_come_back),         WITH_FIXTURE(space_sign_is_a_space),
+        WITH_FIXTURE(invalid_text_is_refused), WITH_FIXTURE(vocabulary_is_the_files),
     };
     RUN_WITH_LLAMA(tests);
 }

@@ -479,10 +479,10 @@ static void check_block_softmax(const kn_kernels *k) {
 
 // Rows of any length, with values far below the others (which some models give to words that must not come).
 static void check_logsum(const kn_kernels *k) {
-    const size_t most = 3 * KN_CELL_SIZE + 77;
-    float *x = random_floats(most, 15);
+    const size_t max = 3 * KN_CELL_SIZE + 77;
+    float *x = random_floats(max, 15);
     x[5] = x[40] = -3e38f;
-    for (size_t n = 1; n <= most; n += n < 100 ? 1 : 331) {
+    for (size_t n = 1; n <= max; n += n < 100 ? 1 : 331) {
         double best = -INFINITY, total = 0, spread = 0;
         float entropy, logsum = kn_logsum(k, x, n, &entropy);
         for (size_t i = 0; i < n; i++) best = fmax(best, (double)x[i]);

@@ -29,21 +29,21 @@ static long double exponent(long double x, long double w) {
 
 // log of the sum of w[i] e^x[i], but for what is below 1e-43 of the largest.
 static long double log_sum(const long double *x, const long double *w, size_t n) {
-    long double most = -INFINITY, sum = 0;
-    for (size_t i = 0; i < n; i++) most = fmaxl(most, exponent(x[i], w[i]));
-    if (isinf(most)) return most;
+    long double max = -INFINITY, sum = 0;
+    for (size_t i = 0; i < n; i++) max = fmaxl(max, exponent(x[i], w[i]));
+    if (isinf(max)) return max;
     for (size_t i = 0; i < n; i++)
-        if (exponent(x[i], w[i]) - most > -100) sum += expl(exponent(x[i], w[i]) - most);
-    return most + logl(sum);
+        if (exponent(x[i], w[i]) - max > -100) sum += expl(exponent(x[i], w[i]) - max);
+    return max + logl(sum);
 }
 
 // ---------------------------------------------------------------- the kernel
 
-enum { MOST = 2000 };
+enum { MAX = 2000 };
 
 typedef struct crowd {
-    float distances[MOST], weights[MOST];
-    int32_t values[MOST];
+    float distances[MAX], weights[MAX];
+    int32_t values[MAX];
 } crowd;
 
 // -d / T of each, infinities being as far as f32 goes; less the nearest's, which no ratio of sums notices.
@@ -58,7 +58,7 @@ static void exponents(const kn_neighborhood *n, double temperature, long double 
 
 // log of the sum over those whose value is `target`; over all, when `any`.
 static long double log_weight(const kn_neighborhood *n, const long double *x, int32_t target, bool any) {
-    static long double w[MOST];
+    static long double w[MAX];
     for (size_t i = 0; i < n->count; i++)
         w[i] = any || n->values[i] == target ? n->weights ? (long double)n->weights[i] : 1 : 0;
     return log_sum(x, w, n->count);
@@ -93,7 +93,7 @@ static void check_shares(const kn_neighborhood *n, const long double *x, double 
 
 // Shares are added to that of the first neighbour of the same value.
 static long double entropy_of(const kn_neighborhood *n, const long double *x, long double all) {
-    static long double p[MOST];
+    static long double p[MAX];
     long double sum = 0;
     for (size_t i = 0; i < n->count; i++) {
         size_t first = 0;
@@ -119,7 +119,7 @@ static void check_entropy(const kn_neighborhood *n, const long double *x, double
 
 static void check_neighborhood(const kn_neighborhood *n) {
     static const double temperatures[] = {1e-30, 1e-7, 0.01, 0.3, 1, 7, 1000, 1e12, 1e30};
-    static long double x[MOST];
+    static long double x[MAX];
     for (size_t t = 0; t < COUNT(temperatures); t++) {
         exponents(n, temperatures[t], x);
         long double all = log_weight(n, x, 0, true);
@@ -174,7 +174,7 @@ static float draw(kind kind, kn_random *random) {
 
 static void neighbours_of_all_kinds(void **state) {
     (void)state;
-    static const size_t counts[] = {0, 1, 2, 3, 16, 17, 100, 619, 1024, MOST};
+    static const size_t counts[] = {0, 1, 2, 3, 16, 17, 100, 619, 1024, MAX};
     static const uint64_t vocabularies[] = {1, 3, 50, 100000};
     static crowd c;
     kn_random random = {1};
@@ -364,7 +364,7 @@ static void weights_fade(void **state) {
 
 typedef struct parts {
     size_t count, n;
-    float *p[KN_PARTS_MOST];
+    float *p[KN_PARTS_MAX];
 } parts;
 
 static parts parts_of(size_t count, size_t n) {
@@ -391,13 +391,13 @@ static long double mean_log(const parts *x, const double *weights) {
 
 // How much higher the mean may be elsewhere: the conditions of Karush, Kuhn and Tucker.
 static long double gap_at(const parts *x, const double *weights) {
-    long double slopes[KN_PARTS_MOST] = {0}, most = 0;
+    long double slopes[KN_PARTS_MAX] = {0}, max = 0;
     for (size_t i = 0; i < x->n; i++) {
         long double mixture = mixture_at(x, weights, i);
         for (size_t c = 0; c < x->count; c++) slopes[c] += (long double)x->p[c][i] / mixture;
     }
-    for (size_t c = 0; c < x->count; c++) most = fmaxl(most, slopes[c] / (long double)x->n);
-    return most - 1;
+    for (size_t c = 0; c < x->count; c++) max = fmaxl(max, slopes[c] / (long double)x->n);
+    return max - 1;
 }
 
 // The weights fitted, which must be weights, and the best of all.
@@ -465,14 +465,14 @@ static void three_parts_as_a_grid(void **state) {
         for (size_t c = 0; c < 3; c++)
             for (size_t j = 0; j < x.n; j++) x.p[c][j] = (float)exp(-5 * kn_random_unit(&random));
         double weights[3], mean = fit(&x, weights), best[3] = {0};
-        long double most = -INFINITY;
+        long double max = -INFINITY;
         for (int a = 0; a <= STEPS; a++)
             for (int b = 0; a + b <= STEPS; b++) {
                 double w[] = {a / (double)STEPS, b / (double)STEPS, (STEPS - a - b) / (double)STEPS};
                 long double here = mean_log(&x, w);
-                if (here > most) most = here, memcpy(best, w, sizeof best);
+                if (here > max) max = here, memcpy(best, w, sizeof best);
             }
-        assert_true(mean >= most - 1e-9L && mean <= most + 1e-3L);
+        assert_true(mean >= max - 1e-9L && mean <= max + 1e-3L);
         for (size_t c = 0; c < 3; c++) assert_true(fabs(weights[c] - best[c]) <= 0.03);
         parts_free(&x);
     }
@@ -505,8 +505,8 @@ static void weights_at_the_border(void **state) {
 
 static void few_tokens_and_parts(void **state) {
     (void)state;
-    double weights[KN_PARTS_MOST];
-    for (size_t count = 1; count <= KN_PARTS_MOST; count++) {
+    double weights[KN_PARTS_MAX];
+    for (size_t count = 1; count <= KN_PARTS_MAX; count++) {
         parts x = parts_of(count, 1);
         for (size_t c = 0; c < count; c++) x.p[c][0] = c == count / 2 ? 0.5f : 0.25f;
         assert_true(fabs(fit(&x, weights) - log(0.5)) <= 1e-9);
@@ -530,7 +530,7 @@ static void few_tokens_and_parts(void **state) {
 // Parts like each other, parts that know little, parts that are 0 for most tokens, probabilities of all
 // orders.
 static parts random_parts(kn_random *random) {
-    parts x = parts_of(1 + kn_random_below(random, KN_PARTS_MOST),
+    parts x = parts_of(1 + kn_random_below(random, KN_PARTS_MAX),
                        1 + kn_random_below(random, kn_random_below(random, 2) ? 40 : 1500));
     uint64_t how = kn_random_below(random, 8);
     for (size_t c = 0; c < x.count; c++) {
@@ -549,7 +549,7 @@ static parts random_parts(kn_random *random) {
 
 static void weights_of_all_kinds(void **state) {
     (void)state;
-    double weights[KN_PARTS_MOST];
+    double weights[KN_PARTS_MAX];
     for (uint64_t seed = 0; seed < 600; seed++) {
         kn_random random = {seed};
         parts x = random_parts(&random);
@@ -610,7 +610,7 @@ static void means_of_logarithms(void **state) {
 // The sum, and the belief's part of it: believed / most of so many tokens speak for it, the others against.
 static long double lambda_objective(const void *context, double w) {
     const kn_lambda_fit *f = context;
-    long double share = (long double)f->believed / (long double)f->most, left = (long double)f->most - w;
+    long double share = (long double)f->believed / (long double)f->max, left = (long double)f->max - w;
     long double sum = f->prior > 0 ? f->prior * (share * logl(w) + (1 - share) * logl(left)) : 0;
     for (size_t j = 0; j < f->n; j++) {
         size_t i = f->tokens[j];
@@ -621,10 +621,10 @@ static long double lambda_objective(const void *context, double w) {
 }
 
 static void check_lambda(const kn_lambda_fit *f) {
-    double got = kn_fit_lambda(f), wanted = highest(lambda_objective, f, 0, f->most);
-    assert_true(got >= 0 && got <= f->most);
+    double got = kn_fit_lambda(f), wanted = highest(lambda_objective, f, 0, f->max);
+    assert_true(got >= 0 && got <= f->max);
     if (!(fabs(got - wanted) <= 3e-7))
-        fail_msg("%zu tokens, most %g, prior %g: %.12g, not %.12g", f->n, f->most, f->prior, got, wanted);
+        fail_msg("%zu tokens, most %g, prior %g: %.12g, not %.12g", f->n, f->max, f->prior, got, wanted);
 }
 
 static void one_weight(void **state) {
@@ -641,8 +641,8 @@ static void one_weight(void **state) {
     }
     for (size_t n = 0; n <= N; n = 3 * n + 1)
         for (double prior = 0; prior < 1e4; prior = 30 * prior + 1)
-            for (double most = 0.3; most <= 1; most += 0.35) {
-                kn_lambda_fit f = {lm, knn, NULL, tokens, n, most, most / 3, prior};
+            for (double max = 0.3; max <= 1; max += 0.35) {
+                kn_lambda_fit f = {lm, knn, NULL, tokens, n, max, max / 3, prior};
                 if (n || prior > 0) check_lambda(&f);
                 f.fixed = fixed;
                 if (n || prior > 0) check_lambda(&f);
@@ -663,7 +663,7 @@ static void one_weight_at_the_ends(void **state) {
     assert_true(fabs(kn_fit_lambda(&f) - 0.3) < 1e-12);
     f.believed = 0;
     assert_true(fabs(kn_fit_lambda(&f)) < 1e-12);
-    f.believed = f.most;
+    f.believed = f.max;
     assert_true(fabs(kn_fit_lambda(&f) - 0.75) < 1e-12);
     f.lm = less, f.knn = half, f.n = 2, f.believed = 0.3, f.prior = 1e9; // outvoted
     assert_true(fabs(kn_fit_lambda(&f) - 0.3) < 1e-6);
@@ -675,11 +675,11 @@ typedef struct field {
     size_t n;
     float *lm, *knn, *fixed, *nearest, *entropies;
     uint32_t *tokens;
-    double most, believed;
+    double max, believed;
 } field;
 
 static field field_of(size_t n) {
-    field f = {.n = n, .most = 0.9, .believed = 0.25};
+    field f = {.n = n, .max = 0.9, .believed = 0.25};
     float **all[] = {&f.lm, &f.knn, &f.fixed, &f.nearest, &f.entropies};
     for (size_t i = 0; i < COUNT(all); i++) *all[i] = memory(2 * n, sizeof(float));
     f.tokens = memory(n, sizeof *f.tokens);
@@ -701,7 +701,7 @@ static void field_free(field *f) {
 static kn_bin_room fitted(const field *f, size_t distances, size_t entropies) {
     kn_bin_room room = {distances, entropies, memory(distances - 1, sizeof(double)),
                         memory(entropies - 1, sizeof(double)), memory(distances * entropies, sizeof(double))};
-    OK(kn_fit_bins(&(kn_bin_data){f->lm, f->knn, f->fixed, f->nearest, f->entropies, f->tokens, f->n, f->most,
+    OK(kn_fit_bins(&(kn_bin_data){f->lm, f->knn, f->fixed, f->nearest, f->entropies, f->tokens, f->n, f->max,
                                   f->believed},
                    &room));
     assert_true(room.distances >= 1 && room.distances <= distances);
@@ -735,8 +735,8 @@ static void check_lambdas(const field *f, const kn_bin_room *room) {
     uint32_t *tokens = memory(f->n, sizeof *tokens);
     for (size_t b = 0; b < room->distances * room->entropies; b++) {
         size_t n = members(f, room, b, tokens);
-        kn_lambda_fit fit = {f->lm, f->knn, f->fixed, tokens, n, f->most, f->believed, KN_BIN_PRIOR};
-        double wanted = highest(lambda_objective, &fit, 0, f->most);
+        kn_lambda_fit fit = {f->lm, f->knn, f->fixed, tokens, n, f->max, f->believed, KN_BIN_PRIOR};
+        double wanted = highest(lambda_objective, &fit, 0, f->max);
         if (!(fabs(room->lambdas[b] - wanted) <= 3e-7))
             fail_msg("bin %zu of %zu tokens: %.12g, not %.12g", b, n, room->lambdas[b], wanted);
     }
@@ -793,7 +793,7 @@ static void bins_hold_equal_numbers(void **state) {
         for (size_t bins = 1; bins <= 16; bins++) {
             field f = small_field(counts[i]);
             kn_bin_room room = fitted(&f, bins, 1);
-            assert_int_equal(room.distances, kn_least(bins, f.n));
+            assert_int_equal(room.distances, kn_min(bins, f.n));
             for (size_t b = 0; b < room.distances; b++) {
                 size_t n = members(&f, &room, b, tokens);
                 assert_true(n == f.n / room.distances || n == f.n / room.distances + 1);
@@ -872,17 +872,16 @@ static kn_kept keep(const flock *f) {
         if (!f->counts[t]) n = (kn_neighborhood){0};
         OK(kn_kept_add(&kept, &n, f->token[t]));
         assert_int_equal(kept.n, t + 1);
-        assert_int_equal(kept.counts[t], kn_least(KEPT, f->counts[t]));
+        assert_int_equal(kept.counts[t], kn_min(KEPT, f->counts[t]));
     }
     return kept;
 }
 
 // To 1e-5 of a probability that f32 can hold: the exponents' factor is f32's.
 static void check_kept(const flock *f, const float *got, size_t k, double temperature) {
-    static long double x[MOST];
+    static long double x[MAX];
     for (size_t t = 0; t < TOKENS; t++) {
-        kn_neighborhood n = {f->distances[t], f->values[t], NULL, kn_least(kn_least(k, KEPT), f->counts[t]),
-                             0};
+        kn_neighborhood n = {f->distances[t], f->values[t], NULL, kn_min(kn_min(k, KEPT), f->counts[t]), 0};
         exponents(&n, temperature, x);
         long double wanted =
             n.count ? expl(log_weight(&n, x, f->token[t], false) - log_weight(&n, x, 0, true)) : 0;

@@ -11,41 +11,41 @@
 
 // ---------------------------------------------------------------- a model and some documents
 
-typedef struct desk {
+typedef struct fixture {
     kn_lm *lm;
     char model[GOLDEN_PATH], folder[64];
     char paths[3][96];
     const char *names[3];
     kn_tokens tokens[3]; // of each document
-} desk;
+} fixture;
 
 // The second document is longer than the model's context, the third than what is gathered before the model
 // runs.
 static const size_t lengths[3] = {3, 200, 9000};
 
-static void write_document(desk *d, size_t document) {
+static void write_document(fixture *d, size_t document) {
     const kn_tokenizer *t = kn_lm_tokenizer(d->lm);
-    kn_writer *w;
+    kn_file_writer *w;
     size_t size;
     char *text;
     snprintf(d->paths[document], sizeof d->paths[document], "%s/%zu.txt", d->folder, document);
     d->names[document] = d->paths[document];
-    OK(kn_writer_open(d->paths[document], &w));
+    OK(kn_file_writer_open(d->paths[document], &w));
     for (size_t i = 0; i < lengths[document]; i++) {
         const char *word =
             kn_tokenizer_piece(t, (int32_t)(2 + (i * i + document) % (size_t)(kn_tokenizer_size(t) - 2)));
-        OK(kn_writer_put(w, word, strlen(word)));
-        OK(kn_writer_put(w, i % 7 == 6 ? "\n" : " ", 1));
+        OK(kn_file_writer_put(w, word, strlen(word)));
+        OK(kn_file_writer_put(w, i % 7 == 6 ? "\n" : " ", 1));
     }
-    OK(kn_writer_commit(w));
+    OK(kn_file_writer_commit(w));
     OK(kn_file_read(d->paths[document], &text, &size));
     d->tokens[document].with_offsets = true;
     OK(kn_tokenizer_encode(t, text, size, &d->tokens[document]));
     free(text);
 }
 
-static int desk_open(void **state) {
-    desk *d = test_alloc(1, sizeof *d);
+static int fixture_open(void **state) {
+    fixture *d = test_alloc(1, sizeof *d);
     snprintf(d->model, sizeof d->model, "%s/tests/golden/adaptive.model.gguf", KN_SOURCE_DIR);
     test_folder(d->folder, sizeof d->folder);
     OK(kn_threads_set(2));
@@ -55,8 +55,8 @@ static int desk_open(void **state) {
     return 0;
 }
 
-static int desk_close(void **state) {
-    desk *d = *state;
+static int fixture_close(void **state) {
+    fixture *d = *state;
     for (size_t i = 0; i < 3; i++) {
         unlink(d->paths[i]);
         kn_tokens_free(&d->tokens[i]);
@@ -70,7 +70,7 @@ static int desk_close(void **state) {
 // ---------------------------------------------------------------- what came, and what should have
 
 typedef struct listening {
-    desk *d;
+    fixture *d;
     size_t document, position, width;
     float *logprobs[3], *keys[3], *entropies[3];
 } listening;
@@ -96,7 +96,7 @@ static knnlm_status listen(void *context, const kn_records *r) {
     return KNNLM_OK;
 }
 
-static listening read_all(desk *d, int32_t score, int32_t context) {
+static listening read_all(fixture *d, int32_t score, int32_t context) {
     listening l = {.d = d, .width = (size_t)kn_lm_describe(d->lm)->key_width};
     kn_read_options o = {.score = score,
                          .context = context,
@@ -130,10 +130,10 @@ static void listening_free(listening *l) {
 }
 
 // Token `at` of a document by itself: the window that the header promises, cut by hand.
-static void score_one(desk *d, size_t document, size_t at, size_t score, size_t context, float *logprob,
+static void score_one(fixture *d, size_t document, size_t at, size_t score, size_t context, float *logprob,
                       float *entropy, float *key) {
     const kn_tokens *t = &d->tokens[document];
-    size_t first = at / score * score, before = kn_least(first, context), n = before + at - first + 1;
+    size_t first = at / score * score, before = kn_min(first, context), n = before + at - first + 1;
     int32_t *inputs = test_alloc(n, sizeof *inputs), *targets = test_alloc(n, sizeof *targets);
     for (size_t i = 0; i < n; i++) {
         size_t target = first - before + i;
@@ -147,7 +147,7 @@ static void score_one(desk *d, size_t document, size_t at, size_t score, size_t 
     free(targets);
 }
 
-static void compare(desk *d, const listening *l, size_t score, size_t context) {
+static void compare(fixture *d, const listening *l, size_t score, size_t context) {
     float logprob, entropy, *key = test_alloc(l->width, sizeof *key);
     for (size_t document = 0; document < 3; document++) {
         size_t n = d->tokens[document].count;
@@ -165,7 +165,7 @@ static void compare(desk *d, const listening *l, size_t score, size_t context) {
 
 static void every_token_once(void **state) {
     static const int32_t cases[][2] = {{0, -1}, {40, 40}, {80, 0}, {1, 9}, {7, 3}, {80, -1}};
-    desk *d = *state;
+    fixture *d = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kn_read_options o = {.score = cases[i][0], .context = cases[i][1]};
         listening l = read_all(d, cases[i][0], cases[i][1]);
@@ -177,7 +177,7 @@ static void every_token_once(void **state) {
 
 static void bad_windows(void **state) {
     static const int32_t cases[][2] = {{81, 0}, {81, -1}, {80, 1}, {-1, -1}, {1, 80}, {40, INT32_MAX}};
-    desk *d = *state;
+    fixture *d = *state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         kn_read_options o = {.score = cases[i][0], .context = cases[i][1]};
         assert_int_equal(kn_read_resolve(d->lm, &o), KNNLM_EINVAL);
@@ -191,7 +191,7 @@ static knnlm_status refuse(void *context, const kn_records *r) {
 }
 
 static void sink_ends_the_reading(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_read_options o = {.context = -1, .logprobs = true, .tap = KN_TAP_DEFAULT};
     kn_read_totals totals;
     int calls = 0;
@@ -215,7 +215,7 @@ static knnlm_status ignore(void *context, const kn_records *r) {
 }
 
 static void progress_stops_the_reading(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     int calls = 0;
     kn_read_options o = {.context = -1, .logprobs = true, .tap = KN_TAP_DEFAULT};
     kn_read_totals totals;
@@ -227,7 +227,7 @@ static void progress_stops_the_reading(void **state) {
 
 // The sum over the documents that the public header scores one by one is that of eval over their files.
 static void public_scores(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     knnlm_model_options options = {.size = sizeof options, .precision = KNNLM_PRECISION_F32};
     knnlm_score_options how = {.size = sizeof how, .score = 24, .context = 30};
     kn_eval_options o = {.read = {.score = 24, .context = 30, .tap = KN_TAP_DEFAULT}};
@@ -250,7 +250,7 @@ static void public_scores(void **state) {
 }
 
 static void public_edges(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     knnlm_model *model;
     int32_t *tokens = NULL, bad = 97, one = 5;
     size_t count = 7;
@@ -279,5 +279,5 @@ int main(void) {
         cmocka_unit_test(sink_ends_the_reading), cmocka_unit_test(progress_stops_the_reading),
         cmocka_unit_test(public_scores),         cmocka_unit_test(public_edges),
     };
-    return cmocka_run_group_tests(tests, desk_open, desk_close);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -368,7 +368,7 @@ static void test_random_pieces(void **state) {
     replace(bytes, RANDOM_BYTES, expected);
     OK(kn_report_open(path, &r));
     for (size_t i = 0, n; i < RANDOM_BYTES; i += n) {
-        n = kn_least(kn_random_below(&random, 4), RANDOM_BYTES - i);
+        n = kn_min(kn_random_below(&random, 4), RANDOM_BYTES - i);
         kn_report_token token = token_of((const char *)bytes + i, n);
         OK(kn_report_add(r, &token));
     }

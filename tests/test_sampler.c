@@ -10,16 +10,16 @@ enum { TOKENS = 1000, VALUES = 60, DRAWS = 4000 };
 
 // ---------------------------------------------------------------- a distribution
 
-typedef struct desk {
+typedef struct fixture {
     kn_distribution guess;
     kn_sampler *sampler;
     float lm[TOKENS];
     double knn[TOKENS];
     int32_t values[VALUES];
-} desk;
+} fixture;
 
 // The sharper, the fewer tokens have most of it.
-static void fill(desk *d, double lambda, double sharpness, uint64_t seed) {
+static void fill(fixture *d, double lambda, double sharpness, uint64_t seed) {
     kn_random random = {seed};
     double sum = 0, shares = 0;
     memset(d->knn, 0, sizeof d->knn);
@@ -44,15 +44,15 @@ static void fill(desk *d, double lambda, double sharpness, uint64_t seed) {
     if (lambda == 0) memset(d->knn, 0, sizeof d->knn);
 }
 
-static int desk_open(void **state) {
-    desk *d = calloc(1, sizeof *d);
+static int fixture_open(void **state) {
+    fixture *d = calloc(1, sizeof *d);
     OK(kn_sampler_open(TOKENS, &d->sampler));
     *state = d;
     return 0;
 }
 
-static int desk_close(void **state) {
-    desk *d = *state;
+static int fixture_close(void **state) {
+    fixture *d = *state;
     kn_sampler_close(d->sampler);
     free(d);
     return 0;
@@ -71,7 +71,7 @@ static int by_p(const void *a, const void *b) {
     return x->token - y->token;
 }
 
-static double log_p_of(const desk *d, const kn_sampling *how, const kn_sampled *before, int32_t token) {
+static double log_p_of(const fixture *d, const kn_sampling *how, const kn_sampled *before, int32_t token) {
     const kn_distribution *g = &d->guess;
     double log_p = log(g->lambda * g->knn[token] + (1 - g->lambda) * exp((double)g->lm[token]));
     double times = 0;
@@ -86,14 +86,14 @@ static double log_p_of(const desk *d, const kn_sampling *how, const kn_sampled *
 }
 
 // Probabilities of drawing, by token, and how many are above 0.
-static size_t expect(const desk *d, const kn_sampling *how, const kn_sampled *before, double *out) {
+static size_t expect(const fixture *d, const kn_sampling *how, const kn_sampled *before, double *out) {
     plain all[TOKENS];
-    double most = -INFINITY, sum = 0, seen = 0, kept_sum = 0;
-    for (int32_t t = 0; t < TOKENS; t++) most = fmax(most, log_p_of(d, how, before, t));
+    double max = -INFINITY, sum = 0, seen = 0, kept_sum = 0;
+    for (int32_t t = 0; t < TOKENS; t++) max = fmax(max, log_p_of(d, how, before, t));
     for (int32_t t = 0; t < TOKENS; t++)
-        all[t] = (plain){exp((log_p_of(d, how, before, t) - most) / how->temperature), t};
+        all[t] = (plain){exp((log_p_of(d, how, before, t) - max) / how->temperature), t};
     qsort(all, TOKENS, sizeof *all, by_p);
-    size_t kept = 0, limit = how->top_k ? kn_least((size_t)how->top_k, TOKENS) : TOKENS;
+    size_t kept = 0, limit = how->top_k ? kn_min((size_t)how->top_k, TOKENS) : TOKENS;
     for (size_t i = 0; i < limit; i++) sum += all[i].p;
     while (kept < limit && (how->top_p >= 1 || seen < how->top_p * sum || kept == 0)) seen += all[kept++].p;
     while (kept > 1 && all[kept - 1].p < how->min_p * all[0].p) kept--;
@@ -109,7 +109,7 @@ static size_t expect(const desk *d, const kn_sampling *how, const kn_sampled *be
 static const int32_t history[] = {1, 17, 500, 500, 33, 999, 17, 0, 16, 33, 33, 50};
 enum { HISTORY = sizeof history / sizeof *history, PROMPT = 3 };
 
-static void draw_many(desk *d, const kn_sampling *how, const kn_sampled *before, size_t *counts) {
+static void draw_many(fixture *d, const kn_sampling *how, const kn_sampled *before, size_t *counts) {
     kn_random random = {7};
     memset(counts, 0, TOKENS * sizeof *counts);
     for (size_t i = 0; i < DRAWS; i++) {
@@ -121,7 +121,7 @@ static void draw_many(desk *d, const kn_sampling *how, const kn_sampled *before,
 
 // Chi-square over the tokens that are expected often enough, the others together; none that must not come.
 // The limit is five standard deviations above the mean.
-static void check_frequencies(desk *d, const kn_sampling *how) {
+static void check_frequencies(fixture *d, const kn_sampling *how) {
     static double p[TOKENS];
     static size_t counts[TOKENS];
     kn_sampled before = {history, PROMPT, HISTORY};
@@ -149,7 +149,7 @@ static void check_frequencies(desk *d, const kn_sampling *how) {
 static const kn_sampling everything = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64};
 
 static void frequencies_are_those_of_the_distribution(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     static const double temperatures[] = {1, 0.5, 0.05, 3}, lambdas[] = {0, 0.25, 0.9, 1};
     for (size_t i = 0; i < 4; i++) {
         kn_sampling how = everything;
@@ -162,7 +162,7 @@ static void frequencies_are_those_of_the_distribution(void **state) {
 }
 
 static void filters_compose(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     static const int32_t top_ks[] = {0, 1, 5, 100, 5000};
     static const double top_ps[] = {1, 0.9, 0.3, 0}, min_ps[] = {0, 0.05, 0.5, 1};
     for (size_t i = 0; i < 5 * 4 * 4; i++) {
@@ -178,7 +178,7 @@ static void filters_compose(void **state) {
 
 // Of sets that are small enough to be drawn to the last token.
 static void sets_are_exact(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     static const kn_sampling hows[] = {
         {.temperature = 5, .top_k = 7, .top_p = 1, .repeat_penalty = 1},
         {.temperature = 5, .top_p = 0.02, .repeat_penalty = 1},
@@ -200,7 +200,7 @@ static void sets_are_exact(void **state) {
 }
 
 static void penalties_are_on_what_came_before(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     static const kn_sampling hows[] = {
         {.temperature = 1, .top_p = 1, .repeat_penalty = 1.3, .repeat_last = 64},
         {.temperature = 1, .top_p = 1, .repeat_penalty = 0.7, .repeat_last = 4},
@@ -216,7 +216,7 @@ static void penalties_are_on_what_came_before(void **state) {
 }
 
 static void temperature_0_takes_the_most_probable(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_random random = {1};
     for (uint64_t i = 0; i < 40; i++) {
         kn_sampling how = {.top_k = 3, .top_p = 0.5, .repeat_penalty = 1, .repeat_last = 64};
@@ -233,7 +233,7 @@ static void temperature_0_takes_the_most_probable(void **state) {
 
 // Of two that are equal the lower; a penalty so large that nothing else is left of it counts.
 static void ties_and_extremes(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_random random = {1};
     kn_sampled before = {0};
     kn_sampling how = {.top_p = 1, .repeat_penalty = 1};
@@ -255,7 +255,7 @@ static void ties_and_extremes(void **state) {
 }
 
 static void numbers_that_are_none_give_no_token(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_random random = {1};
     kn_sampled before = {0};
     kn_sampling greedy = {.top_p = 1, .repeat_penalty = 1}, drawn = kn_sampling_default();
@@ -269,7 +269,7 @@ static void numbers_that_are_none_give_no_token(void **state) {
 
 // The same numbers give the same tokens, whatever was drawn in between; each takes one number.
 static void seeds_decide(void **state) {
-    desk *d = *state;
+    fixture *d = *state;
     kn_sampled before = {0};
     kn_random a = {5}, b = {5}, count = {5}, other = {6};
     size_t differ = 0;
@@ -321,5 +321,5 @@ int main(void) {
         cmocka_unit_test(seeds_decide),
         cmocka_unit_test(settings_that_make_no_sense),
     };
-    return cmocka_run_group_tests(tests, desk_open, desk_close);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -20,16 +20,16 @@
             fail_msg("%s is %.9g, not %.9g", #got, (double)(got), (double)(want));                           \
     } while (0)
 
-enum { DOCUMENTS = 7, DOCUMENT = 211, ENTRIES = DOCUMENTS * DOCUMENT, QUERIES = 70, MOST = 4000 };
+enum { DOCUMENTS = 7, DOCUMENT = 211, ENTRIES = DOCUMENTS * DOCUMENT, QUERIES = 70, MAX = 4000 };
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64], path[96];
     size_t d;
     knnlm_distance distance;
-    float *keys;    // (MOST, d)
+    float *keys;    // (MAX, d)
     float *queries; // (QUERIES, d)
     size_t added;   // entries so far
-} desk;
+} fixture;
 
 static void *need(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size);
@@ -38,9 +38,9 @@ static void *need(size_t count, size_t size) {
 }
 
 // Some clusters far from the origin, and points that occur twice.
-static void draw(desk *t) {
+static void draw(fixture *t) {
     kn_random random = {3};
-    for (size_t i = 0; i < MOST; i++)
+    for (size_t i = 0; i < MAX; i++)
         for (size_t j = 0; j < t->d; j++) {
             float centre = (float)((i % 13 * 7 + j * 3) % 11) - 3;
             t->keys[i * t->d + j] =
@@ -53,7 +53,7 @@ static void draw(desk *t) {
     }
 }
 
-static void add_documents(desk *t, kn_store_writer *w, size_t count) {
+static void add_documents(fixture *t, kn_store_writer *w, size_t count) {
     int32_t tokens[DOCUMENT] = {0};
     for (size_t i = 0; i < count; i++) {
         char name[32];
@@ -67,11 +67,11 @@ static void add_documents(desk *t, kn_store_writer *w, size_t count) {
     kn_store_writer_close(w);
 }
 
-static desk desk_make(size_t d, knnlm_keys type, knnlm_distance distance) {
-    desk t = {.d = d,
-              .distance = distance,
-              .keys = need(MOST * d, sizeof(float)),
-              .queries = need(QUERIES * d, sizeof(float))};
+static fixture fixture_make(size_t d, knnlm_keys type, knnlm_distance distance) {
+    fixture t = {.d = d,
+                 .distance = distance,
+                 .keys = need(MAX * d, sizeof(float)),
+                 .queries = need(QUERIES * d, sizeof(float))};
     kn_store_settings s = {.key_type = type,
                            .dimension = (int32_t)d,
                            .model_dimension = (int32_t)d,
@@ -86,7 +86,7 @@ static desk desk_make(size_t d, knnlm_keys type, knnlm_distance distance) {
     return t;
 }
 
-static void desk_free(desk *t) {
+static void fixture_free(fixture *t) {
     char command[128];
     snprintf(command, sizeof command, "rm -rf '%s'", t->folder);
     assert_int_equal(system(command), 0);
@@ -94,7 +94,7 @@ static void desk_free(desk *t) {
     free(t->queries);
 }
 
-static void make_coded_lists(const desk *t, uint32_t lists, uint32_t code_parts, uint32_t code_bits) {
+static void make_coded_lists(const fixture *t, uint32_t lists, uint32_t code_parts, uint32_t code_bits) {
     kn_recipe recipe = {
         .lists = lists, .probes = 3, .seed = 5, .code_parts = code_parts, .code_bits = code_bits};
     kn_index_result r;
@@ -103,7 +103,7 @@ static void make_coded_lists(const desk *t, uint32_t lists, uint32_t code_parts,
     assert_int_equal(r.info.listed, t->added);
 }
 
-static void make_lists(const desk *t, uint32_t lists, uint32_t code_parts) {
+static void make_lists(const fixture *t, uint32_t lists, uint32_t code_parts) {
     make_coded_lists(t, lists, code_parts, 8);
 }
 
@@ -126,7 +126,7 @@ static void answers_free(answers *a) {
 
 // Rounding in f32: of the distance and of coordinates (L2), of lengths (inner product), of 1 (cosine).
 // Entries nearer to each other than that may stand in either order.
-static double slack(const desk *t, size_t query, double distance) {
+static double slack(const fixture *t, size_t query, double distance) {
     double squares = 0;
     for (size_t j = 0; j < t->d; j++)
         squares += (double)t->queries[query * t->d + j] * t->queries[query * t->d + j];
@@ -135,7 +135,7 @@ static double slack(const desk *t, size_t query, double distance) {
 }
 
 // Against brute force: the distances are the true ones in order, and each is that of the entry named.
-static void check_answers(const desk *t, const kn_store *s, const answers *a, const kn_search_options *o) {
+static void check_answers(const fixture *t, const kn_store *s, const answers *a, const kn_search_options *o) {
     uint32_t *ids = need(t->added, sizeof *ids);
     double *distances = need(t->added, sizeof *distances), *of = need(t->added, sizeof *of);
     for (size_t q = 0; q < QUERIES; q++) {
@@ -185,7 +185,8 @@ static void check_spread(kn_searcher *s, const float *query, const kn_search_opt
 }
 
 // A single search gives what the batch gives, to rounding: the sums are of another order.
-static void check_single(const desk *t, const kn_index *x, const kn_search_options *o, const answers *batch) {
+static void check_single(const fixture *t, const kn_index *x, const kn_search_options *o,
+                         const answers *batch) {
     answers one = answers_make(o->k);
     kn_searcher *s;
     OK(kn_searcher_open(x, o->k, &s));
@@ -204,7 +205,7 @@ static void check_single(const desk *t, const kn_index *x, const kn_search_optio
     answers_free(&one);
 }
 
-static void check_index(const desk *t, const kn_search_options *o) {
+static void check_index(const fixture *t, const kn_search_options *o) {
     kn_store *s;
     kn_index *x;
     answers a = answers_make(o->k);
@@ -244,26 +245,26 @@ static void exact_without_lists(void **state) {
     const size_t dimensions[] = {1, 7, 33, 96};
     (void)state;
     for (size_t i = 0; i < 36; i++) {
-        desk t = desk_make(dimensions[i / 9], types[i / 3 % 3], measures[i % 3]);
+        fixture t = fixture_make(dimensions[i / 9], types[i / 3 % 3], measures[i % 3]);
         check_index(&t, &(kn_search_options){.k = i % 2 ? 10 : 300});
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
 static void exact_with_all_lists(void **state) {
     (void)state;
     for (size_t i = 0; i < 9; i++) {
-        desk t = desk_make(40, types[i / 3], measures[i % 3]);
+        fixture t = fixture_make(40, types[i / 3], measures[i % 3]);
         make_lists(&t, 12, 0);
         check_index(&t, &(kn_search_options){.k = 64, .probes = 12});
         check_index(&t, &(kn_search_options){.k = ENTRIES + 5, .probes = 99});
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
 // With few probes only lists' own entries are found: those are the nearest among what was looked at.
 static void probes_are_the_nearest_lists(void **state) {
-    desk t = desk_make(24, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(24, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store *s;
     kn_index *x;
     (void)state;
@@ -282,11 +283,11 @@ static void probes_are_the_nearest_lists(void **state) {
     answers_free(&all);
     kn_index_close(x);
     kn_store_close(s);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 static void threads_and_batches_do_not_matter(void **state) {
-    desk t = desk_make(48, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(48, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     kn_store *s;
     kn_index *x;
     (void)state;
@@ -315,14 +316,14 @@ static void threads_and_batches_do_not_matter(void **state) {
     answers_free(&b);
     kn_index_close(x);
     kn_store_close(s);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 // By each distance although the store was made for another, with lists and without.
 static void another_distance_than_the_stores(void **state) {
     (void)state;
     for (size_t i = 0; i < 9; i++) {
-        desk t = desk_make(12, KNNLM_KEYS_F32, measures[i / 3]);
+        fixture t = fixture_make(12, KNNLM_KEYS_F32, measures[i / 3]);
         kn_search_options o = {.k = 9, .probes = 6};
         answers a = answers_make(9);
         double *all = need(t.added, sizeof *all);
@@ -346,14 +347,14 @@ static void another_distance_than_the_stores(void **state) {
         free(all);
         answers_free(&a);
         kn_store_close(s);
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
 static void filters(void **state) {
-    desk t = desk_make(20, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(20, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_entry_range exclude[QUERIES];
-    uint64_t allowed[MOST / 64 + 1] = {0};
+    uint64_t allowed[MAX / 64 + 1] = {0};
     kn_store_writer *w;
     (void)state;
     for (size_t q = 0; q < QUERIES; q++)
@@ -371,13 +372,13 @@ static void filters(void **state) {
     OK(kn_store_writer_commit(w));
     kn_store_writer_close(w);
     check_index(&t, &(kn_search_options){.k = 400, .probes = 6}); // removed at once, lists or not
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 static void additions_are_found_and_listed(void **state) {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        desk t = desk_make(32, types[i], KNNLM_DISTANCE_L2);
+        fixture t = fixture_make(32, types[i], KNNLM_DISTANCE_L2);
         kn_store_writer *w;
         kn_index_result r;
         make_lists(&t, 8, i == 1 ? 8 : 0);
@@ -392,14 +393,14 @@ static void additions_are_found_and_listed(void **state) {
         OK(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r)); // nothing to do
         make_lists(&t, 5, 0);                                           // anew, in place of the old
         check_index(&t, &(kn_search_options){.k = 100, .probes = 8});
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
 // Candidates come from codes, distances from keys: right for every entry named, and nearly all are the
 // nearest.
 static void codes_first(void **state) {
-    desk t = desk_make(32, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(32, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     kn_search_options o = {.k = 5, .probes = 8};
     kn_store *s;
     kn_index *x;
@@ -431,7 +432,7 @@ static void codes_first(void **state) {
     kn_searcher_close(one);
     kn_index_close(x);
     kn_store_close(s);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 // Some list begins within a block of codes, another ends there, and so does the run.
@@ -447,7 +448,8 @@ static void check_ends_within_blocks(const kn_index *x) {
 enum { NEAREST = 5, KEPT = 4 * NEAREST };
 
 // By the definition: every code is decoded and measured; of the nearest, which have one of the NEAREST keys?
-static size_t hits_of_codes(const desk *t, const kn_index *x, const float *query, const uint32_t *nearest) {
+static size_t hits_of_codes(const fixture *t, const kn_index *x, const float *query,
+                            const uint32_t *nearest) {
     kn_item *items = need(t->added, sizeof *items), *scratch = need(t->added, sizeof *scratch);
     float *row = need(t->d, sizeof *row), *unit = need(t->d, sizeof *unit);
     size_t n = 0, hits = 0;
@@ -467,7 +469,7 @@ static size_t hits_of_codes(const desk *t, const kn_index *x, const float *query
     return hits;
 }
 
-static void check_codes_first(const desk *t, const kn_index *x) {
+static void check_codes_first(const fixture *t, const kn_index *x) {
     kn_search_options o = {.k = NEAREST, .probes = x->info.lists};
     answers exact = answers_make(NEAREST);
     uint32_t ids[NEAREST], count;
@@ -499,7 +501,7 @@ static void check_codes_first(const desk *t, const kn_index *x) {
 }
 
 // By the definition: distances of all that the codes stand for, in order. Cosine is of their true lengths.
-static void decoded_distances(const desk *t, const kn_index *x, const float *query, double *out) {
+static void decoded_distances(const fixture *t, const kn_index *x, const float *query, double *out) {
     float *row = need(t->d, sizeof *row);
     size_t n = 0;
     for (size_t i = 0; i < x->listed_count; i++)
@@ -513,7 +515,7 @@ static void decoded_distances(const desk *t, const kn_index *x, const float *que
 }
 
 // Asked for codes, searches measure by them although the keys are there.
-static void check_by_codes(const desk *t, const kn_index *x) {
+static void check_by_codes(const fixture *t, const kn_index *x) {
     kn_search_options o = {.k = 50, .probes = x->info.lists, .codes = true};
     answers a = answers_make(50);
     double *all = need(t->added, sizeof *all);
@@ -542,7 +544,7 @@ static void codes_find_what_they_stand_for(void **state) {
     const uint32_t parts[] = {11, 33}, lists[] = {3, 20};
     (void)state;
     for (size_t i = 0; i < 24; i++) {
-        desk t = desk_make(33, KNNLM_KEYS_F16, measures[i % 3]);
+        fixture t = fixture_make(33, KNNLM_KEYS_F16, measures[i % 3]);
         kn_store_writer *w;
         kn_index_result r;
         kn_store *s;
@@ -559,12 +561,12 @@ static void codes_find_what_they_stand_for(void **state) {
         check_codes_first(&t, x);
         kn_index_close(x);
         kn_store_close(s);
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
 // Says of the index that it is of version 1.
-static void make_old(const desk *t) {
+static void make_old(const fixture *t) {
     kn_store_writer *w;
     kn_annex_writer *a;
     OK(kn_store_write(t->path, &w));
@@ -580,7 +582,7 @@ static void make_old(const desk *t) {
 }
 
 static void old_codes_are_refused(void **state) {
-    desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store *s;
     kn_index *x;
     kn_index_result r;
@@ -597,13 +599,13 @@ static void old_codes_are_refused(void **state) {
     make_lists(&t, 4, 0);
     make_old(&t); // without codes nothing has changed
     check_index(&t, &(kn_search_options){.k = 100, .probes = 4});
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 // ---------------------------------------------------------------- damage
 
 // Both searches of everything there is; the status of the batch, which the other must share.
-static knnlm_status search_all(const desk *t, bool codes) {
+static knnlm_status search_all(const fixture *t, bool codes) {
     kn_search_options o = {.k = 50, .probes = 1000, .codes = codes};
     answers a = answers_make(o.k);
     kn_store *s;
@@ -631,7 +633,7 @@ static knnlm_status search_all(const desk *t, bool codes) {
     return status;
 }
 
-static void part_path(const desk *t, const char *kind, char path[160]) {
+static void part_path(const fixture *t, const char *kind, char path[160]) {
     char command[256];
     snprintf(command, sizeof command, "ls %s/*.%s | head -n 1", t->path, kind);
     FILE *pipe = popen(command, "r");
@@ -652,7 +654,7 @@ static void exchange(const char *path, long at, const void *bytes, size_t size, 
     assert_int_equal(fclose(f), 0);
 }
 
-static void check_told(const desk *t, const char *kind, bool codes) {
+static void check_told(const fixture *t, const char *kind, bool codes) {
     char ending[16];
     snprintf(ending, sizeof ending, ".%s", kind);
     assert_int_equal(search_all(t, codes), KNNLM_EDATA);
@@ -667,7 +669,7 @@ static void damaged_parts_are_errors(void **state) {
     static const char zeros[64];
     (void)state;
     for (size_t type = 0; type < 3; type++) {
-        desk t = desk_make(16, types[type], KNNLM_DISTANCE_L2);
+        fixture t = fixture_make(16, types[type], KNNLM_DISTANCE_L2);
         kn_store_writer *w;
         make_lists(&t, 4, 8);
         OK(kn_store_write(t.path, &w));
@@ -692,12 +694,12 @@ static void damaged_parts_are_errors(void **state) {
                 OK(search_all(&t, false));
             }
         }
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
 // The same parts once more, sealed as they should be, with other bytes in one of them: a forger can do that.
-static void forge(const desk *t, const char *kind, size_t at, const void *bytes, size_t size) {
+static void forge(const fixture *t, const char *kind, size_t at, const void *bytes, size_t size) {
     kn_store_writer *w;
     kn_annex_writer *a;
     OK(kn_store_write(t->path, &w));
@@ -723,7 +725,7 @@ static void senseless_parts_are_errors(void **state) {
     const uint32_t beyond = ENTRIES;
     const float nan_value = NAN;
     (void)state;
-    desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     make_lists(&t, 4, 0);
     forge(&t, "order", 64, &(uint32_t){0}, 0); // nothing forged: still good
     OK(search_all(&t, false));
@@ -735,14 +737,14 @@ static void senseless_parts_are_errors(void **state) {
     make_lists(&t, 4, 0);
     forge(&t, "lists", 4 * 20, &nan_value, sizeof nan_value);
     check_told(&t, "lists", false);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 // A part that is cut short or gone: the documents are all there, the index says how to get another.
 static void a_lost_part_costs_the_index_alone(void **state) {
     (void)state;
     for (int gone = 0; gone < 2; gone++) {
-        desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+        fixture t = fixture_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
         char path[160];
         kn_store *s;
         kn_index *x;
@@ -756,12 +758,12 @@ static void a_lost_part_costs_the_index_alone(void **state) {
         kn_store_close(s);
         make_lists(&t, 4, 0);
         check_index(&t, &(kn_search_options){.k = 100, .probes = 4});
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
 static void compaction_drops_the_index(void **state) {
-    desk t = desk_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(16, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store_writer *w;
     knnlm_compact_result c;
     kn_store *s;
@@ -777,11 +779,11 @@ static void compaction_drops_the_index(void **state) {
     kn_store_close(s);
     t.added -= DOCUMENT;
     check_index(&t, &(kn_search_options){.k = 30});
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 static void indexing_twice_gives_the_same(void **state) {
-    desk t = desk_make(36, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(36, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     kn_store *s;
     uint8_t *first[4] = {0};
     (void)state;
@@ -798,11 +800,11 @@ static void indexing_twice_gives_the_same(void **state) {
         kn_store_close(s);
     }
     for (size_t i = 0; i < 4; i++) free(first[i]);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 static void bad_questions(void **state) {
-    desk t = desk_make(8, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(8, KNNLM_KEYS_F32, KNNLM_DISTANCE_L2);
     kn_store *s;
     kn_index *x;
     kn_searcher *one;
@@ -830,11 +832,11 @@ static void bad_questions(void **state) {
     make_lists(&t, 300, 0);         // more lists than the data deserves
     check_index(&t, &(kn_search_options){.k = 5, .probes = 300});
     answers_free(&a);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 static void recall_is_measured(void **state) {
-    desk t = desk_make(16, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
+    fixture t = fixture_make(16, KNNLM_KEYS_F16, KNNLM_DISTANCE_L2);
     knnlm_recall rows[KNNLM_RECALL_MAX];
     kn_store *s;
     size_t count;
@@ -850,7 +852,7 @@ static void recall_is_measured(void **state) {
         }
     assert_int_equal(rows[count - 1].probes, 0);
     kn_store_close(s);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 // ---------------------------------------------------------------- selection

@@ -16,12 +16,12 @@
 
 enum { N = 24000, D = 96, QUERIES = 1000, K = 200, LATENT = 12 };
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64], path[96];
     float *keys, *queries;
     kn_store *store;
     kn_index *index;
-} desk;
+} fixture;
 
 static float *need(size_t count) {
     float *memory = calloc(count, sizeof *memory);
@@ -44,7 +44,7 @@ static void draw(float *out, size_t n, size_t latent, uint64_t seed) {
     }
 }
 
-static void save(desk *t) {
+static void save(fixture *t) {
     kn_store_settings s = {.key_type = KNNLM_KEYS_F32,
                            .dimension = D,
                            .model_dimension = D,
@@ -69,8 +69,8 @@ static void save(desk *t) {
     free(tokens);
 }
 
-static desk desk_make(size_t latent, void (*change)(desk *)) {
-    desk t = {.keys = need(N * D), .queries = need(QUERIES * D)};
+static fixture fixture_make(size_t latent, void (*change)(fixture *)) {
+    fixture t = {.keys = need(N * D), .queries = need(QUERIES * D)};
     draw(t.keys, N, latent, 1);
     draw(t.queries, QUERIES, latent, 2);
     if (change) change(&t);
@@ -80,7 +80,7 @@ static desk desk_make(size_t latent, void (*change)(desk *)) {
     return t;
 }
 
-static void desk_free(desk *t) {
+static void fixture_free(fixture *t) {
     char command[128];
     kn_index_close(t->index);
     kn_store_close(t->store);
@@ -90,7 +90,7 @@ static void desk_free(desk *t) {
     free(t->queries);
 }
 
-static double true_distance(const desk *t, size_t query, size_t key) {
+static double true_distance(const fixture *t, size_t query, size_t key) {
     double sum = 0;
     for (size_t j = 0; j < D; j++) {
         double x = (double)t->queries[query * D + j] - (double)t->keys[key * D + j];
@@ -101,7 +101,7 @@ static double true_distance(const desk *t, size_t query, size_t key) {
 
 // ---------------------------------------------------------------- bounds
 
-static kn_search_batch batch_of(const desk *t, const kn_search_options *o) {
+static kn_search_batch batch_of(const fixture *t, const kn_search_options *o) {
     return (kn_search_batch){.x = t->index, .o = o, .queries = t->queries, .n = QUERIES, .k = K};
 }
 
@@ -109,7 +109,7 @@ static void directions_follow_the_spread(void **state) {
     kn_search_options o = {.k = K};
     (void)state;
     for (int spread = 0; spread < 2; spread++) {
-        desk t = desk_make(spread ? D : LATENT, NULL);
+        fixture t = fixture_make(spread ? D : LATENT, NULL);
         kn_search_batch b = batch_of(&t, &o);
         kn_rough r;
         OK(kn_rough_make(&b, &r));
@@ -119,11 +119,12 @@ static void directions_follow_the_spread(void **state) {
         OK(kn_rough_make(&b, &r));
         assert_int_equal(r.h, D);
         kn_rough_free(&r);
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
-static void check_panel(const desk *t, const kn_rough *r, kn_rough_scratch *s, size_t query, size_t place) {
+static void check_panel(const fixture *t, const kn_rough *r, kn_rough_scratch *s, size_t query,
+                        size_t place) {
     size_t panel = kn_panel_bytes(r->k, r->h);
     void *left = kn_alloc_aligned(1, panel), *right = kn_alloc_aligned(1, panel);
     float block[KN_CELL_SIZE] __attribute__((aligned(64))), doubts[KN_CELL];
@@ -148,7 +149,7 @@ static void check_panel(const desk *t, const kn_rough *r, kn_rough_scratch *s, s
 
 static void bounds_are_below(void **state) {
     kn_search_options o = {.k = K};
-    desk t = desk_make(LATENT, NULL);
+    fixture t = fixture_make(LATENT, NULL);
     kn_search_batch b = batch_of(&t, &o);
     kn_rough r;
     kn_rough_scratch s;
@@ -158,12 +159,12 @@ static void bounds_are_below(void **state) {
     for (size_t i = 0; i < 20; i++) check_panel(&t, &r, &s, i * 40, i * 111);
     kn_rough_scratch_free(&s);
     kn_rough_free(&r);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 // ---------------------------------------------------------------- answers
 
-static void by_definition(const desk *t, const kn_neighbors *got) {
+static void by_definition(const fixture *t, const kn_neighbors *got) {
     enum { CHECKED = 12 };
     for (size_t q = 0; q < QUERIES; q += QUERIES / CHECKED) {
         double last = got->distances[q * K + K - 1];
@@ -178,7 +179,7 @@ static void by_definition(const desk *t, const kn_neighbors *got) {
 }
 
 // Each row measured, one query at a time: every third query, some of each block of 32.
-static void one_by_one(const desk *t, const kn_search_options *o, const kn_neighbors *got) {
+static void one_by_one(const fixture *t, const kn_search_options *o, const kn_neighbors *got) {
     uint32_t ids[K], count;
     float distances[K];
     kn_searcher *s;
@@ -204,7 +205,7 @@ static void answers_free(kn_neighbors *n) {
     free(n->counts);
 }
 
-static void check(const desk *t, const kn_search_options *o) {
+static void check(const fixture *t, const kn_search_options *o) {
     kn_neighbors got = answers_make(), again = answers_make();
     OK(kn_index_search(t->index, t->queries, QUERIES, o, &got));
     one_by_one(t, o, &got);
@@ -219,21 +220,21 @@ static void check(const desk *t, const kn_search_options *o) {
 }
 
 static void few_directions(void **state) {
-    desk t = desk_make(LATENT, NULL);
+    fixture t = fixture_make(LATENT, NULL);
     (void)state;
     check(&t, &(kn_search_options){.k = K});
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 static void all_directions(void **state) {
-    desk t = desk_make(D, NULL);
+    fixture t = fixture_make(D, NULL);
     (void)state;
     check(&t, &(kn_search_options){.k = K});
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 // Points beside the query, all of them where the first guess looks: the guess is far too near.
-static void plant(desk *t) {
+static void plant(fixture *t) {
     size_t panels = N / 16 / KN_CELL, stride = N / panels;
     for (size_t i = 0; i < 4; i++)
         for (size_t r = 0; r < KN_CELL && i * stride + r < N; r++)
@@ -242,14 +243,14 @@ static void plant(desk *t) {
 }
 
 static void wrong_guesses(void **state) {
-    desk t = desk_make(LATENT, plant);
+    fixture t = fixture_make(LATENT, plant);
     (void)state;
     check(&t, &(kn_search_options){.k = K});
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 static void filtered(void **state) {
-    desk t = desk_make(LATENT, plant);
+    fixture t = fixture_make(LATENT, plant);
     kn_entry_range *exclude = calloc(QUERIES, sizeof *exclude);
     uint64_t *allowed = calloc(N / 64 + 1, sizeof *allowed);
     (void)state;
@@ -263,44 +264,44 @@ static void filtered(void **state) {
     check(&t, &(kn_search_options){.k = K, .allowed = allowed});
     free(exclude);
     free(allowed);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 // A key whose square is beyond f32, among those that directions are learnt from (all of the first rows are).
-static void add_giant(desk *t) {
+static void add_giant(fixture *t) {
     t->keys[11 * D] = 1e25f;
 }
 
-static void shrink_all(desk *t) {
+static void shrink_all(fixture *t) {
     for (size_t i = 0; i < N * D; i++) t->keys[i] = (t->keys[i] - 3) * 1e-20f;
     for (size_t i = 0; i < QUERIES * D; i++) t->queries[i] = (t->queries[i] - 3) * 1e-20f;
 }
 
-static void grow_all(desk *t) {
+static void grow_all(fixture *t) {
     for (size_t i = 0; i < N * D; i++) t->keys[i] *= 1e17f;
     for (size_t i = 0; i < QUERIES * D; i++) t->queries[i] *= 1e17f;
 }
 
 // Beyond what f32 can square there are no distances to compare: one by one finds the same.
 static void extreme_sizes(void **state) {
-    void (*changes[])(desk *) = {add_giant, shrink_all, grow_all};
+    void (*changes[])(fixture *) = {add_giant, shrink_all, grow_all};
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        desk t = desk_make(LATENT, changes[i]);
+        fixture t = fixture_make(LATENT, changes[i]);
         kn_neighbors got = answers_make();
         kn_search_options o = {.k = K};
         OK(kn_index_search(t.index, t.queries, QUERIES, &o, &got));
         assert_int_equal(got.counts[0], K);
         one_by_one(&t, &o, &got);
         answers_free(&got);
-        desk_free(&t);
+        fixture_free(&t);
     }
 }
 
 // So many that entries are assigned by groups: all of them are somewhere, mostly where queries look first.
 static void very_many_lists(void **state) {
     enum { LISTS = KN_GROUPS_FROM, ASKED = 100, FEW = 10 };
-    desk t = desk_make(LATENT, NULL);
+    fixture t = fixture_make(LATENT, NULL);
     kn_recipe recipe = {.lists = LISTS, .train = 12000, .iterations = 1, .seed = 1, .probes = 256};
     kn_index_result made;
     kn_store *store;
@@ -324,7 +325,7 @@ static void very_many_lists(void **state) {
     answers_free(&all);
     answers_free(&near);
     answers_free(&flat);
-    desk_free(&t);
+    fixture_free(&t);
 }
 
 int main(void) {

@@ -262,7 +262,7 @@ static void mark_rows(layout *l, bool *entries, size_t segment, uint64_t from, u
     }
 }
 
-// The rows of a section at `at` of `size` bytes a row that the block touches.
+// The rows of a section at `at` of `size` bytes per row that the block touches.
 static bool touched(uint64_t block, uint64_t at, uint64_t rows, uint64_t size, uint64_t *from, uint64_t *to) {
     uint64_t low = block * BLOCK, high = low + BLOCK;
     *from = rows;

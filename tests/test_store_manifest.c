@@ -15,12 +15,12 @@ static kn_store_tuned full_tuning(void) {
     t.probes = 32;
     t.codes = true;
     t.cache = (kn_store_cache){2000, 0.05, 7.5};
-    t.bins.distances = KN_BINS_MOST;
+    t.bins.distances = KN_BINS_MAX;
     t.bins.entropies = 3;
-    for (int i = 0; i < KN_BINS_MOST - 1; i++) t.bins.distance_edges[i] = i - 3.3;
+    for (int i = 0; i < KN_BINS_MAX - 1; i++) t.bins.distance_edges[i] = i - 3.3;
     t.bins.entropy_edges[0] = 1.0 / 3;
     t.bins.entropy_edges[1] = 5;
-    for (int i = 0; i < 3 * KN_BINS_MOST; i++) t.bins.lambdas[i] = i / 47.0;
+    for (int i = 0; i < 3 * KN_BINS_MAX; i++) t.bins.lambdas[i] = i / 47.0;
     t.seen.known = true;
     t.seen.distance = (kn_store_range){-17.25, 1.0 / 3};
     t.seen.entropy = (kn_store_range){0, 2.2};
@@ -41,7 +41,7 @@ static kn_store_tuned wrong_tuning(int what) {
     if (what == 5) t.probes = -1;
     if (what == 6) t.cache.lambda = 0.71; // with lambda above 1
     if (what == 7) t.cache.temperature = -1;
-    if (what == 8) t.bins.entropies = KN_BINS_MOST + 1;
+    if (what == 8) t.bins.entropies = KN_BINS_MAX + 1;
     if (what == 9) t.bins.distance_edges[7] = t.bins.distance_edges[6];
     if (what == 10) t.bins.lambdas[47] = -0.1;
     if (what == 11) t.text_count++;
@@ -221,7 +221,7 @@ static void set_counters(uint64_t generation, uint64_t next_file) {
 
 static void counters_do_not_overflow(void **state) {
     (void)state;
-    const uint64_t most = KN_MANIFEST_COUNTER_MAX, wrong[] = {most + 1, INT64_MAX};
+    const uint64_t max = KN_MANIFEST_COUNTER_MAX, wrong[] = {max + 1, INT64_MAX};
     kn_store_settings set = kit_settings(KNNLM_KEYS_F32, 5, 7);
     kn_store_writer *w;
     kn_store *s;
@@ -233,7 +233,7 @@ static void counters_do_not_overflow(void **state) {
             FAILS(KNNLM_EDATA, which ? "next_file" : "generation", kn_store_write("s", &w));
             kit_delete("s");
             OK(kit_build("s", &set, mixed, 3, 10));
-            set_counters(which ? 1 : most, which ? most : 100); // can be read, but not be written any more
+            set_counters(which ? 1 : max, which ? max : 100); // can be read, but not be written any more
             kn_store_close(opened("s"));
             OK(kn_store_write("s", &w));
             OK(kn_store_writer_remove(w, 0));

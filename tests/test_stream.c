@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "base/threads.h"
-#include "eval/together.h"
+#include "eval/score_batch.h"
 #include "knn/mixture.h"
 #include "read/read.h"
 
@@ -25,7 +25,7 @@ static const kn_config shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-typedef struct desk {
+typedef struct fixture {
     kn_config config;
     kn_layout layout;
     float *params;
@@ -33,7 +33,7 @@ typedef struct desk {
     char path[64];
     int32_t inputs[LENGTH], targets[LENGTH];
     double *expected; // (LENGTH): log-probabilities of the targets, by the reference
-} desk;
+} fixture;
 
 static kn_tokenizer *make_tokenizer(void) {
     char text[WORDS * 8];
@@ -44,9 +44,9 @@ static kn_tokenizer *make_tokenizer(void) {
     return tokenizer;
 }
 
-static void desk_open(desk *d, const kn_config *config, uint64_t seed) {
+static void fixture_open(fixture *d, const kn_config *config, uint64_t seed) {
     kn_random random = {seed};
-    *d = (desk){.config = *config};
+    *d = (fixture){.config = *config};
     OK(kn_config_validate(config, "the test's model"));
     OK(kn_layout_init(config, &d->layout));
     d->params = test_alloc(d->layout.total, sizeof *d->params);
@@ -75,7 +75,7 @@ static void desk_open(desk *d, const kn_config *config, uint64_t seed) {
     free(distribution);
 }
 
-static void desk_close(desk *d) {
+static void fixture_close(fixture *d) {
     unlink(d->path);
     kn_layout_free(&d->layout);
     free(d->params);
@@ -83,7 +83,7 @@ static void desk_close(desk *d) {
     free(d->expected);
 }
 
-static kn_lm *open_model(const desk *d, knnlm_precision precision) {
+static kn_lm *open_model(const fixture *d, knnlm_precision precision) {
     kn_lm *lm;
     OK(kn_lm_open(d->path, &(kn_lm_options){.precision = precision}, &lm));
     assert_string_equal(kn_lm_describe(lm)->engine, "native");
@@ -92,7 +92,7 @@ static kn_lm *open_model(const desk *d, knnlm_precision precision) {
 }
 
 // Sums of f32 over two layers of width 32: thousands of roundings of 2^-24 at worst, of numbers of about 10.
-static void assert_expected(const desk *d, const float *logprobs, size_t from, size_t count) {
+static void assert_expected(const fixture *d, const float *logprobs, size_t from, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!(fabs((double)logprobs[i] - d->expected[from + i]) < 1e-3))
             fail_msg("position %zu: %.9g, the reference says %.9g", from + i, (double)logprobs[i],
@@ -100,7 +100,7 @@ static void assert_expected(const desk *d, const float *logprobs, size_t from, s
 }
 
 // The whole text in windows with a past, each in a call of its own, or all in one.
-static void stream_text(kn_lm *lm, const desk *d, size_t length, bool together, float *logprobs,
+static void stream_text(kn_lm *lm, const fixture *d, size_t length, bool together, float *logprobs,
                         float *keys) {
     size_t stream = (size_t)kn_lm_describe(lm)->stream, width = (size_t)kn_lm_describe(lm)->key_width, n = 0;
     kn_window windows[LENGTH / 32 + 1];
@@ -109,7 +109,7 @@ static void stream_text(kn_lm *lm, const desk *d, size_t length, bool together, 
     for (size_t done = 0; done < length; done += stream)
         windows[n++] = (kn_window){.inputs = d->inputs + done,
                                    .targets = d->targets + done,
-                                   .length = (int32_t)kn_least(stream, length - done),
+                                   .length = (int32_t)kn_min(stream, length - done),
                                    .past = past};
     for (size_t i = 0; i < n; i += together ? n : 1) {
         size_t at = i * stream;
@@ -123,8 +123,8 @@ static void streams_are_the_whole_text(void **state) {
     (void)state;
     float logprobs[LENGTH], again[LENGTH], shorter[LENGTH];
     for (size_t i = 0; i < SHAPES; i++) {
-        desk d;
-        desk_open(&d, &shapes[i], 7 + i);
+        fixture d;
+        fixture_open(&d, &shapes[i], 7 + i);
         kn_lm *lm = open_model(&d, KNNLM_PRECISION_F32);
         stream_text(lm, &d, LENGTH, false, logprobs, NULL);
         assert_expected(&d, logprobs, 0, LENGTH);
@@ -134,15 +134,15 @@ static void streams_are_the_whole_text(void **state) {
         stream_text(lm, &d, 1100, true, shorter, NULL);
         assert_memory_equal(logprobs, shorter, 1100 * sizeof *logprobs);
         kn_lm_close(lm);
-        desk_close(&d);
+        fixture_close(&d);
     }
 }
 
 static void every_kernel_streams(void **state) {
     (void)state;
-    desk d;
+    fixture d;
     float logprobs[LENGTH], again[LENGTH];
-    desk_open(&d, &shapes[1], 3);
+    fixture_open(&d, &shapes[1], 3);
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_BF16);
     stream_text(lm, &d, LENGTH, true, logprobs, NULL);
     OK(kn_threads_set(1));
@@ -153,14 +153,14 @@ static void every_kernel_streams(void **state) {
     for (size_t i = 0; i < LENGTH; i++) off += fabs((double)logprobs[i] - d.expected[i]) / LENGTH;
     if (!(off < 0.1)) fail_msg("bf16 is off by %g in the mean", off); // 2^-8 of logits of about 10
     kn_lm_close(lm);
-    desk_close(&d);
+    fixture_close(&d);
 }
 
 // Beside other texts, of which some go on too.
 static void company_changes_nothing(void **state) {
     (void)state;
-    desk d;
-    desk_open(&d, &shapes[0], 5);
+    fixture d;
+    fixture_open(&d, &shapes[0], 5);
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
     size_t stream = (size_t)kn_lm_describe(lm)->stream;
     float alone[LENGTH], logprobs[4 * LENGTH];
@@ -181,14 +181,14 @@ static void company_changes_nothing(void **state) {
     assert_memory_equal(logprobs + 2 * stream + 140, alone + stream, 50 * sizeof(float));
     for (int i = 0; i < 2; i++) kn_past_close(pasts[i]);
     kn_lm_close(lm);
-    desk_close(&d);
+    fixture_close(&d);
 }
 
 // A session goes on beyond any context.
 static void sessions_have_no_end(void **state) {
     (void)state;
-    desk d;
-    desk_open(&d, &shapes[0], 11);
+    fixture d;
+    fixture_open(&d, &shapes[0], 11);
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_F32);
     size_t vocabulary = (size_t)d.config.vocabulary;
     float *distribution = test_alloc(2 * vocabulary, sizeof *distribution);
@@ -220,7 +220,7 @@ static void sessions_have_no_end(void **state) {
     for (int i = 0; i < 2; i++) kn_session_close(sessions[i]);
     free(distribution);
     kn_lm_close(lm);
-    desk_close(&d);
+    fixture_close(&d);
 }
 
 // ---------------------------------------------------------------- the reader
@@ -234,9 +234,9 @@ static knnlm_status collect(void *context, const kn_records *r) {
 
 static void the_reader_streams(void **state) {
     (void)state;
-    desk d;
+    fixture d;
     float streamed[LENGTH], read[LENGTH];
-    desk_open(&d, &shapes[1], 13);
+    fixture_open(&d, &shapes[1], 13);
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
     stream_text(lm, &d, LENGTH, false, streamed, NULL);
     kn_read_options o = {.context = -1, .tap = KN_TAP_DEFAULT, .logprobs = true};
@@ -251,30 +251,30 @@ static void the_reader_streams(void **state) {
     OK(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
     assert_true(memcmp(streamed, read, sizeof read) != 0);
     kn_lm_close(lm);
-    desk_close(&d);
+    fixture_close(&d);
 }
 
 static void scoring_together_streams(void **state) {
     (void)state;
-    desk d;
+    fixture d;
     float streamed[LENGTH];
-    desk_open(&d, &shapes[0], 17);
+    fixture_open(&d, &shapes[0], 17);
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
     stream_text(lm, &d, LENGTH, false, streamed, NULL);
     kn_mixture *m;
-    OK(kn_mixture_open(lm, &(kn_mixture_options){.metric = -1}, &m));
-    kn_verdict *verdicts = test_alloc(2 * LENGTH, sizeof *verdicts);
-    kn_asked asked[] = {
-        {.tokens = d.targets, .count = LENGTH, .mixture = m, .verdicts = verdicts},
-        {.tokens = d.targets, .count = 700, .mixture = m, .verdicts = verdicts + LENGTH},
+    OK(kn_mixture_open(lm, &(kn_mixture_options){.distance = -1}, &m));
+    kn_score_result *results = test_alloc(2 * LENGTH, sizeof *results);
+    kn_score_text asked[] = {
+        {.tokens = d.targets, .count = LENGTH, .mixture = m, .results = results},
+        {.tokens = d.targets, .count = 700, .mixture = m, .results = results + LENGTH},
     };
-    OK(kn_score_together(lm, asked, 2, NULL, NULL));
-    for (size_t i = 0; i < LENGTH; i++) assert_true(verdicts[i].lm == (double)streamed[i]);
-    for (size_t i = 0; i < 700; i++) assert_true(verdicts[LENGTH + i].lm == (double)streamed[i]);
-    free(verdicts);
+    OK(kn_score_batch(lm, asked, 2, NULL, NULL));
+    for (size_t i = 0; i < LENGTH; i++) assert_true(results[i].lm == (double)streamed[i]);
+    for (size_t i = 0; i < 700; i++) assert_true(results[LENGTH + i].lm == (double)streamed[i]);
+    free(results);
     kn_mixture_close(m);
     kn_lm_close(lm);
-    desk_close(&d);
+    fixture_close(&d);
 }
 
 // ---------------------------------------------------------------- files
@@ -283,12 +283,12 @@ static void scoring_together_streams(void **state) {
 static void files_keep_the_parameters(void **state) {
     (void)state;
     for (size_t i = 0; i < SHAPES; i++) {
-        desk d;
+        fixture d;
         kn_gguf *file;
         kn_config config;
         const char *architecture;
         bool found;
-        desk_open(&d, &shapes[i], 19);
+        fixture_open(&d, &shapes[i], 19);
         OK(kn_gguf_open(d.path, &file));
         OK(kn_gguf_get_string(file, "general.architecture", &architecture, &found));
         assert_string_equal(architecture, d.config.qk_norm ? "qwen3" : "llama");
@@ -299,15 +299,15 @@ static void files_keep_the_parameters(void **state) {
         assert_memory_equal(params, d.params, d.layout.total * sizeof *params);
         free(params);
         kn_gguf_close(file);
-        desk_close(&d);
+        fixture_close(&d);
     }
 }
 
 static void bad_windows_are_refused(void **state) {
     (void)state;
-    desk d, other;
-    desk_open(&d, &shapes[0], 23);
-    desk_open(&other, &(kn_config){MODERN}, 23);
+    fixture d, other;
+    fixture_open(&d, &shapes[0], 23);
+    fixture_open(&other, &(kn_config){MODERN}, 23);
     kn_lm *lm = open_model(&d, KNNLM_PRECISION_F32), *whole;
     kn_past *past;
     float logprobs[LENGTH];
@@ -326,8 +326,8 @@ static void bad_windows_are_refused(void **state) {
     kn_past_close(past);
     kn_lm_close(lm);
     kn_lm_close(whole);
-    desk_close(&d);
-    desk_close(&other);
+    fixture_close(&d);
+    fixture_close(&other);
 }
 
 int main(void) {

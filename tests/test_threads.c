@@ -163,7 +163,7 @@ static void test_as_many_left_out_as_are_taken(void **state) {
     assert_int_equal(kn_pace_threads(&p, 8), 8);
 }
 
-static void test_one_is_the_least(void **state) {
+static void test_one_is_the_minimum(void **state) {
     (void)state;
     kn_pace p = {0}, alone = {0};
     work(&p, 2, 1.6, 1);
@@ -201,7 +201,7 @@ int main(void) {
         cmocka_unit_test(test_affinity),
         cmocka_unit_test(test_all_while_nothing_is_taken),
         cmocka_unit_test(test_as_many_left_out_as_are_taken),
-        cmocka_unit_test(test_one_is_the_least),
+        cmocka_unit_test(test_one_is_the_minimum),
         cmocka_unit_test(test_idle_cpus_are_hoped_for),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

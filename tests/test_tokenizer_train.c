@@ -37,18 +37,18 @@ static void plain_start(plain *p, const char *text, size_t size) {
 }
 
 static bool plain_best(plain *p, int32_t have, int32_t best[2]) {
-    int64_t most = 1;
+    int64_t max = 1;
     memset(p->counts, 0, sizeof *p->counts * PLAIN_TOKENS);
     for (size_t i = 0; i + 1 < p->count; i++)
         if (p->tokens[i] >= 0 && p->tokens[i + 1] >= 0) p->counts[p->tokens[i]][p->tokens[i + 1]]++;
     for (int32_t a = 0; a < have; a++)
         for (int32_t b = 0; b < have; b++)
-            if (p->counts[a][b] > most) {
-                most = p->counts[a][b];
+            if (p->counts[a][b] > max) {
+                max = p->counts[a][b];
                 best[0] = a;
                 best[1] = b;
             }
-    return most > 1;
+    return max > 1;
 }
 
 static void plain_merge(plain *p, const int32_t pair[2], int32_t made) {

@@ -40,8 +40,8 @@ static inline void api_unlock(knnlm_store *s) {
 }
 
 // What public options of a mixture mean inside; `choices` is the memory of *out.
-knnlm_status api_mixture_options(const knnlm_mixture_options *options,
-                                 kn_store_choice choices[KN_STORES_MOST], kn_mixture_options *out);
+knnlm_status api_mixture_options(const knnlm_mixture_options *options, kn_store_choice choices[KN_STORES_MAX],
+                                 kn_mixture_options *out);
 // What a store remembers, as the public header has it.
 knnlm_tuned api_tuned(const kn_store_tuned *tuned);
 

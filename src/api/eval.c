@@ -41,7 +41,7 @@ static knnlm_eval_result result_of(const kn_eval_result *r) {
 knnlm_status knnlm_eval(knnlm_model *model, const char *const *texts, size_t count,
                         const knnlm_mixture_options *mixture, const knnlm_eval_options *options,
                         knnlm_eval_result *result) {
-    kn_store_choice choices[KN_STORES_MOST];
+    kn_store_choice choices[KN_STORES_MAX];
     knnlm_eval_options given;
     kn_eval_options o = {0};
     kn_eval_result r;
@@ -122,7 +122,7 @@ static knnlm_status tune(knnlm_model *model, const char *const *texts, size_t co
 knnlm_status knnlm_tune(knnlm_model *model, const char *const *texts, size_t count,
                         const knnlm_mixture_options *mixture, const knnlm_tune_options *options,
                         knnlm_tune_result *result) {
-    kn_store_choice choices[KN_STORES_MOST];
+    kn_store_choice choices[KN_STORES_MAX];
     knnlm_tune_options given;
     kn_mixture_options mix;
     KN_TRY(API_TAKE(knnlm_tune_options, options, &given));

@@ -100,7 +100,7 @@ knnlm_search_options knnlm_search_options_default(void) {
     return (knnlm_search_options){.size = sizeof(knnlm_search_options), .k = 1024};
 }
 
-// *bits: one an entry, set for those of the documents; NULL when all are wanted. Released with free().
+// *bits: one per entry, set for those of the documents; NULL when all are wanted. Released with free().
 static knnlm_status allow(const kn_store *store, const knnlm_search_options *o, uint64_t **bits) {
     *bits = NULL;
     if (!o->documents) return KNNLM_OK;

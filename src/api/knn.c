@@ -6,9 +6,9 @@
 
 static knnlm_status check_knn(const knnlm_store *s, double temperature, bool whole) {
     const kn_store_info *info = kn_store_describe(s->store);
-    if (!(temperature >= KN_TEMPERATURE_LEAST && temperature <= KN_TEMPERATURE_MOST))
+    if (!(temperature >= KN_TEMPERATURE_MIN && temperature <= KN_TEMPERATURE_MAX))
         return kn_fail(KNNLM_EINVAL, "a temperature of %g: not from %g to %g", temperature,
-                       KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST);
+                       KN_TEMPERATURE_MIN, KN_TEMPERATURE_MAX);
     if (whole && info->settings.vocabulary <= 0)
         return kn_fail(KNNLM_EINVAL, "%s: does not know its vocabulary", info->path);
     return KNNLM_OK;

@@ -23,20 +23,19 @@ static double given(double x) {
 }
 
 static bool is_temperature(double x) {
-    return isnan(x) || x < 0 ||
-           (x >= KN_TEMPERATURE_LEAST && x <= KN_TEMPERATURE_MOST); // negative: not given
+    return isnan(x) || x < 0 || (x >= KN_TEMPERATURE_MIN && x <= KN_TEMPERATURE_MAX); // negative: not given
 }
 
 static knnlm_status check_stores(const knnlm_mixture_options *o) {
-    if (o->store_count > KN_STORES_MOST)
-        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
+    if (o->store_count > KN_STORES_MAX)
+        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MAX);
     for (size_t i = 0; i < o->store_count; i++) {
         double weight = o->weights ? o->weights[i] : NAN;
         if (!isnan(weight) && !(weight >= 0 && weight <= 1))
             return kn_fail(KNNLM_EINVAL, "%s: its weight is not from 0 to 1", o->stores[i]);
         if (o->temperatures && !is_temperature(o->temperatures[i]))
             return kn_fail(KNNLM_EINVAL, "%s: a temperature beyond %g to %g", o->stores[i],
-                           KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST);
+                           KN_TEMPERATURE_MIN, KN_TEMPERATURE_MAX);
     }
     return KNNLM_OK;
 }
@@ -45,15 +44,14 @@ static knnlm_status check(const knnlm_mixture_options *o) {
     KN_TRY(check_stores(o));
     if (o->lambda > 1 || o->cache_lambda > 1) return kn_fail(KNNLM_EINVAL, "a lambda above 1");
     if (!is_temperature(o->temperature) || !is_temperature(o->cache_temperature))
-        return kn_fail(KNNLM_EINVAL, "a temperature beyond %g to %g", KN_TEMPERATURE_LEAST,
-                       KN_TEMPERATURE_MOST);
+        return kn_fail(KNNLM_EINVAL, "a temperature beyond %g to %g", KN_TEMPERATURE_MIN, KN_TEMPERATURE_MAX);
     if (o->distance >= KN_DISTANCES) return kn_fail(KNNLM_EINVAL, "no such distance: %d", o->distance);
     return KNNLM_OK;
 }
 
-static_assert((int)KNNLM_STORES_MAX == (int)KN_STORES_MOST, "one number of stores");
+static_assert((int)KNNLM_STORES_MAX == (int)KN_STORES_MAX, "one number of stores");
 
-static void choose(const knnlm_mixture_options *o, kn_store_choice choices[KN_STORES_MOST]) {
+static void choose(const knnlm_mixture_options *o, kn_store_choice choices[KN_STORES_MAX]) {
     for (size_t i = 0; i < o->store_count; i++)
         choices[i] = (kn_store_choice){.path = o->stores[i],
                                        .weight = o->weights ? o->weights[i] : NAN,
@@ -61,8 +59,8 @@ static void choose(const knnlm_mixture_options *o, kn_store_choice choices[KN_ST
                                        .k = o->ks ? o->ks[i] : 0};
 }
 
-knnlm_status api_mixture_options(const knnlm_mixture_options *options,
-                                 kn_store_choice choices[KN_STORES_MOST], kn_mixture_options *out) {
+knnlm_status api_mixture_options(const knnlm_mixture_options *options, kn_store_choice choices[KN_STORES_MAX],
+                                 kn_mixture_options *out) {
     knnlm_mixture_options o;
     KN_TRY(API_TAKE(knnlm_mixture_options, options, &o));
     KN_TRY(check(&o));
@@ -75,7 +73,7 @@ knnlm_status api_mixture_options(const knnlm_mixture_options *options,
                                 .temperature = given(o.temperature),
                                 .codes = o.codes,
                                 .exact = o.exact,
-                                .metric = o.distance,
+                                .distance = o.distance,
                                 .fixed = o.fixed,
                                 .fallback = o.fallback,
                                 .include_self = o.include_self,
@@ -88,7 +86,7 @@ knnlm_status api_mixture_options(const knnlm_mixture_options *options,
 
 knnlm_status knnlm_mixture_open(knnlm_model *model, const knnlm_mixture_options *options,
                                 knnlm_mixture **out) {
-    kn_store_choice choices[KN_STORES_MOST];
+    kn_store_choice choices[KN_STORES_MAX];
     kn_mixture_options mix;
     *out = NULL;
     KN_TRY(api_mixture_options(options, choices, &mix));

@@ -16,7 +16,7 @@
 
 enum { BUFFER = 1 << 20, SUFFIX_CAPACITY = 48 };
 
-struct kn_writer {
+struct kn_file_writer {
     char *path, *temporary;
     int fd;
     uint8_t *buffer;
@@ -83,7 +83,7 @@ knnlm_status kn_file_read(const char *path, char **data, size_t *size) {
     return *data ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
-static void writer_free(kn_writer *writer) {
+static void writer_free(kn_file_writer *writer) {
     if (writer->fd >= 0) close(writer->fd);
     free(writer->path);
     free(writer->temporary);
@@ -105,7 +105,7 @@ static knnlm_status check_replaceable(const char *path) {
 }
 
 // Nobody can foresee the name, and what is there already, a link above all, is not written through.
-static int create_temporary(kn_writer *writer) {
+static int create_temporary(kn_file_writer *writer) {
     for (int attempt = 0; attempt < 100; attempt++) {
         uint64_t number;
         if (getrandom(&number, sizeof number, 0) != sizeof number) return errno ? errno : EIO;
@@ -117,9 +117,9 @@ static int create_temporary(kn_writer *writer) {
     return EEXIST;
 }
 
-knnlm_status kn_writer_open(const char *path, kn_writer **out) {
+knnlm_status kn_file_writer_open(const char *path, kn_file_writer **out) {
     KN_TRY(check_replaceable(path));
-    kn_writer *writer = kn_alloc(1, sizeof *writer);
+    kn_file_writer *writer = kn_alloc(1, sizeof *writer);
     if (!writer) return KNNLM_ENOMEM;
     writer->fd = -1;
     writer->path = kn_strdup(path);
@@ -151,12 +151,12 @@ int kn_write_all(int fd, const uint8_t *data, size_t size) {
     return 0;
 }
 
-static void writer_flush(kn_writer *writer) {
+static void writer_flush(kn_file_writer *writer) {
     if (!writer->error) writer->error = kn_write_all(writer->fd, writer->buffer, writer->used);
     writer->used = 0;
 }
 
-knnlm_status kn_writer_put(kn_writer *writer, const void *data, size_t size) {
+knnlm_status kn_file_writer_put(kn_file_writer *writer, const void *data, size_t size) {
     const uint8_t *bytes = data;
     writer->written += size;
     while (size && !writer->error) {
@@ -171,7 +171,7 @@ knnlm_status kn_writer_put(kn_writer *writer, const void *data, size_t size) {
                          : KNNLM_OK;
 }
 
-uint64_t kn_writer_offset(const kn_writer *writer) {
+uint64_t kn_file_writer_offset(const kn_file_writer *writer) {
     return writer->written;
 }
 
@@ -191,7 +191,7 @@ static int sync_parent(const char *path) {
     return error;
 }
 
-knnlm_status kn_writer_commit(kn_writer *writer) {
+knnlm_status kn_file_writer_commit(kn_file_writer *writer) {
     knnlm_status status = KNNLM_OK;
     writer_flush(writer);
     if (!writer->error && fsync(writer->fd) != 0) writer->error = errno;
@@ -207,16 +207,16 @@ knnlm_status kn_writer_commit(kn_writer *writer) {
     return status;
 }
 
-void kn_writer_abort(kn_writer *writer) {
+void kn_file_writer_abort(kn_file_writer *writer) {
     if (!writer) return;
     unlink(writer->temporary);
     writer_free(writer);
 }
 
 knnlm_status kn_writer_try(const char *path) {
-    kn_writer *writer;
-    KN_TRY(kn_writer_open(path, &writer));
-    kn_writer_abort(writer);
+    kn_file_writer *writer;
+    KN_TRY(kn_file_writer_open(path, &writer));
+    kn_file_writer_abort(writer);
     return KNNLM_OK;
 }
 

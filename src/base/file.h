@@ -22,14 +22,14 @@ knnlm_status kn_file_read(const char *path, char **data, size_t *size);
 
 // Writes `path` by way of a temporary file beside it, synced and renamed by commit: a crash at any point
 // leaves the old file or the new one. Write errors are kept and reported by commit.
-typedef struct kn_writer kn_writer;
+typedef struct kn_file_writer kn_file_writer;
 // Only a regular file is replaced: a directory or a device at `path` is KNNLM_EIO.
-knnlm_status kn_writer_open(const char *path, kn_writer **out);
-knnlm_status kn_writer_put(kn_writer *writer, const void *data, size_t size);
-uint64_t kn_writer_offset(const kn_writer *writer);
+knnlm_status kn_file_writer_open(const char *path, kn_file_writer **out);
+knnlm_status kn_file_writer_put(kn_file_writer *writer, const void *data, size_t size);
+uint64_t kn_file_writer_offset(const kn_file_writer *writer);
 // Both release the writer, whatever they return.
-knnlm_status kn_writer_commit(kn_writer *writer);
-void kn_writer_abort(kn_writer *writer);
+knnlm_status kn_file_writer_commit(kn_file_writer *writer);
+void kn_file_writer_abort(kn_file_writer *writer);
 
 // All of `data` to a file descriptor: 0, or an errno.
 int kn_write_all(int fd, const uint8_t *data, size_t size);

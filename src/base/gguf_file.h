@@ -11,7 +11,7 @@ enum {
     KN_GGUF_VERSION = 3,
     KN_GGUF_VERSION_OLDEST = 2, // the same layout; version 1 had 32-bit counts
     KN_GGUF_ALIGNMENT = 32,
-    KN_GGUF_ALIGNMENT_LEAST = 8,
+    KN_GGUF_ALIGNMENT_MIN = 8,
     KN_GGUF_KEY_MAX = 65535,
 };
 #define KN_GGUF_ALIGNMENT_KEY "general.alignment"

@@ -11,7 +11,7 @@
 // The least bytes that a value (length and one byte of key, kind, one byte) and a tensor (length and one byte
 // of name, number of dimensions, one of them, type, offset) take: no file holds more of them than its size
 // allows.
-enum { STRING_LEAST = 8, VALUE_LEAST = 8 + 1 + 4 + 1, TENSOR_LEAST = 8 + 1 + 4 + 8 + 4 + 8 };
+enum { STRING_MIN = 8, VALUE_MIN = 8 + 1 + 4 + 1, TENSOR_MIN = 8 + 1 + 4 + 8 + 4 + 8 };
 
 // Where in the file we are, and in what, for messages.
 struct cursor {
@@ -119,11 +119,11 @@ static knnlm_status take_version(struct cursor *c) {
     return KNNLM_OK;
 }
 
-static knnlm_status take_count(struct cursor *c, const char *of, size_t least, size_t *count) {
+static knnlm_status take_count(struct cursor *c, const char *of, size_t min, size_t *count) {
     size_t start = c->at;
     int64_t n;
     KN_TRY(take(c, &n, sizeof n));
-    if (n < 0 || (uint64_t)n > remaining(c) / least) {
+    if (n < 0 || (uint64_t)n > remaining(c) / min) {
         c->at = start;
         return malformed(c, KNNLM_EDATA, "%" PRId64 " %s cannot be in a file of %zu bytes", n, of,
                          c->file->size);
@@ -157,7 +157,7 @@ static knnlm_status skip_scalars(struct cursor *c, kn_gguf_value *value) {
 static knnlm_status index_strings(struct cursor *c, kn_gguf_value *value) {
     const char *data;
     size_t size;
-    if (value->count > remaining(c) / STRING_LEAST)
+    if (value->count > remaining(c) / STRING_MIN)
         return malformed(c, KNNLM_EDATA, "%zu strings cannot be in a file of %zu bytes", value->count,
                          c->file->size);
     if (!(value->places = kn_alloc(value->count, sizeof *value->places))) return KNNLM_ENOMEM;
@@ -285,7 +285,7 @@ static knnlm_status read_alignment(const kn_gguf *file, size_t *alignment) {
     KN_TRY(kn_gguf_get_i64(file, KN_GGUF_ALIGNMENT_KEY, &value, &found));
     if (value < 0 || !kn_gguf_alignment_valid((uint64_t)value))
         return kn_fail(KNNLM_EDATA, "%s: key \"%s\" is %" PRId64 ": no power of two from %d on", file->path,
-                       KN_GGUF_ALIGNMENT_KEY, value, KN_GGUF_ALIGNMENT_LEAST);
+                       KN_GGUF_ALIGNMENT_KEY, value, KN_GGUF_ALIGNMENT_MIN);
     *alignment = (size_t)value;
     return KNNLM_OK;
 }
@@ -355,8 +355,8 @@ static knnlm_status parse(kn_gguf *file) {
     struct cursor c = {.file = file, .what = "header"};
     size_t n_tensors = 0, n_values = 0;
     KN_TRY(take_version(&c));
-    KN_TRY(take_count(&c, "tensors", TENSOR_LEAST, &n_tensors));
-    KN_TRY(take_count(&c, "keys", VALUE_LEAST, &n_values));
+    KN_TRY(take_count(&c, "tensors", TENSOR_MIN, &n_tensors));
+    KN_TRY(take_count(&c, "keys", VALUE_MIN, &n_values));
     KN_TRY(take_values(&c, file, n_values));
     KN_TRY(index_values(&c, file));
     return parse_tensors(&c, file, n_tensors);

@@ -74,7 +74,7 @@ const char *kn_gguf_tensor_measure(int32_t type, uint32_t n_dims, const int64_t 
 }
 
 bool kn_gguf_alignment_valid(uint64_t alignment) {
-    return alignment >= KN_GGUF_ALIGNMENT_LEAST && (alignment & (alignment - 1)) == 0;
+    return alignment >= KN_GGUF_ALIGNMENT_MIN && (alignment & (alignment - 1)) == 0;
 }
 
 bool kn_gguf_align(size_t value, size_t alignment, size_t *out) {

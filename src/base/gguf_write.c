@@ -21,7 +21,7 @@ struct bytes {
 
 struct kn_gguf_writer {
     char *path;
-    kn_writer *out;
+    kn_file_writer *out;
     struct bytes values;
     char **keys;
     struct announced *tensors;
@@ -112,7 +112,7 @@ static knnlm_status put_array(kn_gguf_writer *w, const char *key, kn_gguf_kind k
 static knnlm_status put_alignment(kn_gguf_writer *w, uint32_t alignment) {
     if (!kn_gguf_alignment_valid(alignment))
         return kn_fail(KNNLM_EINVAL, "%s: an alignment of %u is no power of two from %d on", w->path,
-                       alignment, KN_GGUF_ALIGNMENT_LEAST);
+                       alignment, KN_GGUF_ALIGNMENT_MIN);
     if (w->n_tensors)
         return kn_fail(KNNLM_EINVAL, "%s: the alignment was put after the first tensor", w->path);
     w->alignment = alignment;
@@ -226,10 +226,10 @@ knnlm_status kn_gguf_put_tensor(kn_gguf_writer *w, const char *name, kn_gguf_typ
 
 static knnlm_status pad(kn_gguf_writer *w) {
     static const uint8_t zeros[64];
-    size_t excess = (size_t)(kn_writer_offset(w->out) % w->alignment);
+    size_t excess = (size_t)(kn_file_writer_offset(w->out) % w->alignment);
     for (size_t left = excess ? w->alignment - excess : 0; left;) {
         size_t n = left < sizeof zeros ? left : sizeof zeros;
-        KN_TRY(kn_writer_put(w->out, zeros, n));
+        KN_TRY(kn_file_writer_put(w->out, zeros, n));
         left -= n;
     }
     return KNNLM_OK;
@@ -248,7 +248,7 @@ static knnlm_status write_table(kn_gguf_writer *w) {
     knnlm_status status = KNNLM_OK;
     for (size_t i = 0; i < w->n_tensors && status == KNNLM_OK; i++)
         status = append_tensor(&table, &w->tensors[i]);
-    if (status == KNNLM_OK) status = kn_writer_put(w->out, table.data, table.size);
+    if (status == KNNLM_OK) status = kn_file_writer_put(w->out, table.data, table.size);
     free(table.data);
     return status;
 }
@@ -258,10 +258,10 @@ static knnlm_status begin(kn_gguf_writer *w) {
     uint64_t counts[2] = {w->n_tensors, w->n_keys};
     if (w->began) return KNNLM_OK;
     w->began = true;
-    KN_TRY(kn_writer_put(w->out, KN_GGUF_MAGIC, 4));
-    KN_TRY(kn_writer_put(w->out, &version, sizeof version));
-    KN_TRY(kn_writer_put(w->out, counts, sizeof counts));
-    KN_TRY(kn_writer_put(w->out, w->values.data, w->values.size));
+    KN_TRY(kn_file_writer_put(w->out, KN_GGUF_MAGIC, 4));
+    KN_TRY(kn_file_writer_put(w->out, &version, sizeof version));
+    KN_TRY(kn_file_writer_put(w->out, counts, sizeof counts));
+    KN_TRY(kn_file_writer_put(w->out, w->values.data, w->values.size));
     KN_TRY(write_table(w));
     return pad(w);
 }
@@ -280,7 +280,7 @@ static knnlm_status check_room(const kn_gguf_writer *w, size_t size) {
 
 // The caller has checked the room.
 static knnlm_status put_bytes(kn_gguf_writer *w, const void *data, size_t size) {
-    KN_TRY(kn_writer_put(w->out, data, size));
+    KN_TRY(kn_file_writer_put(w->out, data, size));
     w->put += size;
     if (w->put < w->tensors[w->current].size) return KNNLM_OK;
     w->current++;
@@ -357,7 +357,7 @@ knnlm_status kn_gguf_put_data_raw(kn_gguf_writer *w, const void *data, size_t si
 // ---- opening and ending
 
 static void writer_free(kn_gguf_writer *w) {
-    kn_writer_abort(w->out);
+    kn_file_writer_abort(w->out);
     for (size_t i = 0; i < w->n_keys; i++) free(w->keys[i]);
     for (size_t i = 0; i < w->n_tensors; i++) free(w->tensors[i].name);
     free(w->keys);
@@ -374,7 +374,7 @@ knnlm_status kn_gguf_writer_open(const char *path, kn_gguf_writer **out) {
     if (!w) return KNNLM_ENOMEM;
     w->alignment = KN_GGUF_ALIGNMENT;
     w->path = kn_strdup(path);
-    knnlm_status status = w->path ? kn_writer_open(path, &w->out) : KNNLM_ENOMEM;
+    knnlm_status status = w->path ? kn_file_writer_open(path, &w->out) : KNNLM_ENOMEM;
     if (status == KNNLM_OK)
         *out = w;
     else
@@ -388,9 +388,9 @@ static knnlm_status finish(kn_gguf_writer *w) {
     if (w->current < w->n_tensors)
         return kn_fail(KNNLM_EINVAL, "%s: tensor \"%s\" lacks %zu bytes of its data", w->path,
                        w->tensors[w->current].name, w->tensors[w->current].size - w->put);
-    kn_writer *writer = w->out;
+    kn_file_writer *writer = w->out;
     w->out = NULL;
-    return kn_writer_commit(writer);
+    return kn_file_writer_commit(writer);
 }
 
 knnlm_status kn_gguf_writer_commit(kn_gguf_writer *w) {

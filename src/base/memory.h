@@ -16,10 +16,10 @@ static inline bool kn_add(size_t a, size_t b, size_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
 
-static inline size_t kn_least(size_t a, size_t b) {
+static inline size_t kn_min(size_t a, size_t b) {
     return a < b ? a : b;
 }
-static inline size_t kn_most(size_t a, size_t b) {
+static inline size_t kn_max(size_t a, size_t b) {
     return a > b ? a : b;
 }
 

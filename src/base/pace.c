@@ -8,37 +8,37 @@ static const double DECIDED = 5e-3;
 // CPUs missing that are no accident.
 static const double TAKEN = 0.25;
 // Of what a try took: a twentieth of the time goes to tries in vain.
-static const double PATIENCE = 20, PATIENCE_LEAST = 0.1, PATIENCE_MOST = 10;
+static const double PATIENCE = 20, PATIENCE_MIN = 0.1, PATIENCE_MAX = 10;
 
 // As many threads as can be expected to run.
-static int hopeful(const kn_pace *p, int most) {
-    int idle = p->idle ? p->idle() : most;
-    return idle < 1 ? 1 : idle < most ? idle : most;
+static int hopeful(const kn_pace *p, int max) {
+    int idle = p->idle ? p->idle() : max;
+    return idle < 1 ? 1 : idle < max ? idle : max;
 }
 
-int kn_pace_threads(kn_pace *p, int most) {
-    if (p->threads == 0) p->threads = hopeful(p, most);
-    if (p->threads > most) p->threads = most;
+int kn_pace_threads(kn_pace *p, int max) {
+    if (p->threads == 0) p->threads = hopeful(p, max);
+    if (p->threads > max) p->threads = max;
     return p->threads;
 }
 
 static void leave_out(kn_pace *p, double missing) {
     p->quiet = 0;
     if (p->threads == 1) return;
-    p->patience = fmin(fmax(PATIENCE * p->wall, PATIENCE_LEAST), PATIENCE_MOST);
+    p->patience = fmin(fmax(PATIENCE * p->wall, PATIENCE_MIN), PATIENCE_MAX);
     p->threads -= (int)ceil(missing);
     if (p->threads < 1) p->threads = 1;
 }
 
-static void take_heart(kn_pace *p, int most) {
+static void take_heart(kn_pace *p, int max) {
     p->quiet += p->wall;
-    if (p->threads >= most || p->quiet < p->patience) return;
+    if (p->threads >= max || p->quiet < p->patience) return;
     p->quiet = 0;
-    int threads = hopeful(p, most);
+    int threads = hopeful(p, max);
     if (threads > p->threads) p->threads = threads;
 }
 
-void kn_pace_note(kn_pace *p, int most, double wall, double cpu) {
+void kn_pace_note(kn_pace *p, int max, double wall, double cpu) {
     p->wall += wall;
     p->cpu += cpu;
     if (p->wall < DECIDED) return;
@@ -46,6 +46,6 @@ void kn_pace_note(kn_pace *p, int most, double wall, double cpu) {
     if (missing > TAKEN)
         leave_out(p, missing);
     else
-        take_heart(p, most);
+        take_heart(p, max);
     p->wall = p->cpu = 0;
 }

@@ -17,9 +17,9 @@ typedef struct kn_pace {
     double patience;   // of them, before more threads are tried
 } kn_pace;
 
-// Threads to use now, 1 to `most`.
-int kn_pace_threads(kn_pace *p, int most);
+// Threads to use now, 1 to `max`.
+int kn_pace_threads(kn_pace *p, int max);
 // They took `wall` seconds, in which the process had `cpu` seconds of CPU time.
-void kn_pace_note(kn_pace *p, int most, double wall, double cpu);
+void kn_pace_note(kn_pace *p, int max, double wall, double cpu);
 
 #endif

@@ -28,7 +28,7 @@ static struct {
     // it.
     atomic_size_t left; // tasks that nobody has taken
     atomic_size_t done; // tasks that helpers have taken and done
-    kn_task *run;
+    kn_parallel_task *run;
     void *context;
     size_t tasks;
     atomic_int sleepers;       // helpers that wait for `wake`
@@ -196,13 +196,13 @@ static struct {
     double alone, used; // while it did: by the clock, and of CPU time
 } pay;                  // guarded by pool.caller
 
-static const double DECIDED = 5e-3, PATIENCE = 20, PATIENCE_MOST = 1;
+static const double DECIDED = 5e-3, PATIENCE = 20, PATIENCE_MAX = 1;
 
 static void decide(double now) {
     if (pay.together < DECIDED) return;
     double slower = pay.used > 0 ? pay.alone / pay.used : 1;
     double lost = pay.together - pay.cpu * slower;
-    pay.until = lost > 0 ? now + fmin(PATIENCE * lost, PATIENCE_MOST) : 0;
+    pay.until = lost > 0 ? now + fmin(PATIENCE * lost, PATIENCE_MAX) : 0;
     pay.together = pay.cpu = 0;
     if (lost > 0) pay.alone = pay.used = 0; // found out anew
 }
@@ -237,7 +237,7 @@ static void run_together(size_t tasks) {
     decide(now);
 }
 
-void kn_parallel(size_t tasks, kn_task *run, void *context) {
+void kn_parallel(size_t tasks, kn_parallel_task *run, void *context) {
     if (self >= 0 || tasks <= 1 || kn_threads() == 1) {
         int worker = self >= 0 ? self : 0;
         for (size_t i = 0; i < tasks; i++) run(context, i, worker);

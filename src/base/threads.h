@@ -17,8 +17,8 @@ enum { KN_THREADS_MAX = 256 };
 // memory can be kept per worker. Calls from inside a task run in place, by the calling worker (a task that is
 // the only one of its call runs in the caller and may still spread its own calls). Any thread may call: one
 // call has the pool at a time, others wait.
-typedef void kn_task(void *context, size_t task, int worker);
-void kn_parallel(size_t tasks, kn_task *run, void *context);
+typedef void kn_parallel_task(void *context, size_t task, int worker);
+void kn_parallel(size_t tasks, kn_parallel_task *run, void *context);
 
 // The number of workers, the calling thread included. Set it (0: one per CPU that the process may use, see
 // base/cpus.h) before the first kn_parallel or

@@ -154,7 +154,7 @@ static knnlm_status take(void *context, const kn_records *r) {
     return kn_store_writer_append(b->w, r->tokens, r->offsets, keys, r->count);
 }
 
-// The reader counts bytes; who waits wants tokens a second.
+// The reader counts bytes; who waits wants tokens per second.
 static bool report_tokens(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
     building *b = context;
     uint64_t tokens = b->out->entries_added;

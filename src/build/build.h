@@ -18,7 +18,7 @@ typedef struct kn_build_options {
     knnlm_keys keys;
     knnlm_distance distance;
     int32_t project;  // dimensions kept by PCA; 0: all
-    uint32_t segment; // entries a commit; 0: by the size of the model
+    uint32_t segment; // entries per commit; 0: by the size of the model
     uint64_t memory;  // bytes that may be resident; 0: any
     bool force;       // goes on although disk or memory seem too small
     // Told what the work will cost, before it begins; may be NULL.

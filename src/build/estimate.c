@@ -11,7 +11,7 @@
 enum {
     PIECES = 16,
     PIECE = 1 << 15,       // bytes
-    SEEN_MOST = 64 << 20,  // bytes of text looked at
+    SEEN_MAX = 64 << 20,   // bytes of text looked at
     WINDOWS = 4,           // lengths of the context that the model reads of a piece
     QUEUE_BYTES = 24 << 20 // blocks on their way to the disk
 };
@@ -33,7 +33,7 @@ static knnlm_status ignore(void *context, const kn_records *records) {
 }
 
 static knnlm_status time_model(estimating *e) {
-    size_t n = kn_least(e->tokens.count, (size_t)WINDOWS * (size_t)kn_lm_describe(e->plan->lm)->window);
+    size_t n = kn_min(e->tokens.count, (size_t)WINDOWS * (size_t)kn_lm_describe(e->plan->lm)->window);
     double start = kn_seconds();
     KN_TRY(kn_read_tokens(e->plan->lm, e->tokens.ids, n, &e->plan->read, ignore, NULL));
     double took = kn_seconds() - start;
@@ -87,7 +87,7 @@ knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const char 
         return KNNLM_OK;
     }
     knnlm_status status =
-        kn_sample_texts(texts, count, plan->read.split, PIECES, PIECE, SEEN_MOST, take, &e, &t);
+        kn_sample_texts(texts, count, plan->read.split, PIECES, PIECE, SEEN_MAX, take, &e, &t);
     kn_tokens_free(&e.tokens);
     if (status == KNNLM_OK) add_up(&e, &t, present, out);
     return status;

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES = 64, KEYS_LEAST = 8192, KEYS_A_DIMENSION = 16, BYTES_A_TOKEN = 8 };
+enum { PIECES = 64, KEYS_MIN = 8192, KEYS_A_DIMENSION = 16, BYTES_A_TOKEN = 8 };
 
 typedef struct learning {
     const kn_plan *plan;
     const kn_progress *progress;
     kn_tokens tokens;
     float *keys;
-    size_t count, most, share, width; // share: keys of a piece
+    size_t count, max, share, width; // share: keys of a piece
 } learning;
 
 static knnlm_status keep(void *context, const kn_records *r) {
@@ -26,12 +26,11 @@ static knnlm_status keep(void *context, const kn_records *r) {
 static knnlm_status take(void *context, const char *text, size_t size) {
     learning *l = context;
     l->tokens.count = 0;
-    if (l->count == l->most) return KNNLM_OK;
+    if (l->count == l->max) return KNNLM_OK;
     KN_TRY(kn_tokenizer_encode(kn_lm_tokenizer(l->plan->lm), text, size, &l->tokens));
-    size_t n = kn_least(kn_least(l->tokens.count, l->share), l->most - l->count);
+    size_t n = kn_min(kn_min(l->tokens.count, l->share), l->max - l->count);
     KN_TRY(kn_read_tokens(l->plan->lm, l->tokens.ids, n, &l->plan->read, keep, l));
-    if (kn_progress_report(l->progress, "learning the projection", l->count, l->most, "keys"))
-        return KNNLM_OK;
+    if (kn_progress_report(l->progress, "learning the projection", l->count, l->max, "keys")) return KNNLM_OK;
     return kn_fail(KNNLM_ESTOPPED, "stopped while learning the projection");
 }
 
@@ -46,9 +45,9 @@ knnlm_status kn_plan_learn(const kn_plan *plan, const char *const *texts, size_t
     keyed.read.keys = true;
     learning l = {.plan = &keyed, .progress = progress, .width = (size_t)plan->settings.model_dimension};
     kn_sample_totals t;
-    l.most = kn_most(KEYS_LEAST, KEYS_A_DIMENSION * l.width);
-    l.share = (l.most + PIECES - 1) / PIECES;
-    l.keys = kn_alloc_aligned(l.most, l.width * sizeof *l.keys);
+    l.max = kn_max(KEYS_MIN, KEYS_A_DIMENSION * l.width);
+    l.share = (l.max + PIECES - 1) / PIECES;
+    l.keys = kn_alloc_aligned(l.max, l.width * sizeof *l.keys);
     if (!l.keys) return KNNLM_ENOMEM;
     knnlm_status status =
         kn_sample_texts(texts, count, plan->read.split, PIECES, l.share * BYTES_A_TOKEN, 0, take, &l, &t);

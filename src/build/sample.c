@@ -26,11 +26,11 @@ static knnlm_status take_piece(const kn_document *d, size_t at, size_t size, kn_
 
 // Every `step` bytes of the files as they are on disk, a piece is taken of the document that lies there. A
 // document longer than that gives several.
-static knnlm_status sample(kn_documents *source, size_t pieces, size_t size, uint64_t most,
+static knnlm_status sample(kn_documents *source, size_t pieces, size_t size, uint64_t max,
                            kn_sample_sink *sink, void *context, kn_sample_totals *t) {
     uint64_t total = kn_documents_total(source), before = 0, step = total / pieces + 1, mark = step / 2;
     t->disk_total = total;
-    while (!most || t->bytes < most) {
+    while (!max || t->bytes < max) {
         kn_document d;
         bool found;
         KN_TRY(kn_documents_next(source, &d, &found));
@@ -49,12 +49,12 @@ static knnlm_status sample(kn_documents *source, size_t pieces, size_t size, uin
 }
 
 knnlm_status kn_sample_texts(const char *const *paths, size_t count, knnlm_split split, size_t pieces,
-                             size_t size, uint64_t most, kn_sample_sink *sink, void *context,
+                             size_t size, uint64_t max, kn_sample_sink *sink, void *context,
                              kn_sample_totals *out) {
     kn_documents *source;
     *out = (kn_sample_totals){0};
     KN_TRY(kn_documents_open(paths, count, split, &source));
-    knnlm_status status = sample(source, pieces, size, most, sink, context, out);
+    knnlm_status status = sample(source, pieces, size, max, sink, context, out);
     kn_documents_close(source);
     return status;
 }

@@ -100,7 +100,7 @@ static knnlm_status run(kn_model_source *s) {
 // The window of targets [done, done + n) of a document whose first entry is `first`, as the reader cuts it.
 static knnlm_status add_window(kn_model_source *s, uint64_t first, size_t done, size_t n, kn_past *past,
                                struct wanted wanted) {
-    size_t before = kn_least(done, (size_t)s->plan.read.context), length = before + n, start = done - before;
+    size_t before = kn_min(done, (size_t)s->plan.read.context), length = before + n, start = done - before;
     KN_TRY(kn_grow(&s->inputs, &s->tokens_capacity, s->tokens + length, sizeof *s->inputs));
     KN_TRY(kn_grow(&s->windows, &s->windows_capacity, s->count + 1, sizeof *s->windows));
     KN_TRY(kn_grow(&s->wanted, &s->wanted_capacity, s->count + 1, sizeof *s->wanted));
@@ -130,10 +130,9 @@ static knnlm_status add_document(kn_model_source *s, const kn_store_document *d,
     kn_past *past = NULL;
     if (s->plan.read.stream && d->count > score) KN_TRY(open_past(s, &past));
     for (size_t done = 0, n; done < to; done += n) {
-        n = kn_least((size_t)d->count - done, done ? score : whole);
+        n = kn_min((size_t)d->count - done, done ? score : whole);
         if (done + n <= from && !past) continue;
-        size_t first = from > done ? kn_least(n, (size_t)from - done) : 0,
-               last = kn_least(n, (size_t)to - done);
+        size_t first = from > done ? kn_min(n, (size_t)from - done) : 0, last = kn_min(n, (size_t)to - done);
         struct wanted w = {first, last - first, NULL};
         if (w.count) w.out = out + (done + first - from) * dimension; // none: read for what comes after it
         KN_TRY(add_window(s, d->first, done, n, past, w));
@@ -149,7 +148,7 @@ static knnlm_status read_keys(void *context, uint64_t first, size_t n, float *ou
         kn_store_document d;
         KN_TRY(kn_store_entry_at(s->store, first + done, &e));
         KN_TRY(kn_store_document_at(s->store, e.document, &d));
-        uint64_t to = e.position + kn_least(n - done, (size_t)(d.count - e.position));
+        uint64_t to = e.position + kn_min(n - done, (size_t)(d.count - e.position));
         KN_TRY(add_document(s, &d, e.position, to, out + done * dimension));
         done += (size_t)(to - e.position);
     }

@@ -9,26 +9,26 @@ static struct {
     int split;
     uint64_t memory;
     bool force;
-} said = {.split = -1};
+} args = {.split = -1};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
-    {'m', "model", CLI_STRING, &said.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki (default: as the store was built)", 0, 0, cli_splits},
-    {0, "memory", CLI_BYTES, &said.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
-    {0, "force", CLI_FLAG, &said.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
-    CLI_ENGINE_OPTION(said.common),
-    CLI_ACCEPT_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {'s', "store", CLI_STRING, &args.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
+    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki (default: as the store was built)", 0, 0, cli_splits},
+    {0, "memory", CLI_BYTES, &args.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
+    {0, "force", CLI_FLAG, &args.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
+    CLI_ENGINE_OPTION(args.common),
+    CLI_ACCEPT_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
 static knnlm_status open_model(knnlm_model **out) {
     knnlm_store *store;
-    KN_TRY(knnlm_store_open(said.store, &store));
-    knnlm_status status = cli_open_maker(said.model, store, &said.common, out);
+    KN_TRY(knnlm_store_open(args.store, &store));
+    knnlm_status status = cli_open_maker(args.model, store, &args.common, out);
     knnlm_store_close(store);
     return status;
 }
@@ -39,20 +39,20 @@ static knnlm_status add(const char *const *texts, size_t count) {
     knnlm_build_result result;
     knnlm_index_result index;
     knnlm_model *model;
-    o.split_given = said.split >= 0;
-    if (o.split_given) o.split = (knnlm_split)said.split;
-    o.memory = said.memory;
-    o.force = said.force;
+    o.split_given = args.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)args.split;
+    o.memory = args.memory;
+    o.force = args.force;
     o.planned = cli_print_plan;
     o.planned_context = (void *)(uintptr_t)&cli_add;
     o.progress = as_ever.progress = cli_progress;
     KN_TRY(open_model(&model));
-    knnlm_status status = knnlm_build_add(model, said.store, texts, count, &o, &result);
-    if (status == KNNLM_OK) status = knnlm_index_update(model, said.store, &as_ever, &index);
+    knnlm_status status = knnlm_build_add(model, args.store, texts, count, &o, &result);
+    if (status == KNNLM_OK) status = knnlm_index_update(model, args.store, &as_ever, &index);
     knnlm_model_close(model);
     cli_progress_clear();
     if (status == KNNLM_OK)
-        cli_print_built(&result, index.done ? &index : NULL, said.store, said.common.json);
+        cli_print_built(&result, index.done ? &index : NULL, args.store, args.common.json);
     return status;
 }
 
@@ -61,10 +61,10 @@ static int run(int argc, char **argv) {
     size_t count;
     int code = cli_parse(&cli_add, options, sizeof options / sizeof *options, argc, argv, &texts, &count);
     if (code >= 0) return code;
-    code = cli_take_store(&cli_add, &said.store, &texts, &count);
+    code = cli_take_store(&cli_add, &args.store, &texts, &count);
     if (code != CLI_DONE) return code;
     if (count == 0) return cli_usage(&cli_add, "no text to add");
-    code = cli_start(&cli_add, &said.common);
+    code = cli_start(&cli_add, &args.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
     return add((const char *const *)texts, count) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_add);

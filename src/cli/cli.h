@@ -26,9 +26,9 @@ typedef enum cli_kind {
     CLI_LIST,  // a string each time it is given
 } cli_kind;
 
-enum { CLI_LIST_MOST = 16 };
+enum { CLI_LIST_MAX = 16 };
 typedef struct cli_list {
-    const char *items[CLI_LIST_MOST];
+    const char *items[CLI_LIST_MAX];
     size_t count;
 } cli_list;
 
@@ -38,8 +38,8 @@ typedef struct cli_option {
     cli_kind kind;
     void *value; // bool *, const char **, int64_t *, double *, int * (index in choices), uint64_t * (bytes),
                  // cli_list *
-    const char *argument; // its name in the help; NULL for flags
-    const char *help;
+    const char *argument;       // its name in the help; NULL for flags
+    const char *help;           // NULL: an earlier name of another option, still understood
     double low, high;           // allowed range of integers and numbers; both 0: any
     const char *const *choices; // NULL-terminated
 } cli_option;
@@ -77,7 +77,7 @@ typedef struct cli_common {
     int precision, engine;
 } cli_common;
 #define CLI_COMMON_OPTIONS(common)                                                                           \
-    {'t', "threads", CLI_INTEGER, &(common).threads, "N", "worker threads (default: one a core)",            \
+    {'t', "threads", CLI_INTEGER, &(common).threads, "N", "worker threads (default: one per core)",          \
      0,   256,       NULL},                                                                                  \
         {0,                                                                                                  \
          "precision",                                                                                        \

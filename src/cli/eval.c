@@ -17,23 +17,23 @@ static struct {
     int split;
     int64_t score, context, report_tokens;
     bool fallback;
-} said;
+} args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &said.model, "FILE", "model to score with (required)", 0, 0, NULL},
-    CLI_MIXTURE_OPTIONS(said.mixture),
-    {0, "fallback", CLI_FLAG, &said.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
-    {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
-    {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
-    {0, "per-token", CLI_STRING, &said.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
-    {0, "report", CLI_STRING, &said.report, "FILE", "write an HTML page: figures, curves, the text with its neighbours", 0, 0, NULL},
-    {0, "report-tokens", CLI_INTEGER, &said.report_tokens, "N", "tokens shown there at most (default: 5000)", 1, 1000000, NULL},
-    CLI_ENGINE_OPTION(said.common),
-    CLI_ACCEPT_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {'m', "model", CLI_STRING, &args.model, "FILE", "model to score with (required)", 0, 0, NULL},
+    CLI_MIXTURE_OPTIONS(args.mixture),
+    {0, "fallback", CLI_FLAG, &args.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
+    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
+    {0, "score", CLI_INTEGER, &args.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
+    {0, "context", CLI_INTEGER, &args.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
+    {0, "per-token", CLI_STRING, &args.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
+    {0, "report", CLI_STRING, &args.report, "FILE", "write an HTML page: figures, curves, the text with its neighbours", 0, 0, NULL},
+    {0, "report-tokens", CLI_INTEGER, &args.report_tokens, "N", "tokens shown there at most (default: 5000)", 1, 1000000, NULL},
+    CLI_ENGINE_OPTION(args.common),
+    CLI_ACCEPT_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -51,7 +51,7 @@ static json_t *json_stores(const knnlm_eval_result *r) {
                                         "path", json_string(s->path), "entries", (json_int_t)s->entries,
                                         "lambda", s->lambda, "temperature", s->temperature, "k",
                                         (json_int_t)s->k, "probe", (json_int_t)s->probes, "distances",
-                                        distances_of(s), "metric", knnlm_distance_name(s->distance),
+                                        distances_of(s), "distance", knnlm_distance_name(s->distance),
                                         "adaptive", s->adaptive, "fallback", s->fallback, "tuned", s->tuned,
                                         "tuned_on_this_text", s->tuned_here, "found", s->found));
     }
@@ -166,14 +166,14 @@ static void warn(const knnlm_eval_result *r) {
 // ---------------------------------------------------------------- the command
 
 static knnlm_status check_outputs(const char *const *paths, size_t count) {
-    const char *const outputs[] = {said.per_token, said.report};
+    const char *const outputs[] = {args.per_token, args.report};
     if (outputs[0] && outputs[1] && strcmp(outputs[0], outputs[1]) == 0)
         return kn_fail(KNNLM_EINVAL, "%s: --per-token and --report write to two files", outputs[0]);
     for (size_t i = 0; i < 2; i++) {
         if (!outputs[i]) continue;
         KN_TRY(cli_check_output(outputs[i], paths, count));
-        KN_TRY(cli_check_output(outputs[i], &said.model, 1));
-        KN_TRY(cli_mixture_check_output(&said.mixture, outputs[i]));
+        KN_TRY(cli_check_output(outputs[i], &args.model, 1));
+        KN_TRY(cli_mixture_check_output(&args.mixture, outputs[i]));
         KN_TRY(kn_writer_try(outputs[i]));
     }
     return KNNLM_OK;
@@ -181,13 +181,13 @@ static knnlm_status check_outputs(const char *const *paths, size_t count) {
 
 static knnlm_eval_options make_options(void) {
     knnlm_eval_options o = knnlm_eval_options_default();
-    o.score = (int32_t)said.score;
-    o.context = (int32_t)said.context;
-    o.split_given = said.split >= 0;
-    if (o.split_given) o.split = (knnlm_split)said.split;
-    o.per_token = said.per_token;
-    o.report = said.report;
-    o.report_tokens = (uint64_t)said.report_tokens;
+    o.score = (int32_t)args.score;
+    o.context = (int32_t)args.context;
+    o.split_given = args.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)args.split;
+    o.per_token = args.per_token;
+    o.report = args.report;
+    o.report_tokens = (uint64_t)args.report_tokens;
     o.progress = cli_progress;
     return o;
 }
@@ -198,11 +198,11 @@ static knnlm_status evaluate(const char *const *paths, size_t count, const knnlm
     knnlm_model_info info;
     knnlm_model *model;
     KN_TRY(check_outputs(paths, count));
-    KN_TRY(cli_open_model(said.model, &said.common, &model));
+    KN_TRY(cli_open_model(args.model, &args.common, &model));
     knnlm_status status = knnlm_eval(model, paths, count, mix, &o, &result);
     cli_progress_clear();
     knnlm_model_describe(model, &info);
-    if (status == KNNLM_OK && said.common.json)
+    if (status == KNNLM_OK && args.common.json)
         print_json(&info, &result);
     else if (status == KNNLM_OK)
         print_text(&result);
@@ -215,24 +215,24 @@ static int run(int argc, char **argv) {
     knnlm_mixture_options mix;
     char **paths;
     size_t count;
-    said.context = said.split = -1;
-    said.report_tokens = 5000;
-    cli_mixture_init(&said.mixture);
+    args.context = args.split = -1;
+    args.report_tokens = 5000;
+    cli_mixture_init(&args.mixture);
     int code = cli_parse(&cli_eval, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
-    if (!said.model) return cli_usage(&cli_eval, "no -m FILE to score with");
+    if (!args.model) return cli_usage(&cli_eval, "no -m FILE to score with");
     if (count == 0) return cli_usage(&cli_eval, "no text to score");
-    if (said.report && !said.mixture.stores.count && said.mixture.cache <= 0)
+    if (args.report && !args.mixture.stores.count && args.mixture.cache <= 0)
         return cli_usage(&cli_eval, "--report shows what neighbours do: give a store, or a cache");
-    if (said.fallback && !said.mixture.stores.count)
+    if (args.fallback && !args.mixture.stores.count)
         return cli_usage(&cli_eval, "--fallback is about the neighbours of a store: name it with -s");
-    code = cli_mixture_read(&cli_eval, &said.mixture, &mix);
-    if (code == CLI_DONE) code = cli_start(&cli_eval, &said.common);
-    if (code == CLI_DONE) mix.fallback = said.fallback;
+    code = cli_mixture_read(&cli_eval, &args.mixture, &mix);
+    if (code == CLI_DONE) code = cli_start(&cli_eval, &args.common);
+    if (code == CLI_DONE) mix.fallback = args.fallback;
     cli_catch_interrupts();
     if (code == CLI_DONE && evaluate((const char *const *)paths, count, &mix) != KNNLM_OK)
         code = cli_fail(&cli_eval);
-    cli_mixture_free(&said.mixture);
+    cli_mixture_free(&args.mixture);
     return code;
 }
 

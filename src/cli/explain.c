@@ -16,26 +16,26 @@ static struct {
     const char *model, *target, *text;
     int split;
     int64_t words, shown, around, best, worst, score, context;
-} said;
+} args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &said.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
-    CLI_MIXTURE_OPTIONS(said.mixture),
-    {0, "target", CLI_STRING, &said.target, "WORD", "show this word too, whatever its probability", 0, 0, NULL},
-    {0, "words", CLI_INTEGER, &said.words, "N", "words shown, the most probable (default: 8)", 0, 1000, NULL},
-    {0, "show", CLI_INTEGER, &said.shown, "N", "neighbours shown (default: 8; with --text 3)", 0, 1000, NULL},
-    {0, "around", CLI_INTEGER, &said.around, "N", "tokens shown on both sides of a neighbour (default: 12)", 0, 1000, NULL},
-    {0, "text", CLI_STRING, &said.text, "FILE", "look through this text instead of one context", 0, 0, NULL},
-    {0, "best", CLI_INTEGER, &said.best, "N", "with --text: tokens where neighbours helped most (default: 5)", 0, 10000, NULL},
-    {0, "worst", CLI_INTEGER, &said.worst, "N", "with --text: tokens where they hurt most (default: 5)", 0, 10000, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "with --text: file, or wiki (default: as the store's, else file)", 0, 0, kn_split_names},
-    {0, "score", CLI_INTEGER, &said.score, "N", "with --text: tokens scored a window", 1, 1 << 20, NULL},
-    {0, "context", CLI_INTEGER, &said.context, "N", "with --text: tokens before them", 0, 1 << 20, NULL},
-    CLI_ENGINE_OPTION(said.common),
-    CLI_ACCEPT_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
+    CLI_MIXTURE_OPTIONS(args.mixture),
+    {0, "target", CLI_STRING, &args.target, "WORD", "show this word too, whatever its probability", 0, 0, NULL},
+    {0, "words", CLI_INTEGER, &args.words, "N", "words shown, the most probable (default: 8)", 0, 1000, NULL},
+    {0, "show", CLI_INTEGER, &args.shown, "N", "neighbours shown (default: 8; with --text 3)", 0, 1000, NULL},
+    {0, "around", CLI_INTEGER, &args.around, "N", "tokens shown on both sides of a neighbour (default: 12)", 0, 1000, NULL},
+    {0, "text", CLI_STRING, &args.text, "FILE", "look through this text instead of one context", 0, 0, NULL},
+    {0, "best", CLI_INTEGER, &args.best, "N", "with --text: tokens where neighbours helped most (default: 5)", 0, 10000, NULL},
+    {0, "worst", CLI_INTEGER, &args.worst, "N", "with --text: tokens where they hurt most (default: 5)", 0, 10000, NULL},
+    {0, "documents", CLI_CHOICE, &args.split, "HOW", "with --text: file, or wiki (default: as the store's, else file)", 0, 0, kn_split_names},
+    {0, "score", CLI_INTEGER, &args.score, "N", "with --text: tokens scored a window", 1, 1 << 20, NULL},
+    {0, "context", CLI_INTEGER, &args.context, "N", "with --text: tokens before them", 0, 1 << 20, NULL},
+    CLI_ENGINE_OPTION(args.common),
+    CLI_ACCEPT_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -58,7 +58,7 @@ static const char *or_empty(const char *text) {
 
 enum { BEFORE = 60, AFTER = 30 }; // bytes of a neighbour's text on its line
 
-static void print_neighbor(const kn_shown *n, int32_t target) {
+static void print_neighbor(const kn_neighbor_detail *n, int32_t target) {
     char *before = cli_line(or_empty(n->origin.before), n->origin.before_size, BEFORE, true),
          *word = cli_line(or_empty(n->origin.word), n->origin.word_size, 40, false),
          *after = cli_line(or_empty(n->origin.after), n->origin.after_size, AFTER, false);
@@ -72,7 +72,7 @@ static void print_neighbor(const kn_shown *n, int32_t target) {
     free(after);
 }
 
-static void print_neighbors(const kn_shown *shown, size_t count, int32_t target) {
+static void print_neighbors(const kn_neighbor_detail *shown, size_t count, int32_t target) {
     if (count) printf("    share   distance   context [what followed it]\n");
     for (size_t i = 0; i < count; i++) print_neighbor(&shown[i], target);
 }
@@ -98,7 +98,7 @@ static void print_explanation(const kn_lm *lm, const kn_explanation *e) {
     print_neighbors(e->neighbors, e->neighbor_count, e->target);
 }
 
-static void print_moment(const kn_lm *lm, const kn_moment *x) {
+static void print_moment(const kn_lm *lm, const kn_token_gain *x) {
     char *before = cli_line(x->before, x->before_size, 100, true), *word = token_text(lm, x->token);
     printf("\n%s[%s]\n", or_empty(before), or_empty(word));
     printf("  p_LM %.3g, p_kNN %.3g, ", exp(x->lm), isnan(x->knn) ? 0 : exp(x->knn));
@@ -111,7 +111,7 @@ static void print_moment(const kn_lm *lm, const kn_moment *x) {
     free(word);
 }
 
-static void print_moments(const kn_lm *lm, const kn_moments *m) {
+static void print_moments(const kn_lm *lm, const kn_token_gains *m) {
     printf("tokens           %" PRIu64 "\nmodel alone      %.3f\nwith neighbours  %.3f\n",
            m->totals.read.tokens, m->ppl_lm, m->ppl);
     if (m->best_count) printf("\n== where neighbours helped most\n");
@@ -122,10 +122,10 @@ static void print_moments(const kn_lm *lm, const kn_moments *m) {
 
 // ---------------------------------------------------------------- JSON
 
-static json_t *json_neighbors(const kn_shown *shown, size_t count) {
+static json_t *json_neighbors(const kn_neighbor_detail *shown, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
-        const kn_shown *n = &shown[i];
+        const kn_neighbor_detail *n = &shown[i];
         const kn_origin *o = &n->origin;
         cli_json_append(
             list,
@@ -161,10 +161,10 @@ static json_t *json_explanation(const kn_lm *lm, const kn_explanation *e) {
                      words, "neighbors", json_neighbors(e->neighbors, e->neighbor_count));
 }
 
-static json_t *json_moments(const kn_lm *lm, const kn_moment *moments, size_t count) {
+static json_t *json_moments(const kn_lm *lm, const kn_token_gain *moments, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
-        const kn_moment *x = &moments[i];
+        const kn_token_gain *x = &moments[i];
         cli_json_append(list, json_pack("{s:o?, s:I, s:I, s:i, s:o, s:o, s:f, s:o?, s:o?, s:o?, s:f, s:o}",
                                         "document", json_string(x->document), "position",
                                         (json_int_t)x->position, "offset", (json_int_t)x->offset, "token",
@@ -181,15 +181,15 @@ static json_t *json_moments(const kn_lm *lm, const kn_moment *moments, size_t co
 
 static knnlm_status explain_text(kn_lm *lm, const kn_mixture *m) {
     kn_pass_options o = {
-        .read = {.score = (int32_t)said.score,
-                 .context = (int32_t)said.context,
-                 .split = said.split < 0 ? kn_mixture_describe(m)->split : (knnlm_split)said.split}};
-    kn_moments moments;
-    KN_TRY(kn_explain_texts(lm, m, &said.text, 1, &o, (size_t)said.best, (size_t)said.worst,
-                            (size_t)(said.shown < 0 ? 3 : said.shown), (size_t)said.around, &cli_progress,
+        .read = {.score = (int32_t)args.score,
+                 .context = (int32_t)args.context,
+                 .split = args.split < 0 ? kn_mixture_describe(m)->split : (knnlm_split)args.split}};
+    kn_token_gains moments;
+    KN_TRY(kn_explain_texts(lm, m, &args.text, 1, &o, (size_t)args.best, (size_t)args.worst,
+                            (size_t)(args.shown < 0 ? 3 : args.shown), (size_t)args.around, &cli_progress,
                             &moments));
     cli_progress_clear();
-    if (said.common.json)
+    if (args.common.json)
         cli_print_json(json_pack("{s:I, s:f, s:o?, s:o, s:o}", "tokens",
                                  (json_int_t)moments.totals.read.tokens, "ppl_lm", moments.ppl_lm, "ppl",
                                  json_real(moments.ppl), "best",
@@ -197,15 +197,15 @@ static knnlm_status explain_text(kn_lm *lm, const kn_mixture *m) {
                                  json_moments(lm, moments.worst, moments.worst_count)));
     else
         print_moments(lm, &moments);
-    kn_moments_free(&moments);
+    kn_token_gains_free(&moments);
     return KNNLM_OK;
 }
 
 static knnlm_status explain_context(kn_lm *lm, const kn_mixture *m, const char *context) {
     kn_explanation e;
-    KN_TRY(kn_explain(lm, m, context, said.target, (size_t)said.words,
-                      (size_t)(said.shown < 0 ? 8 : said.shown), (size_t)said.around, &e));
-    if (said.common.json)
+    KN_TRY(kn_explain(lm, m, context, args.target, (size_t)args.words,
+                      (size_t)(args.shown < 0 ? 8 : args.shown), (size_t)args.around, &e));
+    if (args.common.json)
         cli_print_json(json_explanation(lm, &e));
     else
         print_explanation(lm, &e);
@@ -216,10 +216,10 @@ static knnlm_status explain_context(kn_lm *lm, const kn_mixture *m, const char *
 static knnlm_status explain(const kn_mixture_options *mix, const char *context) {
     kn_mixture *m;
     kn_lm *lm;
-    KN_TRY(cli_open_lm(said.model, &said.common, &lm));
+    KN_TRY(cli_open_lm(args.model, &args.common, &lm));
     knnlm_status status = kn_mixture_open(lm, mix, &m);
     if (status == KNNLM_OK) {
-        status = said.text ? explain_text(lm, m) : explain_context(lm, m, context);
+        status = args.text ? explain_text(lm, m) : explain_context(lm, m, context);
         kn_mixture_close(m);
     }
     kn_lm_close(lm);
@@ -227,32 +227,32 @@ static knnlm_status explain(const kn_mixture_options *mix, const char *context) 
 }
 
 static int check_usage(size_t count) {
-    if (!said.model) return cli_usage(&cli_explain, "no -m FILE");
-    if (said.text && (count || said.target))
+    if (!args.model) return cli_usage(&cli_explain, "no -m FILE");
+    if (args.text && (count || args.target))
         return cli_usage(&cli_explain, "--text is in place of a context and target");
-    if (!said.text && count != 1) return cli_usage(&cli_explain, "one context, in quotes (or --text FILE)");
+    if (!args.text && count != 1) return cli_usage(&cli_explain, "one context, in quotes (or --text FILE)");
     return CLI_DONE;
 }
 
 static int run(int argc, char **argv) {
-    kn_store_choice choices[CLI_LIST_MOST];
+    kn_store_choice choices[CLI_LIST_MAX];
     kn_mixture_options mix;
     char **rest;
     size_t count;
-    cli_mixture_init(&said.mixture);
-    said.context = said.split = -1;
-    said.shown = -1;
-    said.words = 8;
-    said.around = 12;
-    said.best = said.worst = 5;
+    cli_mixture_init(&args.mixture);
+    args.context = args.split = -1;
+    args.shown = -1;
+    args.words = 8;
+    args.around = 12;
+    args.best = args.worst = 5;
     int code = cli_parse(&cli_explain, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_explain, &said.mixture, choices, &mix);
-    if (code == CLI_DONE) code = cli_start(&cli_explain, &said.common);
+    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_explain, &args.mixture, choices, &mix);
+    if (code == CLI_DONE) code = cli_start(&cli_explain, &args.common);
     cli_catch_interrupts();
     if (code == CLI_DONE && explain(&mix, count ? rest[0] : NULL) != KNNLM_OK) code = cli_fail(&cli_explain);
-    cli_mixture_free(&said.mixture);
+    cli_mixture_free(&args.mixture);
     return code;
 }
 

@@ -8,24 +8,24 @@ static struct {
     const char *output, *faiss;
     int keys;
     bool force;
-} said;
+} args;
 
 static const char *const key_types[] = {[KNNLM_KEYS_F16] = "f16", [KNNLM_KEYS_F32] = "f32", NULL};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'o', "output", CLI_STRING, &said.output, "DIRECTORY", "where keys.npy, values.npy, origins.npy, documents.tsv go", 0, 0, NULL},
-    {0, "faiss", CLI_STRING, &said.faiss, "FILE", "instead, write the index as an IVFPQ index file of FAISS", 0, 0, NULL},
-    {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "write keys as f16 or f32 (default: as they are; int8 as f32)", 0, 0, key_types},
-    {0, "force", CLI_FLAG, &said.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
-    CLI_COMMON_OPTIONS(said.common),
+    {'o', "output", CLI_STRING, &args.output, "DIRECTORY", "where keys.npy, values.npy, origins.npy, documents.tsv go", 0, 0, NULL},
+    {0, "faiss", CLI_STRING, &args.faiss, "FILE", "instead, write the index as an IVFPQ index file of FAISS", 0, 0, NULL},
+    {0, "keys", CLI_CHOICE, &args.keys, "TYPE", "write keys as f16 or f32 (default: as they are; int8 as f32)", 0, 0, key_types},
+    {0, "force", CLI_FLAG, &args.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
 static void print_json(const knnlm_store_info *info, const knnlm_export_result *r) {
     cli_print_json(json_pack("{s:o?, s:o?, s:I, s:I, s:i, s:s?, s:s, s:I, s:o?, s:o?}", "store",
-                             json_string(info->path), "directory", json_string(said.output), "entries",
+                             json_string(info->path), "directory", json_string(args.output), "entries",
                              (json_int_t)r->entries, "documents", (json_int_t)r->documents, "dimension",
                              r->dimension, "keys", r->key_type, "stored_keys", knnlm_keys_name(info->keys),
                              "bytes", (json_int_t)r->bytes, "seconds", json_real(r->seconds),
@@ -40,7 +40,7 @@ static void print_costs(const knnlm_export_result *r) {
 }
 
 static void print_text(const knnlm_export_result *r) {
-    printf("directory        %s\n", said.output);
+    printf("directory        %s\n", args.output);
     printf("entries          %llu\n", (unsigned long long)r->entries);
     printf("documents        %llu\n", (unsigned long long)r->documents);
     if (r->dimension)
@@ -52,7 +52,7 @@ static void print_text(const knnlm_export_result *r) {
 
 static void print_faiss_json(const knnlm_store_info *info, const knnlm_export_result *r) {
     cli_print_json(json_pack("{s:o?, s:o?, s:I, s:I, s:i, s:s, s:I, s:I, s:I, s:I, s:b, s:I, s:o?, s:o?}",
-                             "store", json_string(info->path), "faiss", json_string(said.faiss), "entries",
+                             "store", json_string(info->path), "faiss", json_string(args.faiss), "entries",
                              (json_int_t)r->entries, "left_out", (json_int_t)r->left_out, "dimension",
                              r->dimension, "distance", knnlm_distance_name(r->distance), "lists",
                              (json_int_t)r->lists, "probes", (json_int_t)r->probes, "code_parts",
@@ -62,7 +62,7 @@ static void print_faiss_json(const knnlm_store_info *info, const knnlm_export_re
 }
 
 static void print_faiss_text(const knnlm_export_result *r) {
-    printf("index            %s\n", said.faiss);
+    printf("index            %s\n", args.faiss);
     printf("entries          %llu\n", (unsigned long long)r->entries);
     if (r->left_out) printf("removed          %llu, left out\n", (unsigned long long)r->left_out);
     printf("distance         %s, dimension %d\n", knnlm_distance_name(r->distance), r->dimension);
@@ -73,11 +73,11 @@ static void print_faiss_text(const knnlm_export_result *r) {
 }
 
 static void print(const knnlm_store_info *info, const knnlm_export_result *r) {
-    if (said.faiss && said.common.json)
+    if (args.faiss && args.common.json)
         print_faiss_json(info, r);
-    else if (said.faiss)
+    else if (args.faiss)
         print_faiss_text(r);
-    else if (said.common.json)
+    else if (args.common.json)
         print_json(info, r);
     else
         print_text(r);
@@ -88,14 +88,14 @@ static knnlm_status export(const char *path) {
     knnlm_export_result result;
     knnlm_store_info info;
     knnlm_store *store;
-    o.convert = said.keys >= 0;
-    if (o.convert) o.keys = (knnlm_keys)said.keys;
-    o.force = said.force;
+    o.convert = args.keys >= 0;
+    if (o.convert) o.keys = (knnlm_keys)args.keys;
+    o.force = args.force;
     o.progress = cli_progress;
     KN_TRY(knnlm_store_open(path, &store));
     knnlm_store_describe(store, &info);
-    knnlm_status status = said.faiss ? knnlm_store_export_faiss(store, said.faiss, &o, &result)
-                                     : knnlm_store_export(store, said.output, &o, &result);
+    knnlm_status status = args.faiss ? knnlm_store_export_faiss(store, args.faiss, &o, &result)
+                                     : knnlm_store_export(store, args.output, &o, &result);
     cli_progress_clear();
     if (status == KNNLM_OK) print(&info, &result);
     knnlm_store_close(store);
@@ -105,19 +105,19 @@ static knnlm_status export(const char *path) {
 static int run(int argc, char **argv) {
     char **paths;
     size_t count;
-    said.keys = -1;
+    args.keys = -1;
     int code = cli_parse(&cli_export, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
-    bool arrays = said.output && *said.output, index = said.faiss && *said.faiss;
+    bool arrays = args.output && *args.output, index = args.faiss && *args.faiss;
     if (arrays == index)
         return cli_usage(&cli_export, arrays ? "-o DIRECTORY or --faiss FILE, one at a time"
                                              : "no -o DIRECTORY or --faiss FILE to write to");
-    if (index && said.keys >= 0)
+    if (index && args.keys >= 0)
         return cli_usage(&cli_export, "--keys: a FAISS index has codes in their place");
     if (count != 1) return cli_usage(&cli_export, "one store to export");
-    code = cli_start(&cli_export, &said.common);
+    code = cli_start(&cli_export, &args.common);
     if (code != CLI_DONE) return code;
-    if (!index) said.faiss = NULL; // an empty name
+    if (!index) args.faiss = NULL; // an empty name
     cli_catch_interrupts();
     return export(paths[0]) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_export);
 }

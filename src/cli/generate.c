@@ -21,31 +21,31 @@ static struct {
     int64_t tokens, top_k, seed, repeat_last, around;
     double temperature, top_p, min_p, repeat_penalty;
     bool sources, no_echo, no_fallback, ignore_end;
-} said;
+} args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &said.model, "FILE", "the model (required)", 0, 0, NULL},
-    {'p', "prompt", CLI_STRING, &said.prompt, "TEXT", "what the text begins with; - or none: standard input", 0, 0, NULL},
-    {'n', "tokens", CLI_INTEGER, &said.tokens, "N", "tokens at most (default: 128)", 1, 1e9, NULL},
-    {0, "temp", CLI_NUMBER, &said.temperature, "T", "of drawing: 0: always the most probable token (default: 0.8)", 0, 1e6, NULL},
-    {0, "top-k", CLI_INTEGER, &said.top_k, "N", "draw from so many of the most probable tokens; 0: all (default: 40)", 0, INT32_MAX, NULL},
-    {0, "top-p", CLI_NUMBER, &said.top_p, "P", "from the fewest that have this probability; 1: all (default: 0.95)", 0, 1, NULL},
-    {0, "min-p", CLI_NUMBER, &said.min_p, "P", "from those of at least this part of the most probable one's; 0: all (default: 0.05)", 0, 1, NULL},
-    {0, "repeat-penalty", CLI_NUMBER, &said.repeat_penalty, "R", "multiplies the log-probability of recent tokens; above 1 they become rarer (default: 1)", 0.01, 100, NULL},
-    {0, "repeat-last", CLI_INTEGER, &said.repeat_last, "N", "how many are recent (default: 64)", 0, 1e9, NULL},
-    {0, "stop", CLI_LIST, &said.stops, "TEXT", "end before this; may be given several times", 0, 0, NULL},
-    {0, "ignore-end", CLI_FLAG, &said.ignore_end, NULL, "go on after a token that ends the text", 0, 0, NULL},
-    {0, "seed", CLI_INTEGER, &said.seed, "N", "same seed, same text (default: another one each time)", 0, 1e15, NULL},
-    {0, "sources", CLI_FLAG, &said.sources, NULL, "mark what the neighbours carried, with footnotes on where it is from", 0, 0, NULL},
-    {0, "around", CLI_INTEGER, &said.around, "N", "with --sources: tokens shown on both sides (default: 12)", 0, 1000, NULL},
-    {0, "no-echo", CLI_FLAG, &said.no_echo, NULL, "leave the prompt out of what is printed", 0, 0, NULL},
-    {0, "no-fallback", CLI_FLAG, &said.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
-    CLI_MIXTURE_OPTIONS(said.mixture),
-    CLI_ENGINE_OPTION(said.common),
-    CLI_ACCEPT_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model (required)", 0, 0, NULL},
+    {'p', "prompt", CLI_STRING, &args.prompt, "TEXT", "what the text begins with; - or none: standard input", 0, 0, NULL},
+    {'n', "tokens", CLI_INTEGER, &args.tokens, "N", "tokens at most (default: 128)", 1, 1e9, NULL},
+    {0, "temp", CLI_NUMBER, &args.temperature, "T", "of drawing: 0: always the most probable token (default: 0.8)", 0, 1e6, NULL},
+    {0, "top-k", CLI_INTEGER, &args.top_k, "N", "draw from so many of the most probable tokens; 0: all (default: 40)", 0, INT32_MAX, NULL},
+    {0, "top-p", CLI_NUMBER, &args.top_p, "P", "from the fewest that have this probability; 1: all (default: 0.95)", 0, 1, NULL},
+    {0, "min-p", CLI_NUMBER, &args.min_p, "P", "from those of at least this part of the most probable one's; 0: all (default: 0.05)", 0, 1, NULL},
+    {0, "repeat-penalty", CLI_NUMBER, &args.repeat_penalty, "R", "multiplies the log-probability of recent tokens; above 1 they become rarer (default: 1)", 0.01, 100, NULL},
+    {0, "repeat-last", CLI_INTEGER, &args.repeat_last, "N", "how many are recent (default: 64)", 0, 1e9, NULL},
+    {0, "stop", CLI_LIST, &args.stops, "TEXT", "end before this; may be given several times", 0, 0, NULL},
+    {0, "ignore-end", CLI_FLAG, &args.ignore_end, NULL, "go on after a token that ends the text", 0, 0, NULL},
+    {0, "seed", CLI_INTEGER, &args.seed, "N", "same seed, same text (default: another one each time)", 0, 1e15, NULL},
+    {0, "sources", CLI_FLAG, &args.sources, NULL, "mark what the neighbours carried, with footnotes on where it is from", 0, 0, NULL},
+    {0, "around", CLI_INTEGER, &args.around, "N", "with --sources: tokens shown on both sides (default: 12)", 0, 1000, NULL},
+    {0, "no-echo", CLI_FLAG, &args.no_echo, NULL, "leave the prompt out of what is printed", 0, 0, NULL},
+    {0, "no-fallback", CLI_FLAG, &args.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
+    CLI_MIXTURE_OPTIONS(args.mixture),
+    CLI_ENGINE_OPTION(args.common),
+    CLI_ACCEPT_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -70,10 +70,10 @@ static knnlm_status read_input(prompt *p) {
 }
 
 static knnlm_status read_prompt(prompt *p) {
-    bool input = !said.prompt || strcmp(said.prompt, "-") == 0;
+    bool input = !args.prompt || strcmp(args.prompt, "-") == 0;
     if (input) return read_input(p);
-    p->text = kn_strdup(said.prompt);
-    p->size = strlen(said.prompt);
+    p->text = kn_strdup(args.prompt);
+    p->size = strlen(args.prompt);
     return p->text ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
@@ -159,13 +159,13 @@ static knnlm_status generate_from(kn_lm *lm, const kn_mixture *m, const kn_gener
     cli_stream stream;
     outcome x = {.sequence = s, .options = o, .prompt = p};
     double begun = kn_seconds();
-    if (!said.common.json) cli_stream_begin(&stream, p->text, said.no_echo ? 0 : p->size, o->sources);
-    knnlm_status status = step_all(g, s, m, said.common.json ? NULL : &stream);
+    if (!args.common.json) cli_stream_begin(&stream, p->text, args.no_echo ? 0 : p->size, o->sources);
+    knnlm_status status = step_all(g, s, m, args.common.json ? NULL : &stream);
     x.seconds = kn_seconds() - begun;
     x.times = kn_generator_spent(g);
-    if (said.common.json && status == KNNLM_OK) print_json(lm, m, &x);
-    if (!said.common.json) cli_stream_end(&stream, s);
-    if (status == KNNLM_OK && said.common.verbose) print_times(&x);
+    if (args.common.json && status == KNNLM_OK) print_json(lm, m, &x);
+    if (!args.common.json) cli_stream_end(&stream, s);
+    if (status == KNNLM_OK && args.common.verbose) print_times(&x);
     if (status == KNNLM_OK && cli_interrupted())
         status = kn_fail(KNNLM_ESTOPPED, "stopped after %zu tokens", kn_sequence_generated(s));
     return status;
@@ -187,7 +187,7 @@ static knnlm_status open_and_generate(const kn_mixture_options *mix, const kn_ge
                                       prompt *p) {
     kn_mixture *m;
     kn_lm *lm;
-    KN_TRY(cli_open_lm(said.model, &said.common, &lm));
+    KN_TRY(cli_open_lm(args.model, &args.common, &lm));
     knnlm_status status = kn_mixture_open(lm, mix, &m);
     if (status == KNNLM_OK) {
         status = generate(lm, m, o, p);
@@ -211,55 +211,55 @@ static knnlm_status read_and_generate(const kn_mixture_options *mix, const kn_ge
 // ---------------------------------------------------------------- the command
 
 static int check_usage(size_t count) {
-    const cli_mixture *m = &said.mixture;
-    if (!said.model) return cli_usage(&cli_generate, "no -m FILE");
+    const cli_mixture *m = &args.mixture;
+    if (!args.model) return cli_usage(&cli_generate, "no -m FILE");
     if (count) return cli_usage(&cli_generate, "the prompt comes after -p, in quotes");
-    if (said.sources && !m->stores.count)
+    if (args.sources && !m->stores.count)
         return cli_usage(&cli_generate, "--sources are of a store: name it with -s");
-    if (said.no_fallback && !m->stores.count)
+    if (args.no_fallback && !m->stores.count)
         return cli_usage(&cli_generate, "neighbours are of a store: name it with -s");
     if (m->cache > 0 || !isnan(m->cache_lambda) || !isnan(m->cache_temperature))
         return cli_usage(&cli_generate, "the cache is of eval and tune: generation has none");
-    for (size_t i = 0; i < said.stops.count; i++)
-        if (!*said.stops.items[i]) return cli_usage(&cli_generate, "--stop is empty");
+    for (size_t i = 0; i < args.stops.count; i++)
+        if (!*args.stops.items[i]) return cli_usage(&cli_generate, "--stop is empty");
     return CLI_DONE;
 }
 
 static kn_generate_options options_said(void) {
     uint64_t seed = 0;
-    if (said.seed < 0 && getrandom(&seed, sizeof seed, 0) != sizeof seed)
+    if (args.seed < 0 && getrandom(&seed, sizeof seed, 0) != sizeof seed)
         seed = (uint64_t)(1e9 * kn_seconds());
-    return (kn_generate_options){.sampling = {.temperature = said.temperature,
-                                              .top_k = (int32_t)said.top_k,
-                                              .top_p = said.top_p,
-                                              .min_p = said.min_p,
-                                              .repeat_penalty = said.repeat_penalty,
-                                              .repeat_last = (size_t)said.repeat_last},
-                                 .seed = said.seed < 0 ? seed % 1000000000 : (uint64_t)said.seed,
-                                 .tokens = (size_t)said.tokens,
-                                 .stops = said.stops.items,
-                                 .stop_count = said.stops.count,
-                                 .sources = said.sources || said.common.json,
-                                 .around = (size_t)said.around,
-                                 .ignore_end = said.ignore_end};
+    return (kn_generate_options){.sampling = {.temperature = args.temperature,
+                                              .top_k = (int32_t)args.top_k,
+                                              .top_p = args.top_p,
+                                              .min_p = args.min_p,
+                                              .repeat_penalty = args.repeat_penalty,
+                                              .repeat_last = (size_t)args.repeat_last},
+                                 .seed = args.seed < 0 ? seed % 1000000000 : (uint64_t)args.seed,
+                                 .tokens = (size_t)args.tokens,
+                                 .stops = args.stops.items,
+                                 .stop_count = args.stops.count,
+                                 .sources = args.sources || args.common.json,
+                                 .around = (size_t)args.around,
+                                 .ignore_end = args.ignore_end};
 }
 
 static void init_said(void) {
     kn_generate_options o = kn_generate_options_default();
-    cli_mixture_init(&said.mixture);
-    said.tokens = (int64_t)o.tokens;
-    said.around = (int64_t)o.around;
-    said.temperature = o.sampling.temperature;
-    said.top_k = o.sampling.top_k;
-    said.top_p = o.sampling.top_p;
-    said.min_p = o.sampling.min_p;
-    said.repeat_penalty = o.sampling.repeat_penalty;
-    said.repeat_last = (int64_t)o.sampling.repeat_last;
-    said.seed = -1;
+    cli_mixture_init(&args.mixture);
+    args.tokens = (int64_t)o.tokens;
+    args.around = (int64_t)o.around;
+    args.temperature = o.sampling.temperature;
+    args.top_k = o.sampling.top_k;
+    args.top_p = o.sampling.top_p;
+    args.min_p = o.sampling.min_p;
+    args.repeat_penalty = o.sampling.repeat_penalty;
+    args.repeat_last = (int64_t)o.sampling.repeat_last;
+    args.seed = -1;
 }
 
 static int run(int argc, char **argv) {
-    kn_store_choice choices[CLI_LIST_MOST];
+    kn_store_choice choices[CLI_LIST_MAX];
     kn_mixture_options mix;
     char **rest;
     size_t count;
@@ -267,14 +267,14 @@ static int run(int argc, char **argv) {
     int code = cli_parse(&cli_generate, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_generate, &said.mixture, choices, &mix);
-    if (code == CLI_DONE) code = cli_start(&cli_generate, &said.common);
+    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_generate, &args.mixture, choices, &mix);
+    if (code == CLI_DONE) code = cli_start(&cli_generate, &args.common);
     if (code == CLI_DONE) {
         kn_generate_options o = options_said();
-        mix.fallback = !said.no_fallback;
+        mix.fallback = !args.no_fallback;
         if (read_and_generate(&mix, &o) != KNNLM_OK) code = cli_fail(&cli_generate);
     }
-    cli_mixture_free(&said.mixture);
+    cli_mixture_free(&args.mixture);
     return code;
 }
 

@@ -11,7 +11,7 @@ static struct {
     int64_t dimension, entries, vocabulary;
     int key_type, value_type, keys, distance;
     bool force;
-} said;
+} args;
 
 static const char *const key_types[] = {"f16", "f32", NULL}; // from KNNLM_ARRAY_F16
 static const char *const value_types[] = {"int64", "int32", "int16", "uint16",
@@ -22,20 +22,20 @@ static const char *const store_types[] = {
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'o', "output", CLI_STRING, &said.output, "STORE", "store to make (required)", 0, 0, NULL},
-    {0, "faiss", CLI_STRING, &said.faiss, "INDEX", "codes for keys: of an IVFPQ index file of FAISS", 0, 0, NULL},
-    {0, "dim", CLI_INTEGER, &said.dimension, "D", "numbers of a key (default: by the files)", 1, KNNLM_DIMENSION_MAX, NULL},
-    {0, "entries", CLI_INTEGER, &said.entries, "N", "entries in the files (default: by the files)", 1, (double)KNNLM_ENTRIES_MAX, NULL},
-    {0, "key-type", CLI_CHOICE, &said.key_type, "TYPE", "how keys without header lie: f16 or f32 (default: by the sizes)", 0, 0, key_types},
-    {0, "value-type", CLI_CHOICE, &said.value_type, "TYPE", "how values lie: int64, int32, int16, or uint16: int16 that overflowed", 0, 0, value_types},
-    {0, "keys", CLI_CHOICE, &said.keys, "TYPE", "keep keys as f16, f32 or int8 (default: as they are)", 0, 0, store_types},
-    {0, "distance", CLI_CHOICE, &said.distance, "D", "l2 (default; squared), ip or cosine", 0, 0, kn_distance_names},
-    {0, "vocab", CLI_INTEGER, &said.vocabulary, "N", "size of the vocabulary: values must be below it", 1, INT32_MAX, NULL},
-    {'m', "model", CLI_STRING, &said.model, "FILE", "model that made the keys: checks them, and is recorded", 0, 0, NULL},
-    {0, "tap", CLI_STRING, &said.tap, "TAP", "where in the model keys were taken (default: ffn with -m, else not known)", 0, 0, NULL},
-    {0, "force", CLI_FLAG, &said.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
-    CLI_ENGINE_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {'o', "output", CLI_STRING, &args.output, "STORE", "store to make (required)", 0, 0, NULL},
+    {0, "faiss", CLI_STRING, &args.faiss, "INDEX", "codes for keys: of an IVFPQ index file of FAISS", 0, 0, NULL},
+    {0, "dim", CLI_INTEGER, &args.dimension, "D", "numbers of a key (default: by the files)", 1, KNNLM_DIMENSION_MAX, NULL},
+    {0, "entries", CLI_INTEGER, &args.entries, "N", "entries in the files (default: by the files)", 1, (double)KNNLM_ENTRIES_MAX, NULL},
+    {0, "key-type", CLI_CHOICE, &args.key_type, "TYPE", "how keys without header lie: f16 or f32 (default: by the sizes)", 0, 0, key_types},
+    {0, "value-type", CLI_CHOICE, &args.value_type, "TYPE", "how values lie: int64, int32, int16, or uint16: int16 that overflowed", 0, 0, value_types},
+    {0, "keys", CLI_CHOICE, &args.keys, "TYPE", "keep keys as f16, f32 or int8 (default: as they are)", 0, 0, store_types},
+    {0, "distance", CLI_CHOICE, &args.distance, "D", "l2 (default; squared), ip or cosine", 0, 0, kn_distance_names},
+    {0, "vocab", CLI_INTEGER, &args.vocabulary, "N", "size of the vocabulary: values must be below it", 1, INT32_MAX, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "model that made the keys: checks them, and is recorded", 0, 0, NULL},
+    {0, "tap", CLI_STRING, &args.tap, "TAP", "where in the model keys were taken (default: ffn with -m, else not known)", 0, 0, NULL},
+    {0, "force", CLI_FLAG, &args.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
+    CLI_ENGINE_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -45,7 +45,7 @@ static void print_json(const knnlm_import_result *r) {
     cli_print_json(json_pack(
         "{s:o?, s:o?, s:o?, s:I, s:I, s:i, s:s, s:s, s:b, s:I, s:o?, s:o?, "
         "s:{s:s, s:s, s:i, s:o?, s:o?, s:s}}",
-        "store", json_string(said.output), "keys", json_string(r->keys), "values", json_string(r->values),
+        "store", json_string(args.output), "keys", json_string(r->keys), "values", json_string(r->values),
         "entries", (json_int_t)r->entries, "documents", (json_int_t)r->documents, "dimension", r->dimension,
         "key_type", r->key_type, "value_type", r->value_type, "restored", r->restored, "bytes",
         (json_int_t)r->bytes, "seconds", json_real(r->seconds), "entries_per_second",
@@ -68,7 +68,7 @@ static void print_costs(const knnlm_import_result *r) {
 }
 
 static void print_text(const knnlm_import_result *r) {
-    printf("store            %s\n", said.output);
+    printf("store            %s\n", args.output);
     printf("keys             %s: %s, dimension %d\n", r->keys, r->key_type, r->dimension);
     printf("values           %s: %s\n", r->values, r->value_type);
     print_counts(r);
@@ -80,7 +80,7 @@ static void print_faiss_json(const knnlm_import_result *r) {
     cli_print_json(json_pack(
         "{s:o?, s:o?, s:o?, s:I, s:I, s:i, s:s?, s:b, s:I, s:I, s:I, s:I, s:b, s:I, s:o?, s:o?, "
         "s:{s:s, s:i, s:o?, s:o?, s:s}}",
-        "store", json_string(said.output), "faiss", json_string(said.faiss), "values", values, "entries",
+        "store", json_string(args.output), "faiss", json_string(args.faiss), "values", values, "entries",
         (json_int_t)r->entries, "documents", (json_int_t)r->documents, "dimension", r->dimension,
         "value_type", r->value_type, "restored", r->restored, "lists", (json_int_t)r->lists, "probes",
         (json_int_t)r->probes, "code_parts", (json_int_t)r->code_parts, "code_bits", (json_int_t)r->code_bits,
@@ -91,8 +91,8 @@ static void print_faiss_json(const knnlm_import_result *r) {
 }
 
 static void print_faiss_text(const knnlm_import_result *r) {
-    printf("store            %s\n", said.output);
-    printf("index            %s: %s, dimension %d\n", said.faiss, knnlm_distance_name(r->distance),
+    printf("store            %s\n", args.output);
+    printf("index            %s: %s, dimension %d\n", args.faiss, knnlm_distance_name(r->distance),
            r->dimension);
     if (r->values)
         printf("values           %s: %s\n", r->values, r->value_type);
@@ -106,11 +106,11 @@ static void print_faiss_text(const knnlm_import_result *r) {
 }
 
 static void print(const knnlm_import_result *r) {
-    if (said.faiss && said.common.json)
+    if (args.faiss && args.common.json)
         print_faiss_json(r);
-    else if (said.faiss)
+    else if (args.faiss)
         print_faiss_text(r);
-    else if (said.common.json)
+    else if (args.common.json)
         print_json(r);
     else
         print_text(r);
@@ -120,22 +120,22 @@ static void print(const knnlm_import_result *r) {
 
 static knnlm_import_options make_options(char **paths, size_t count) {
     knnlm_import_options o = knnlm_import_options_default();
-    o.faiss = said.faiss;
-    if (said.faiss)
+    o.faiss = args.faiss;
+    if (args.faiss)
         o.values = count ? paths[0] : NULL;
     else
         o.keys = paths[0];
-    if (!said.faiss && count > 1) o.values = paths[1];
-    o.tap = said.tap;
-    o.entries = (uint64_t)said.entries;
-    o.dimension = (int32_t)said.dimension;
-    o.vocabulary = (int32_t)said.vocabulary;
-    if (said.key_type >= 0) o.key_type = (knnlm_array_type)(KNNLM_ARRAY_F16 + said.key_type);
-    if (said.value_type >= 0) o.value_type = (knnlm_array_type)(KNNLM_ARRAY_INT64 + said.value_type);
-    o.convert = said.keys >= 0;
-    if (o.convert) o.keep = (knnlm_keys)said.keys;
-    if (said.distance >= 0) o.distance = (knnlm_distance)said.distance;
-    o.force = said.force;
+    if (!args.faiss && count > 1) o.values = paths[1];
+    o.tap = args.tap;
+    o.entries = (uint64_t)args.entries;
+    o.dimension = (int32_t)args.dimension;
+    o.vocabulary = (int32_t)args.vocabulary;
+    if (args.key_type >= 0) o.key_type = (knnlm_array_type)(KNNLM_ARRAY_F16 + args.key_type);
+    if (args.value_type >= 0) o.value_type = (knnlm_array_type)(KNNLM_ARRAY_INT64 + args.value_type);
+    o.convert = args.keys >= 0;
+    if (o.convert) o.keep = (knnlm_keys)args.keys;
+    if (args.distance >= 0) o.distance = (knnlm_distance)args.distance;
+    o.force = args.force;
     o.progress = cli_progress;
     return o;
 }
@@ -143,9 +143,9 @@ static knnlm_import_options make_options(char **paths, size_t count) {
 static knnlm_status import(knnlm_import_options *o) {
     knnlm_import_result result;
     knnlm_model *model = NULL;
-    if (said.model) KN_TRY(cli_open_model(said.model, &said.common, &model));
+    if (args.model) KN_TRY(cli_open_model(args.model, &args.common, &model));
     o->model = model;
-    knnlm_status status = knnlm_import(said.output, o, &result);
+    knnlm_status status = knnlm_import(args.output, o, &result);
     knnlm_model_close(model);
     cli_progress_clear();
     if (status != KNNLM_OK) return status;
@@ -155,12 +155,12 @@ static knnlm_status import(knnlm_import_options *o) {
 }
 
 static int check_usage(size_t count) {
-    if (!said.output || !*said.output) return cli_usage(&cli_import, "no -o STORE to make");
-    if (said.faiss && count > 1) return cli_usage(&cli_import, "--faiss INDEX and a file of values");
-    if (said.faiss && (said.distance >= 0 || said.keys >= 0 || said.key_type >= 0 || said.entries))
+    if (!args.output || !*args.output) return cli_usage(&cli_import, "no -o STORE to make");
+    if (args.faiss && count > 1) return cli_usage(&cli_import, "--faiss INDEX and a file of values");
+    if (args.faiss && (args.distance >= 0 || args.keys >= 0 || args.key_type >= 0 || args.entries))
         return cli_usage(&cli_import,
                          "--distance, --keys, --key-type, --entries: the index of --faiss tells them");
-    if (!said.faiss && (count < 1 || count > 2))
+    if (!args.faiss && (count < 1 || count > 2))
         return cli_usage(&cli_import, "a file of keys and a file of values, or a directory with both");
     return CLI_DONE;
 }
@@ -168,11 +168,11 @@ static int check_usage(size_t count) {
 static int run(int argc, char **argv) {
     char **paths;
     size_t count;
-    said.key_type = said.value_type = said.keys = said.distance = -1;
+    args.key_type = args.value_type = args.keys = args.distance = -1;
     int code = cli_parse(&cli_import, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_start(&cli_import, &said.common);
+    if (code == CLI_DONE) code = cli_start(&cli_import, &args.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
     knnlm_import_options o = make_options(paths, count);

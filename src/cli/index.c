@@ -11,20 +11,20 @@ static struct {
     cli_recipe recipe;
     const char *store, *model;
     bool extend;
-} said;
+} args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
-    {'m', "model", CLI_STRING, &said.model, "FILE", "for a store without keys: the model that made it (default: where it was then)", 0, 0, NULL},
-    CLI_RECIPE_OPTIONS(said.recipe),
-    {0, "extend", CLI_FLAG, &said.extend, NULL, "only put what was added since into the lists", 0, 0, NULL},
-    {0, "memory", CLI_BYTES, &said.recipe.memory, "SIZE", "most memory for keys at a time, such as 2G", 0, 0, NULL},
-    {0, "force", CLI_FLAG, &said.recipe.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
-    CLI_ENGINE_OPTION(said.common),
-    CLI_ACCEPT_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {'s', "store", CLI_STRING, &args.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "for a store without keys: the model that made it (default: where it was then)", 0, 0, NULL},
+    CLI_RECIPE_OPTIONS(args.recipe),
+    {0, "extend", CLI_FLAG, &args.extend, NULL, "only put what was added since into the lists", 0, 0, NULL},
+    {0, "memory", CLI_BYTES, &args.recipe.memory, "SIZE", "most memory for keys at a time, such as 2G", 0, 0, NULL},
+    {0, "force", CLI_FLAG, &args.recipe.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
+    CLI_ENGINE_OPTION(args.common),
+    CLI_ACCEPT_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -33,11 +33,11 @@ static knnlm_status open_reader(const knnlm_index_options *o, knnlm_model **out)
     knnlm_store *store;
     knnlm_store_info info;
     *out = NULL;
-    KN_TRY(knnlm_store_open(said.store, &store));
+    KN_TRY(knnlm_store_open(args.store, &store));
     knnlm_store_describe(store, &info);
     bool codes = o->codes && strncmp(o->codes, "pq", 2) == 0;
     bool reads = info.keys == KNNLM_KEYS_NONE && (codes || info.has_index);
-    knnlm_status status = reads ? cli_open_maker(said.model, store, &said.common, out) : KNNLM_OK;
+    knnlm_status status = reads ? cli_open_maker(args.model, store, &args.common, out) : KNNLM_OK;
     knnlm_store_close(store);
     return status;
 }
@@ -45,7 +45,7 @@ static knnlm_status open_reader(const knnlm_index_options *o, knnlm_model **out)
 static knnlm_status make_index(const knnlm_index_options *o, knnlm_index_result *out) {
     knnlm_model *model;
     KN_TRY(open_reader(o, &model));
-    knnlm_status status = knnlm_index(model, said.store, o, out);
+    knnlm_status status = knnlm_index(model, args.store, o, out);
     knnlm_model_close(model);
     return status;
 }
@@ -57,17 +57,17 @@ static int run(int argc, char **argv) {
     knnlm_index_result result;
     int code = cli_parse(&cli_index, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
-    code = cli_take_store(&cli_index, &said.store, &rest, &count);
+    code = cli_take_store(&cli_index, &args.store, &rest, &count);
     if (code != CLI_DONE) return code;
     if (count) return cli_usage(&cli_index, "one store at a time");
-    code = cli_read_recipe(&cli_index, &said.recipe, &recipe);
-    if (code == CLI_DONE) code = cli_start(&cli_index, &said.common);
+    code = cli_read_recipe(&cli_index, &args.recipe, &recipe);
+    if (code == CLI_DONE) code = cli_start(&cli_index, &args.common);
     if (code != CLI_DONE) return code;
-    recipe.extend = said.extend;
+    recipe.extend = args.extend;
     cli_catch_interrupts();
     if (make_index(&recipe, &result) != KNNLM_OK) return cli_fail(&cli_index);
     cli_progress_clear();
-    if (said.common.json)
+    if (args.common.json)
         cli_print_json(cli_json_indexed(&result));
     else
         cli_print_index(&result);

@@ -9,16 +9,16 @@
 static struct {
     cli_common common;
     cli_info_wish store;
-} said = {.store = {.entry = -1, .around = 16}};
+} args = {.store = {.entry = -1, .around = 16}};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {0, "documents", CLI_FLAG, &said.store.documents, NULL, "of a store: list every document", 0, 0, NULL},
-    {0, "entry", CLI_INTEGER, &said.store.entry, "ID", "of a store: show this entry, its origin and the text around it", 0, 4294967295.0, NULL},
-    {0, "around", CLI_INTEGER, &said.store.around, "N", "tokens before and after it (default: 16)", 0, 1 << 20, NULL},
-    CLI_ENGINE_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {0, "documents", CLI_FLAG, &args.store.documents, NULL, "of a store: list every document", 0, 0, NULL},
+    {0, "entry", CLI_INTEGER, &args.store.entry, "ID", "of a store: show this entry, its origin and the text around it", 0, 4294967295.0, NULL},
+    {0, "around", CLI_INTEGER, &args.store.around, "N", "tokens before and after it (default: 16)", 0, 1 << 20, NULL},
+    CLI_ENGINE_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -51,9 +51,9 @@ static void print_text(const knnlm_model_info *i) {
 static knnlm_status info_model(const char *path) {
     knnlm_model *model;
     knnlm_model_info info;
-    KN_TRY(cli_open_model(path, &said.common, &model));
+    KN_TRY(cli_open_model(path, &args.common, &model));
     knnlm_model_describe(model, &info);
-    if (said.common.json)
+    if (args.common.json)
         print_json(&info);
     else
         print_text(&info);
@@ -68,13 +68,13 @@ static int run(int argc, char **argv) {
     int code = cli_parse(&cli_info, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
     if (count != 1) return cli_usage(&cli_info, "one model file or store to describe");
-    code = cli_start(&cli_info, &said.common);
+    code = cli_start(&cli_info, &args.common);
     if (code != CLI_DONE) return code;
-    said.store.json = said.common.json;
+    args.store.json = args.common.json;
     bool directory = stat(paths[0], &st) == 0 && S_ISDIR(st.st_mode);
-    if (!directory && (said.store.documents || said.store.entry >= 0))
+    if (!directory && (args.store.documents || args.store.entry >= 0))
         return cli_usage(&cli_info, "--documents and --entry are for stores");
-    knnlm_status status = directory ? cli_info_store(paths[0], &said.store) : info_model(paths[0]);
+    knnlm_status status = directory ? cli_info_store(paths[0], &args.store) : info_model(paths[0]);
     return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_info);
 }
 

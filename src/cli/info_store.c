@@ -187,7 +187,7 @@ static void print_counts(const knnlm_store_info *i) {
     printf("\ndocuments        %" PRIu64, i->documents - i->removed_documents);
     if (i->removed_documents) printf(" (and %" PRIu64 " removed)", i->removed_documents);
     printf("\nsize             %sB in %zu segments", cli_count((double)i->bytes, size), i->segments);
-    if (i->entries) printf(", %.1f bytes an entry", (double)i->bytes / (double)i->entries);
+    if (i->entries) printf(", %.1f bytes per entry", (double)i->bytes / (double)i->entries);
     printf("\ncreated          %s, %" PRIu64 " commit%s, format %d\n", cli_time(i->created, time), i->commits,
            i->commits == 1 ? "" : "s", i->format);
     if (i->tuned.known)

@@ -16,7 +16,7 @@ static inline knnlm_status cli_open_lm(const char *path, const cli_common *commo
 
 // As cli_mixture_read; `choices` is the memory of *out.
 static inline int cli_mixture_read_inner(const cli_command *command, cli_mixture *m,
-                                         kn_store_choice choices[CLI_LIST_MOST], kn_mixture_options *out) {
+                                         kn_store_choice choices[CLI_LIST_MAX], kn_mixture_options *out) {
     knnlm_mixture_options o;
     int code = cli_mixture_read(command, m, &o);
     if (code != CLI_DONE) return code;
@@ -31,7 +31,7 @@ static inline int cli_mixture_read_inner(const cli_command *command, cli_mixture
                                 .temperature = o.temperature,
                                 .codes = o.codes,
                                 .exact = o.exact,
-                                .metric = o.distance,
+                                .distance = o.distance,
                                 .fixed = o.fixed,
                                 .include_self = o.include_self,
                                 .cache = o.cache,

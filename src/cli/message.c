@@ -6,7 +6,7 @@
 
 // What is not a field with another name here is not touched: a file may be called anything.
 static const struct {
-    const char *field, *said;
+    const char *field, *shown;
 } names[] = {
     {"accept", "--accept-model"},
     {"activation", "--activation"},
@@ -61,7 +61,7 @@ static const struct {
 
 static const char *option_of(const char *field, size_t size) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strlen(names[i].field) == size && memcmp(names[i].field, field, size) == 0) return names[i].said;
+        if (strlen(names[i].field) == size && memcmp(names[i].field, field, size) == 0) return names[i].shown;
     return NULL;
 }
 
@@ -69,13 +69,13 @@ void cli_message(const char *message, char *out, size_t size) {
     size_t used = 0;
     while (*message && used + 1 < size) {
         const char *end = *message == '`' ? strchr(message + 1, '`') : NULL;
-        const char *said = end ? option_of(message + 1, (size_t)(end - message - 1)) : NULL;
-        if (!said) {
+        const char *shown = end ? option_of(message + 1, (size_t)(end - message - 1)) : NULL;
+        if (!shown) {
             out[used++] = *message++;
             continue;
         }
-        size_t length = strlen(said) < size - 1 - used ? strlen(said) : size - 1 - used;
-        memcpy(out + used, said, length);
+        size_t length = strlen(shown) < size - 1 - used ? strlen(shown) : size - 1 - used;
+        memcpy(out + used, shown, length);
         used += length;
         message = end + 1;
     }

@@ -14,7 +14,7 @@ void cli_mixture_init(cli_mixture *m) {
                        .temperature = NAN,
                        .cache_lambda = NAN,
                        .cache_temperature = NAN,
-                       .metric = -1};
+                       .distance = -1};
 }
 
 void cli_mixture_free(cli_mixture *m) {
@@ -35,7 +35,7 @@ static bool read_settings(const char *text, cli_mixture *m, size_t i) {
     if (good && *end == ',') {
         text = end + 1;
         m->ks[i] = strtoll(text, &end, 10);
-        good = end > text && m->ks[i] >= 1 && m->ks[i] <= CLI_NEIGHBORS_MOST;
+        good = end > text && m->ks[i] >= 1 && m->ks[i] <= CLI_NEIGHBORS_MAX;
     }
     return good && !*end;
 }
@@ -54,7 +54,7 @@ static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
 // Options that nothing would obey are a mistake.
 static int check_use(const cli_command *command, const cli_mixture *m) {
     bool of_stores = m->k || m->probes || !isnan(m->lambda) || !isnan(m->temperature) || m->codes ||
-                     m->exact || m->metric >= 0 || m->fixed || m->include_self;
+                     m->exact || m->distance >= 0 || m->fixed || m->include_self;
     bool of_cache = !isnan(m->cache_lambda) || !isnan(m->cache_temperature);
     if (m->exact && m->codes) return cli_usage(command, "--exact and --codes are each other's contrary");
     if (of_stores && !m->stores.count)
@@ -83,7 +83,7 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_o
     out->temperature = m->temperature;
     out->codes = m->codes;
     out->exact = m->exact;
-    out->distance = m->metric;
+    out->distance = m->distance;
     out->fixed = m->fixed;
     out->include_self = m->include_self;
     out->cache = m->cache;

@@ -5,30 +5,31 @@
 #include "base/distance.h"
 #include "cli/model.h"
 
-enum { CLI_NEIGHBORS_MOST = 1 << 20 };
+enum { CLI_NEIGHBORS_MAX = 1 << 20 };
 
 typedef struct cli_mixture {
     cli_list stores; // STORE or STORE=L[,T[,K]]
     int64_t k, probes, cache;
     double lambda, temperature, cache_lambda, cache_temperature;
     bool codes, exact, fixed, include_self;
-    int metric;
-    char *paths[CLI_LIST_MOST];
-    double weights[CLI_LIST_MOST], temperatures[CLI_LIST_MOST]; // NAN: not said
-    int64_t ks[CLI_LIST_MOST];                                  // 0: not said
+    int distance;
+    char *paths[CLI_LIST_MAX];
+    double weights[CLI_LIST_MAX], temperatures[CLI_LIST_MAX]; // NAN: not given
+    int64_t ks[CLI_LIST_MAX];                                 // 0: not given
 } cli_mixture;
 
 // One option a line.
 // clang-format off
 #define CLI_MIXTURE_OPTIONS(m) \
     {'s', "store", CLI_LIST, &(m).stores, "STORE", "neighbours come from here; may be given several times; STORE=L,T,K: lambda, temperature and k of its own", 0, 0, NULL}, \
-    {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MOST, NULL}, \
+    {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MAX, NULL}, \
     {0, "lambda", CLI_NUMBER, &(m).lambda, "L", "weight of the neighbours (default: as tuned, else 0.25)", 0, 1, NULL}, \
     {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}, \
     {0, "probe", CLI_INTEGER, &(m).probes, "N", "lists looked at (default: as tuned, else the index's); as many as there are: all entries", 1, 1 << 24, NULL}, \
     {0, "exact", CLI_FLAG, &(m).exact, NULL, "distances of the keys (default)", 0, 0, NULL}, \
     {0, "codes", CLI_FLAG, &(m).codes, NULL, "distances of the index's codes", 0, 0, NULL}, \
-    {0, "metric", CLI_CHOICE, &(m).metric, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, kn_distance_names}, \
+    {0, "distance", CLI_CHOICE, &(m).distance, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, kn_distance_names}, \
+    {0, "metric", CLI_CHOICE, &(m).distance, "M", NULL, 0, 0, kn_distance_names}, \
     {0, "fixed", CLI_FLAG, &(m).fixed, NULL, "one lambda for all tokens, although the store has bins", 0, 0, NULL}, \
     {0, "include-self", CLI_FLAG, &(m).include_self, NULL, "a document that is in the store may find itself", 0, 0, NULL}, \
     {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned)", 0, 1 << 24, NULL}, \
@@ -36,7 +37,7 @@ typedef struct cli_mixture {
     {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}
 // clang-format on
 
-// Before parsing: what nobody said.
+// Before parsing: what nobody gave.
 void cli_mixture_init(cli_mixture *m);
 // After it: CLI_DONE, or the exit code. `out` points into `m`.
 int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_options *out);

@@ -46,6 +46,7 @@ static void print_help(const cli_command *command, const cli_option *options, si
     for (size_t i = 0; i < count; i++) {
         char left[64];
         const cli_option *o = &options[i];
+        if (!o->help) continue;
         snprintf(left, sizeof left, "%c%c%s --%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
                  o->letter ? "," : " ", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
         printf("  %-28s %s\n", left, o->help);
@@ -104,7 +105,7 @@ static int parse_bytes(const cli_command *command, const cli_option *o, const ch
 
 static int take_item(const cli_command *command, const cli_option *o, const char *text) {
     cli_list *list = o->value;
-    if (list->count == CLI_LIST_MOST) return bad_value(command, o, text, "given too many times");
+    if (list->count == CLI_LIST_MAX) return bad_value(command, o, text, "given too many times");
     list->items[list->count++] = text;
     return -1;
 }

@@ -22,7 +22,7 @@ enum {
 
 typedef struct chart {
     const cli_plot *plot;
-    kn_writer *w;
+    kn_file_writer *w;
     cli_scale x, y;
     double width, height; // of the picture
 } chart;
@@ -39,7 +39,7 @@ __attribute__((format(printf, 2, 3))) static void draw(chart *c, const char *for
     va_start(args, format);
     int n = vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (n > 0) kn_writer_put(c->w, line, kn_least((size_t)n, sizeof line - 1)); // failures: see the commit
+    if (n > 0) kn_file_writer_put(c->w, line, kn_min((size_t)n, sizeof line - 1)); // failures: see the commit
 }
 
 enum { UNKNOWN = 0xFFFD };
@@ -60,7 +60,7 @@ static void draw_text(chart *c, const char *text) {
         if (codepoint < 0x80 && strchr("&<>\"'", (int)codepoint))
             draw(c, "&#%d;", (int)codepoint);
         else
-            kn_writer_put(c->w, bytes, kn_utf8_encode(codepoint, bytes));
+            kn_file_writer_put(c->w, bytes, kn_utf8_encode(codepoint, bytes));
     }
 }
 
@@ -76,11 +76,11 @@ static size_t text_width(const char *text) {
 }
 
 // What does not fit is cut from the front: files of one folder differ at the end of their names.
-static void draw_end(chart *c, const char *text, size_t most) {
+static void draw_end(chart *c, const char *text, size_t max) {
     uint32_t codepoint;
     size_t width = text_width(text);
-    if (width > most) draw(c, "\u2026");
-    for (; width > most; width -= letters(codepoint)) text += next(text, &codepoint);
+    if (width > max) draw(c, "\u2026");
+    for (; width > max; width -= letters(codepoint)) text += next(text, &codepoint);
     draw_text(c, text);
 }
 
@@ -92,9 +92,9 @@ static void lay_out(chart *c) {
     size_t tick = 0, name = 0;
     char text[32];
     for (size_t i = 0; i < c->y.count; i++)
-        tick = kn_most(tick, text_width(cli_scale_label(&c->y, c->y.ticks[i], text)));
+        tick = kn_max(tick, text_width(cli_scale_label(&c->y, c->y.ticks[i], text)));
     for (size_t j = 0; j < p->count; j++)
-        if (p->curves[j].name) name = kn_most(name, kn_least(text_width(p->curves[j].name), NAME) + 1);
+        if (p->curves[j].name) name = kn_max(name, kn_min(text_width(p->curves[j].name), NAME) + 1);
     c->x.from = (p->y.label ? 36 : 14) + LETTER * (double)tick;
     c->x.to = c->x.from + WIDTH;
     c->y.to = 16 + (p->title ? 24 : 0) + (p->marked ? 18 : 0);
@@ -256,7 +256,7 @@ static void draw_chart(chart *c) {
 knnlm_status cli_plot_write(const char *path, const cli_plot *plot) {
     chart c = {.plot = plot};
     cli_scale_find(plot, &c.x, &c.y);
-    KN_TRY(kn_writer_open(path, &c.w));
+    KN_TRY(kn_file_writer_open(path, &c.w));
     // printf writes commas for points in some locales. No locale (0) changes nothing: out of memory.
     locale_t plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0), before = uselocale(plain);
     lay_out(&c);
@@ -265,5 +265,5 @@ knnlm_status cli_plot_write(const char *path, const cli_plot *plot) {
         uselocale(before);
         freelocale(plain);
     }
-    return kn_writer_commit(c.w);
+    return kn_file_writer_commit(c.w);
 }

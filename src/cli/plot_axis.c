@@ -19,8 +19,8 @@ static double scaled(const cli_scale *s, double value) {
 
 // Whether ticks between the two can be told apart, and divisions by their difference are sound.
 static bool apart(const cli_scale *s, double low, double high) {
-    double least = s->log ? 1e-9 : fmax(1e-290, 1e-9 * fmax(fabs(low), fabs(high)));
-    return high - low > least;
+    double min = s->log ? 1e-9 : fmax(1e-290, 1e-9 * fmax(fabs(low), fabs(high)));
+    return high - low > min;
 }
 
 static void include(cli_scale *s, double value) {

@@ -52,7 +52,7 @@ static knnlm_status plot(const char *path, const knnlm_recall *rows, size_t coun
     }
     for (int j = 0; j < KNNLM_RECALL_DEPTHS; j++)
         curves[j] = (cli_curve){names[j], rates, recalls[j], labels, count, false};
-    return cli_plot_write(path, &(cli_plot){.x = {.label = "queries a second", .log = true},
+    return cli_plot_write(path, &(cli_plot){.x = {.label = "queries per second", .log = true},
                                             .y = {.label = "recall", .low = 0, .high = 1},
                                             .curves = curves,
                                             .count = KNNLM_RECALL_DEPTHS});

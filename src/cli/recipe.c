@@ -4,21 +4,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-int cli_read_recipe(const cli_command *command, const cli_recipe *said, knnlm_index_options *out) {
+int cli_read_recipe(const cli_command *command, const cli_recipe *args, knnlm_index_options *out) {
     *out = knnlm_index_options_default();
-    out->lists = (uint32_t)said->lists;
-    out->codes = said->codes;
-    out->train = (uint64_t)said->train;
-    out->probes = (uint32_t)said->probes;
-    out->iterations = (uint32_t)said->iterations;
-    if (said->seed) out->seed = (uint64_t)said->seed;
-    out->memory = said->memory;
-    out->force = said->force;
+    out->lists = (uint32_t)args->lists;
+    out->codes = args->codes;
+    out->train = (uint64_t)args->train;
+    out->probes = (uint32_t)args->probes;
+    out->iterations = (uint32_t)args->iterations;
+    if (args->seed) out->seed = (uint64_t)args->seed;
+    out->memory = args->memory;
+    out->force = args->force;
     out->progress = cli_progress;
     if (knnlm_index_options_check(out) != KNNLM_OK)
         return cli_usage(command, "--%s", knnlm_message()); // which begins with "codes"
-    if (!said->paper) return CLI_DONE;
-    if (said->lists || said->codes || said->train || said->probes)
+    if (!args->paper) return CLI_DONE;
+    if (args->lists || args->codes || args->train || args->probes)
         return cli_usage(command, "--paper is a recipe of its own");
     out->lists = 4096;
     out->codes = "pq64";

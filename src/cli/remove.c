@@ -12,15 +12,15 @@ static struct {
     const char *store;
     cli_list numbers;
     bool dry_run;
-} said;
+} args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
-    {0, "document", CLI_LIST, &said.numbers, "N", "the document of this number (knnlm info --documents); may be given several times", 0, 0, NULL},
-    {'n', "dry-run", CLI_FLAG, &said.dry_run, NULL, "only tell what would be removed", 0, 0, NULL},
-    CLI_COMMON_OPTIONS(said.common),
+    {'s', "store", CLI_STRING, &args.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {0, "document", CLI_LIST, &args.numbers, "N", "the document of this number (knnlm info --documents); may be given several times", 0, 0, NULL},
+    {'n', "dry-run", CLI_FLAG, &args.dry_run, NULL, "only tell what would be removed", 0, 0, NULL},
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -31,7 +31,7 @@ static void removed(void *context, uint64_t number, const knnlm_document *d) {
     (void)number;
     if (names) {
         cli_json_append(names, d ? cli_json_name(d->name, d->name_size) : json_null());
-    } else if (said.common.verbose || said.dry_run) {
+    } else if (args.common.verbose || args.dry_run) {
         cli_put_text(stdout, d ? d->name : "(damaged)", d ? d->name_size : strlen("(damaged)"));
         printf("\n");
     }
@@ -39,25 +39,25 @@ static void removed(void *context, uint64_t number, const knnlm_document *d) {
 
 static void print(const knnlm_remove_result *r) {
     if (names)
-        cli_print_json(json_pack("{s:o?, s:b, s:I, s:I, s:O}", "store", json_string(said.store), "dry_run",
-                                 said.dry_run, "documents", (json_int_t)r->documents, "entries",
+        cli_print_json(json_pack("{s:o?, s:b, s:I, s:I, s:O}", "store", json_string(args.store), "dry_run",
+                                 args.dry_run, "documents", (json_int_t)r->documents, "entries",
                                  (json_int_t)r->entries, "names", names));
     else
         printf("%s          %" PRIu64 " documents, %" PRIu64 " entries%s\n",
-               said.dry_run ? "matching" : "removed ", r->documents, r->entries,
-               said.dry_run ? "" : " (knnlm compact frees their space)");
+               args.dry_run ? "matching" : "removed ", r->documents, r->entries,
+               args.dry_run ? "" : " (knnlm compact frees their space)");
 }
 
 // The numbers of --document, which the store must have.
-static knnlm_status read_numbers(uint64_t documents, uint64_t numbers[CLI_LIST_MOST]) {
-    for (size_t i = 0; i < said.numbers.count; i++) {
-        const char *text = said.numbers.items[i];
+static knnlm_status read_numbers(uint64_t documents, uint64_t numbers[CLI_LIST_MAX]) {
+    for (size_t i = 0; i < args.numbers.count; i++) {
+        const char *text = args.numbers.items[i];
         char *end;
         numbers[i] = strtoull(text, &end, 10);
         if (*text < '0' || *text > '9' || *end || numbers[i] >= documents)
             return kn_fail(KNNLM_EINVAL,
                            "%s: no document has the number %s (knnlm info --documents lists them)",
-                           said.store, text);
+                           args.store, text);
     }
     return KNNLM_OK;
 }
@@ -65,7 +65,7 @@ static knnlm_status read_numbers(uint64_t documents, uint64_t numbers[CLI_LIST_M
 static knnlm_status count_documents(uint64_t *out) {
     knnlm_store *store;
     knnlm_store_info info;
-    KN_TRY(knnlm_store_open(said.store, &store));
+    KN_TRY(knnlm_store_open(args.store, &store));
     knnlm_store_describe(store, &info);
     *out = info.documents;
     knnlm_store_close(store);
@@ -73,20 +73,20 @@ static knnlm_status count_documents(uint64_t *out) {
 }
 
 static knnlm_status work(char **patterns, size_t count) {
-    uint64_t numbers[CLI_LIST_MOST], documents;
+    uint64_t numbers[CLI_LIST_MAX], documents;
     knnlm_remove_result result;
     knnlm_remove_options o = knnlm_remove_options_default();
-    if (said.numbers.count) {
+    if (args.numbers.count) {
         KN_TRY(count_documents(&documents));
         KN_TRY(read_numbers(documents, numbers));
     }
     o.patterns = (const char *const *)patterns;
     o.pattern_count = count;
     o.documents = numbers;
-    o.document_count = said.numbers.count;
-    o.dry_run = said.dry_run;
+    o.document_count = args.numbers.count;
+    o.dry_run = args.dry_run;
     o.removed = removed;
-    KN_TRY(knnlm_store_remove(said.store, &o, &result));
+    KN_TRY(knnlm_store_remove(args.store, &o, &result));
     print(&result);
     return KNNLM_OK;
 }
@@ -97,12 +97,12 @@ static int run(int argc, char **argv) {
     int code =
         cli_parse(&cli_remove, options, sizeof options / sizeof *options, argc, argv, &patterns, &count);
     if (code >= 0) return code;
-    code = cli_take_store(&cli_remove, &said.store, &patterns, &count);
+    code = cli_take_store(&cli_remove, &args.store, &patterns, &count);
     if (code != CLI_DONE) return code;
-    if (count == 0 && !said.numbers.count) return cli_usage(&cli_remove, "no document to remove");
-    code = cli_start(&cli_remove, &said.common);
+    if (count == 0 && !args.numbers.count) return cli_usage(&cli_remove, "no document to remove");
+    code = cli_start(&cli_remove, &args.common);
     if (code != CLI_DONE) return code;
-    if (said.common.json) names = json_array();
+    if (args.common.json) names = json_array();
     knnlm_status status = work(patterns, count);
     json_decref(names);
     return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_remove);

@@ -21,32 +21,32 @@ static struct {
     uint64_t max_body, max_memory;
     double timeout;
     bool read_only, no_key;
-} said;
+} args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &said.model, "FILE", "the model (required)", 0, 0, NULL},
-    CLI_MIXTURE_OPTIONS(said.mixture),
-    {0, "host", CLI_STRING, &said.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere, with a key)", 0, 0, NULL},
-    {0, "port", CLI_INTEGER, &said.port, "N", "default: 8080; 0: any that is free", 0, 65535, NULL},
-    {0, "api-key", CLI_STRING, &said.api_key, "KEY", "ask clients for this key (default: $KNNLM_API_KEY, else none)", 0, 0, NULL},
-    {0, "api-key-file", CLI_STRING, &said.key_file, "FILE", "the same, from the first line of a file that not everybody can read", 0, 0, NULL},
-    {0, "no-key", CLI_FLAG, &said.no_key, NULL, "other machines may ask, and change stores, without a key", 0, 0, NULL},
-    {0, "allowed-host", CLI_LIST, &said.allowed_hosts, "NAME", "clients may call the server so, behind a proxy for example; may be given several times", 0, 0, NULL},
-    {0, "read-only", CLI_FLAG, &said.read_only, NULL, "no document is added to or removed from a store", 0, 0, NULL},
-    {0, "cors", CLI_STRING, &said.cors, "ORIGIN", "let pages of this origin ask, such as https://example.org; *: all (default: only our own)", 0, 0, NULL},
-    {0, "parallel", CLI_INTEGER, &said.parallel, "N", "texts generated at a time (default: 8)", 1, 256, NULL},
-    {0, "queue", CLI_INTEGER, &said.queue, "N", "requests that may wait; more are told to come again (default: 256)", 1, 1 << 20, NULL},
-    {0, "max-tokens", CLI_INTEGER, &said.max_tokens, "N", "of a text, or of a prompt and its answer (default: 16384)", 1, 1 << 24, NULL},
-    {0, "max-body", CLI_BYTES, &said.max_body, "SIZE", "of a request (default: 16M)", 0, 0, NULL},
-    {0, "timeout", CLI_NUMBER, &said.timeout, "S", "seconds that a request may take (default: 300)", 0.1, 1e6, NULL},
-    {0, "max-memory", CLI_BYTES, &said.max_memory, "SIZE", "of all requests at a time, half of it for one; more are told to come again (default: 1G)", 0, 0, NULL},
-    {0, "connections", CLI_INTEGER, &said.connections, "N", "at a time (default: 512)", 1, 10000, NULL},
-    {0, "connections-per-address", CLI_INTEGER, &said.per_address, "N", "of one client (default: a quarter of them; all on 127.0.0.1)", 1, 10000, NULL},
-    CLI_ENGINE_OPTION(said.common),
-    CLI_ACCEPT_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model (required)", 0, 0, NULL},
+    CLI_MIXTURE_OPTIONS(args.mixture),
+    {0, "host", CLI_STRING, &args.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere, with a key)", 0, 0, NULL},
+    {0, "port", CLI_INTEGER, &args.port, "N", "default: 8080; 0: any that is free", 0, 65535, NULL},
+    {0, "api-key", CLI_STRING, &args.api_key, "KEY", "ask clients for this key (default: $KNNLM_API_KEY, else none)", 0, 0, NULL},
+    {0, "api-key-file", CLI_STRING, &args.key_file, "FILE", "the same, from the first line of a file that not everybody can read", 0, 0, NULL},
+    {0, "no-key", CLI_FLAG, &args.no_key, NULL, "other machines may ask, and change stores, without a key", 0, 0, NULL},
+    {0, "allowed-host", CLI_LIST, &args.allowed_hosts, "NAME", "clients may call the server so, behind a proxy for example; may be given several times", 0, 0, NULL},
+    {0, "read-only", CLI_FLAG, &args.read_only, NULL, "no document is added to or removed from a store", 0, 0, NULL},
+    {0, "cors", CLI_STRING, &args.cors, "ORIGIN", "let pages of this origin ask, such as https://example.org; *: all (default: only our own)", 0, 0, NULL},
+    {0, "parallel", CLI_INTEGER, &args.parallel, "N", "texts generated at a time (default: 8)", 1, 256, NULL},
+    {0, "queue", CLI_INTEGER, &args.queue, "N", "requests that may wait; more are told to come again (default: 256)", 1, 1 << 20, NULL},
+    {0, "max-tokens", CLI_INTEGER, &args.max_tokens, "N", "of a text, or of a prompt and its answer (default: 16384)", 1, 1 << 24, NULL},
+    {0, "max-body", CLI_BYTES, &args.max_body, "SIZE", "of a request (default: 16M)", 0, 0, NULL},
+    {0, "timeout", CLI_NUMBER, &args.timeout, "S", "seconds that a request may take (default: 300)", 0.1, 1e6, NULL},
+    {0, "max-memory", CLI_BYTES, &args.max_memory, "SIZE", "of all requests at a time, half of it for one; more are told to come again (default: 1G)", 0, 0, NULL},
+    {0, "connections", CLI_INTEGER, &args.connections, "N", "at a time (default: 512)", 1, 10000, NULL},
+    {0, "connections-per-address", CLI_INTEGER, &args.per_address, "N", "of one client (default: a quarter of them; all on 127.0.0.1)", 1, 10000, NULL},
+    CLI_ENGINE_OPTION(args.common),
+    CLI_ACCEPT_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -108,7 +108,7 @@ static knnlm_status serve_model(kn_server *server, kn_lm *lm, const kn_mixture_o
     signals.serving = true;
     tell_ready(server, lm, mix->store_count);
     while (sem_wait(&signals.over)) continue; // a debugger's doing
-    if (said.common.verbose) fprintf(stderr, "knnlm serve: ending: requests that run are finished\n");
+    if (args.common.verbose) fprintf(stderr, "knnlm serve: ending: requests that run are finished\n");
     return KNNLM_OK;
 }
 
@@ -119,9 +119,9 @@ static knnlm_status serve(const kn_serve_options *o, const kn_mixture_options *m
     return_memory();
     KN_TRY(expect_signals());
     KN_TRY(kn_server_open(o, &server));
-    if (said.common.verbose)
+    if (args.common.verbose)
         fprintf(stderr, "knnlm serve: %s answers 503 until the model is open\n", kn_server_url(server));
-    knnlm_status status = cli_open_lm(said.model, &said.common, &lm);
+    knnlm_status status = cli_open_lm(args.model, &args.common, &lm);
     if (status == KNNLM_OK) status = serve_model(server, lm, mix);
     kn_server_close(server, PATIENCE);
     kn_lm_close(lm);
@@ -134,62 +134,62 @@ static void warn(const char *store, const char *message) {
 }
 
 static kn_serve_options serve_options(const char *key) {
-    return (kn_serve_options){.host = said.host,
-                              .port = (uint16_t)said.port,
+    return (kn_serve_options){.host = args.host,
+                              .port = (uint16_t)args.port,
                               .api_key = key && *key ? key : NULL,
-                              .no_key = said.no_key,
-                              .allowed_hosts = said.allowed_hosts.items,
-                              .allowed_host_count = said.allowed_hosts.count,
-                              .cors = said.cors,
-                              .read_only = said.read_only,
-                              .queue = (size_t)said.queue,
-                              .parallel = (size_t)said.parallel,
-                              .max_tokens = (size_t)said.max_tokens,
-                              .max_body = (size_t)said.max_body,
-                              .max_memory = (size_t)said.max_memory,
-                              .connections = (size_t)said.connections,
-                              .per_address = (size_t)said.per_address,
-                              .timeout = said.timeout,
+                              .no_key = args.no_key,
+                              .allowed_hosts = args.allowed_hosts.items,
+                              .allowed_host_count = args.allowed_hosts.count,
+                              .cors = args.cors,
+                              .read_only = args.read_only,
+                              .queue = (size_t)args.queue,
+                              .parallel = (size_t)args.parallel,
+                              .max_tokens = (size_t)args.max_tokens,
+                              .max_body = (size_t)args.max_body,
+                              .max_memory = (size_t)args.max_memory,
+                              .connections = (size_t)args.connections,
+                              .per_address = (size_t)args.per_address,
+                              .timeout = args.timeout,
                               .warn = warn};
 }
 
 static void defaults(void) {
     kn_serve_options o = kn_serve_options_default();
-    cli_mixture_init(&said.mixture);
-    said.host = o.host;
-    said.port = o.port;
-    said.queue = (int64_t)o.queue;
-    said.parallel = (int64_t)o.parallel;
-    said.max_tokens = (int64_t)o.max_tokens;
-    said.max_body = o.max_body;
-    said.max_memory = o.max_memory;
-    said.connections = (int64_t)o.connections;
-    said.timeout = o.timeout;
+    cli_mixture_init(&args.mixture);
+    args.host = o.host;
+    args.port = o.port;
+    args.queue = (int64_t)o.queue;
+    args.parallel = (int64_t)o.parallel;
+    args.max_tokens = (int64_t)o.max_tokens;
+    args.max_body = o.max_body;
+    args.max_memory = o.max_memory;
+    args.connections = (int64_t)o.connections;
+    args.timeout = o.timeout;
 }
 
 static int check_usage(size_t count) {
-    if (!said.model) return cli_usage(&cli_serve, "no -m FILE");
+    if (!args.model) return cli_usage(&cli_serve, "no -m FILE");
     if (count) return cli_usage(&cli_serve, "stores are given with -s");
-    if (said.mixture.cache > 0) return cli_usage(&cli_serve, "--cache: requests have no document to cache");
-    if (said.max_memory < 1000000) return cli_usage(&cli_serve, "--max-memory: at least 1M");
-    if (said.api_key && said.key_file) return cli_usage(&cli_serve, "either --api-key or --api-key-file");
-    if (said.no_key && (said.api_key || said.key_file)) return cli_usage(&cli_serve, "a key and --no-key");
+    if (args.mixture.cache > 0) return cli_usage(&cli_serve, "--cache: requests have no document to cache");
+    if (args.max_memory < 1000000) return cli_usage(&cli_serve, "--max-memory: at least 1M");
+    if (args.api_key && args.key_file) return cli_usage(&cli_serve, "either --api-key or --api-key-file");
+    if (args.no_key && (args.api_key || args.key_file)) return cli_usage(&cli_serve, "a key and --no-key");
     return CLI_DONE;
 }
 
 // The environment may have a key for other servers.
 static knnlm_status serve_with_key(const kn_mixture_options *mix) {
     char *read = NULL;
-    if (said.key_file) KN_TRY(kn_serve_read_key(said.key_file, &read));
-    const char *key = said.api_key ? said.api_key : read ? read : getenv("KNNLM_API_KEY");
-    kn_serve_options o = serve_options(said.no_key ? NULL : key);
+    if (args.key_file) KN_TRY(kn_serve_read_key(args.key_file, &read));
+    const char *key = args.api_key ? args.api_key : read ? read : getenv("KNNLM_API_KEY");
+    kn_serve_options o = serve_options(args.no_key ? NULL : key);
     knnlm_status status = serve(&o, mix);
     free(read);
     return status;
 }
 
 static int run(int argc, char **argv) {
-    kn_store_choice choices[CLI_LIST_MOST];
+    kn_store_choice choices[CLI_LIST_MAX];
     kn_mixture_options mix;
     char **rest;
     size_t count;
@@ -197,10 +197,10 @@ static int run(int argc, char **argv) {
     int code = cli_parse(&cli_serve, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_serve, &said.mixture, choices, &mix);
-    if (code == CLI_DONE) code = cli_start(&cli_serve, &said.common);
+    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_serve, &args.mixture, choices, &mix);
+    if (code == CLI_DONE) code = cli_start(&cli_serve, &args.common);
     if (code == CLI_DONE && serve_with_key(&mix) != KNNLM_OK) code = cli_fail(&cli_serve);
-    cli_mixture_free(&said.mixture);
+    cli_mixture_free(&args.mixture);
     return code;
 }
 

@@ -60,7 +60,7 @@ void cli_print_built(const knnlm_build_result *r, const knnlm_index_result *x, c
            r->documents_added, r->documents_unchanged, r->documents_replaced, r->documents);
     printf("entries          %" PRIu64 " added, %" PRIu64 " in all\n", r->entries_added, r->entries);
     printf("size             %sB", cli_count((double)r->bytes, size));
-    if (r->entries) printf(", %.0f bytes an entry", (double)r->bytes / (double)r->entries);
+    if (r->entries) printf(", %.0f bytes per entry", (double)r->bytes / (double)r->entries);
     printf("\ntime             %s, %s tokens/s\n", cli_duration(r->seconds, seconds),
            cli_count(r->tokens_per_second, rate));
     if (x) cli_print_index(x);
@@ -100,13 +100,13 @@ json_t *cli_json_name(const char *name, size_t size) {
     return exact ? exact : json_null();
 }
 
-char *cli_line(const char *text, size_t size, size_t most, bool keep_end) {
+char *cli_line(const char *text, size_t size, size_t max, bool keep_end) {
     char *out = kn_alloc(KN_UTF8_ESCAPED(size) + 3, 1);
     if (!out) return NULL;
     kn_utf8_escape(text, size, out, KN_UTF8_ESCAPED(size));
     size_t length = strlen(out);
-    if (length <= most) return out;
-    size_t from = keep_end ? length - most : 0, to = keep_end ? length : most;
+    if (length <= max) return out;
+    size_t from = keep_end ? length - max : 0, to = keep_end ? length : max;
     while (from < to && ((unsigned char)out[from] & 0xc0) == 0x80) from++; // whole characters
     while (to > from && ((unsigned char)out[to] & 0xc0) == 0x80) to--;
     memmove(out, out + from, to - from);

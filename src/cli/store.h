@@ -20,7 +20,7 @@ typedef struct cli_recipe {
 // clang-format off
 #define CLI_RECIPE_OPTIONS(r) \
     {0, "lists", CLI_INTEGER, &(r).lists, "N", "lists (default: by the number of entries)", 1, 1 << 24, NULL}, \
-    {0, "codes", CLI_STRING, &(r).codes, "CODES", "pq64: 64 bytes a code; pq64x4: 64 parts of 4 bits; none; auto (default): where keys exceed memory", 0, 0, NULL}, \
+    {0, "codes", CLI_STRING, &(r).codes, "CODES", "pq64: 64 bytes per code; pq64x4: 64 parts of 4 bits; none; auto (default): where keys exceed memory", 0, 0, NULL}, \
     {0, "train", CLI_INTEGER, &(r).train, "N", "keys to learn from (default: 64 a list)", 1, 4294967295.0, NULL}, \
     {0, "probes", CLI_INTEGER, &(r).probes, "N", "lists that searches look at by default (default: 32)", 1, 1 << 24, NULL}, \
     {0, "iterations", CLI_INTEGER, &(r).iterations, "N", "of k-means", 1, 1000, NULL}, \
@@ -28,7 +28,7 @@ typedef struct cli_recipe {
     {0, "paper", CLI_FLAG, &(r).paper, NULL, "4096 lists, pq64 codes, a million keys, 32 probes", 0, 0, NULL}
 // clang-format on
 // CLI_DONE or the exit code.
-int cli_read_recipe(const cli_command *command, const cli_recipe *said, knnlm_index_options *out);
+int cli_read_recipe(const cli_command *command, const cli_recipe *args, knnlm_index_options *out);
 void cli_print_index(const knnlm_index_result *result);
 json_t *cli_json_index(const knnlm_index_info *index); // null without lists
 json_t *cli_json_indexed(const knnlm_index_result *result);
@@ -39,9 +39,9 @@ knnlm_status cli_open_maker(const char *given, const knnlm_store *store, const c
 int cli_take_store(const cli_command *command, const char **store, char ***rest, size_t *count);
 // "2026-11-15 23:08:45 UTC"
 const char *cli_time(int64_t seconds, char buffer[32]);
-// A text on one line, cut to `most` bytes, of which the end or the beginning is kept; released with free().
+// A text on one line, cut to `max` bytes, of which the end or the beginning is kept; released with free().
 // NULL: no memory.
-char *cli_line(const char *text, size_t size, size_t most, bool keep_end);
+char *cli_line(const char *text, size_t size, size_t max, bool keep_end);
 // A name that need not be UTF-8, as JSON; null when it is not.
 json_t *cli_json_name(const char *name, size_t size);
 // Text that may begin or end inside a character, escaped where it does; NULL is no text.

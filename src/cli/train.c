@@ -19,7 +19,7 @@ static const char *const positions[] = {"sinusoidal", "learned", "rotary", NULL}
 static const char *const activations[] = {"relu", "gelu", "relu2", "swiglu", NULL};
 static const char *const norms[] = {"layer", "rms", NULL};
 
-// What the user said; -1 and NULL: not said, the preset or the default decides.
+// The arguments; -1 and NULL: not given, the preset or the default decides.
 typedef struct settings {
     cli_common common;
     const char *valid, *output, *from, *preset, *tokenizer_file, *bands, *log;
@@ -32,12 +32,12 @@ typedef struct settings {
     bool resume, force, no_bias, qk_norm;
 } settings;
 
-static settings said;
+static settings args;
 enum { UNSAID = -1 };
 
 // One option a line.
 // clang-format off
-static const settings unsaid = {
+static const settings not_given = {
     .kind = UNSAID, .type = 1, .optimizer = 0, .schedule = UNSAID, .positions = UNSAID,
     .activation = UNSAID, .norm = UNSAID, .window = UNSAID, .vocabulary = UNSAID, .vocabulary_sample = UNSAID, .width = UNSAID, .layers = UNSAID, .heads = UNSAID,
     .ffn = UNSAID, .context = UNSAID, .steps = UNSAID, .length = UNSAID, .batch = 8192, .micro = UNSAID, .warmup = UNSAID,
@@ -47,59 +47,59 @@ static const settings unsaid = {
 };
 
 static const cli_option options[] = {
-    {'o', "output", CLI_STRING, &said.output, "FILE", "model to write (required)", 0, 0, NULL},
-    {0, "valid", CLI_STRING, &said.valid, "TEXT", "validation text; the best model on it is kept", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
-    {0, "from", CLI_STRING, &said.from, "MODEL", "go on from this model, with its shape and tokenizer; the optimiser begins anew", 0, 0, NULL},
-    {0, "preset", CLI_STRING, &said.preset, "NAME", "tiny, small (default), base, stream, stream-tiny, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
-    {0, "tokenizer", CLI_CHOICE, &said.kind, "KIND", "bpe (default), word or wordpiece", 0, 0, kinds},
-    {0, "tokenizer-file", CLI_STRING, &said.tokenizer_file, "FILE", "tokenizer.json, vocab.txt or GGUF to take it from", 0, 0, NULL},
-    {0, "vocab", CLI_INTEGER, &said.vocabulary, "N", "tokens to train (default 16000; 0: every word)", 0, 1 << 24, NULL},
-    {0, "vocab-sample", CLI_INTEGER, &said.vocabulary_sample, "MB", "text the tokenizer is trained on (default 100)", 1, 1 << 20, NULL},
-    {0, "width", CLI_INTEGER, &said.width, "N", "width of the model (default: the preset's, as below)", 4, 32768, NULL},
-    {0, "layers", CLI_INTEGER, &said.layers, "N", "layers", 1, 256, NULL},
-    {0, "heads", CLI_INTEGER, &said.heads, "N", "attention heads", 1, 32768, NULL},
-    {0, "ffn", CLI_INTEGER, &said.ffn, "N", "width of the feed-forward part", 1, 131072, NULL},
-    {0, "context", CLI_INTEGER, &said.context, "N", "longest window", 1, 1 << 20, NULL},
-    {0, "positions", CLI_CHOICE, &said.positions, "HOW", "sinusoidal, learned or rotary", 0, 0, positions},
-    {0, "activation", CLI_CHOICE, &said.activation, "F", "relu, gelu, relu2 (squared) or swiglu (gated)", 0, 0, activations},
-    {0, "norm", CLI_CHOICE, &said.norm, "KIND", "layer (LayerNorm) or rms (RMSNorm)", 0, 0, norms},
-    {0, "no-bias", CLI_FLAG, &said.no_bias, NULL, "matrices and norms have no biases", 0, 0, NULL},
-    {0, "qk-norm", CLI_FLAG, &said.qk_norm, NULL, "RMSNorm of queries and keys (rotary positions)", 0, 0, NULL},
-    {0, "window", CLI_INTEGER, &said.window, "N", "attention sees the last N positions, 0: all (rotary positions)", 0, 1 << 20, NULL},
-    {0, "bands", CLI_STRING, &said.bands, "A,B", "adaptive embeddings and softmax with these cutoffs", 0, 0, NULL},
-    {0, "steps", CLI_INTEGER, &said.steps, "N", "updates (default 1000)", 1, 1e12, NULL},
-    {0, "epochs", CLI_NUMBER, &said.epochs, "X", "or so many times over the text", 1e-6, 1e6, NULL},
-    {0, "minutes", CLI_NUMBER, &said.minutes, "X", "or about so long, by the speed of the first updates", 1e-3, 1e6, NULL},
-    {0, "length", CLI_INTEGER, &said.length, "N", "tokens of a window (default: the context; with --from, as it was trained)", 1, 1 << 20, NULL},
-    {0, "batch", CLI_INTEGER, &said.batch, "N", "tokens of an update (default 8192)", 1, 1 << 28, NULL},
-    {0, "micro", CLI_INTEGER, &said.micro, "N", "tokens in memory at a time (default 4096)", 1, 1 << 28, NULL},
-    {0, "optimizer", CLI_CHOICE, &said.optimizer, "NAME", "adamw (default), nesterov (the paper's) or muon", 0, 0, optimizers},
-    {0, "schedule", CLI_CHOICE, &said.schedule, "NAME", "cosine, linear, constant, plateau or restarts (the paper's)", 0, 0, schedules},
-    {0, "rate", CLI_NUMBER, &said.rate, "X", "peak learning rate (default .001; nesterov 1)", 0, 1e6, NULL},
-    {0, "floor", CLI_NUMBER, &said.floor, "X", "lowest rate as a part of the peak (default .05)", 0, 1, NULL},
-    {0, "tail", CLI_NUMBER, &said.tail, "X", "part of the updates that plateau descends over (default .2)", 0, 1, NULL},
-    {0, "warmup", CLI_INTEGER, &said.warmup, "N", "updates of warm-up (default: 1 in 20, at most 1000)", 0, 1e12, NULL},
-    {0, "period", CLI_INTEGER, &said.period, "N", "updates of the first cosine of restarts (default 270000)", 1, 1e12, NULL},
-    {0, "clip", CLI_NUMBER, &said.clip, "X", "largest norm of the gradient (default 1; nesterov .1)", 0, 1e9, NULL},
-    {0, "decay", CLI_NUMBER, &said.decay, "X", "weight decay (default .05; nesterov 0)", 0, 10, NULL},
-    {0, "momentum", CLI_NUMBER, &said.momentum, "X", "of nesterov (default .99)", 0, 1, NULL},
-    {0, "beta1", CLI_NUMBER, &said.beta1, "X", "of adamw (default .9)", 0, 1, NULL},
-    {0, "beta2", CLI_NUMBER, &said.beta2, "X", "of adamw (default .98)", 0, 1, NULL},
-    {0, "dropout", CLI_NUMBER, &said.dropout, "P", "of embeddings and of each part's output (default 0)", 0, 0.99, NULL},
-    {0, "attention-dropout", CLI_NUMBER, &said.attention_dropout, "P", "of attention weights (default 0)", 0, 0.99, NULL},
-    {0, "activation-dropout", CLI_NUMBER, &said.activation_dropout, "P", "inside the feed-forward part (default 0)", 0, 0.99, NULL},
-    {0, "type", CLI_CHOICE, &said.type, "T", "of the model file: f16 (default), f32, bf16, q8_0", 0, 0, types},
-    {0, "valid-every", CLI_INTEGER, &said.valid_every, "N", "updates between validations (default 200)", 0, 1e12, NULL},
-    {0, "valid-tokens", CLI_INTEGER, &said.valid_tokens, "N", "tokens validated, 0: all (default 131072)", 0, 1e12, NULL},
-    {0, "save-every", CLI_INTEGER, &said.save_every, "N", "updates between checkpoints (default: every 5 minutes)", 0, 1e12, NULL},
-    {0, "save-seconds", CLI_NUMBER, &said.save_seconds, "S", "seconds between checkpoints, 0: none (default 300)", 0, 1e9, NULL},
-    {0, "report-every", CLI_INTEGER, &said.report_every, "N", "updates between lines of progress (default 10)", 1, 1e12, NULL},
-    {0, "log", CLI_STRING, &said.log, "FILE", "CSV of the run: step, tokens, seconds, loss, valid_loss, rate, norm", 0, 0, NULL},
-    {0, "resume", CLI_FLAG, &said.resume, NULL, "go on from OUTPUT.checkpoint", 0, 0, NULL},
-    {0, "force", CLI_FLAG, &said.force, NULL, "replace a model or a checkpoint that is there already", 0, 0, NULL},
-    {0, "seed", CLI_INTEGER, &said.seed, "N", "of weights, order and dropout (default 1)", 0, 9e15, NULL},
-    CLI_COMMON_OPTIONS(said.common),
+    {'o', "output", CLI_STRING, &args.output, "FILE", "model to write (required)", 0, 0, NULL},
+    {0, "valid", CLI_STRING, &args.valid, "TEXT", "validation text; the best model on it is kept", 0, 0, NULL},
+    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
+    {0, "from", CLI_STRING, &args.from, "MODEL", "go on from this model, with its shape and tokenizer; the optimiser begins anew", 0, 0, NULL},
+    {0, "preset", CLI_STRING, &args.preset, "NAME", "tiny, small (default), base, stream, stream-tiny, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
+    {0, "tokenizer", CLI_CHOICE, &args.kind, "KIND", "bpe (default), word or wordpiece", 0, 0, kinds},
+    {0, "tokenizer-file", CLI_STRING, &args.tokenizer_file, "FILE", "tokenizer.json, vocab.txt or GGUF to take it from", 0, 0, NULL},
+    {0, "vocab", CLI_INTEGER, &args.vocabulary, "N", "tokens to train (default 16000; 0: every word)", 0, 1 << 24, NULL},
+    {0, "vocab-sample", CLI_INTEGER, &args.vocabulary_sample, "MB", "text the tokenizer is trained on (default 100)", 1, 1 << 20, NULL},
+    {0, "width", CLI_INTEGER, &args.width, "N", "width of the model (default: the preset's, as below)", 4, 32768, NULL},
+    {0, "layers", CLI_INTEGER, &args.layers, "N", "layers", 1, 256, NULL},
+    {0, "heads", CLI_INTEGER, &args.heads, "N", "attention heads", 1, 32768, NULL},
+    {0, "ffn", CLI_INTEGER, &args.ffn, "N", "width of the feed-forward part", 1, 131072, NULL},
+    {0, "context", CLI_INTEGER, &args.context, "N", "longest window", 1, 1 << 20, NULL},
+    {0, "positions", CLI_CHOICE, &args.positions, "HOW", "sinusoidal, learned or rotary", 0, 0, positions},
+    {0, "activation", CLI_CHOICE, &args.activation, "F", "relu, gelu, relu2 (squared) or swiglu (gated)", 0, 0, activations},
+    {0, "norm", CLI_CHOICE, &args.norm, "KIND", "layer (LayerNorm) or rms (RMSNorm)", 0, 0, norms},
+    {0, "no-bias", CLI_FLAG, &args.no_bias, NULL, "matrices and norms have no biases", 0, 0, NULL},
+    {0, "qk-norm", CLI_FLAG, &args.qk_norm, NULL, "RMSNorm of queries and keys (rotary positions)", 0, 0, NULL},
+    {0, "window", CLI_INTEGER, &args.window, "N", "attention sees the last N positions, 0: all (rotary positions)", 0, 1 << 20, NULL},
+    {0, "bands", CLI_STRING, &args.bands, "A,B", "adaptive embeddings and softmax with these cutoffs", 0, 0, NULL},
+    {0, "steps", CLI_INTEGER, &args.steps, "N", "updates (default 1000)", 1, 1e12, NULL},
+    {0, "epochs", CLI_NUMBER, &args.epochs, "X", "or so many times over the text", 1e-6, 1e6, NULL},
+    {0, "minutes", CLI_NUMBER, &args.minutes, "X", "or about so long, by the speed of the first updates", 1e-3, 1e6, NULL},
+    {0, "length", CLI_INTEGER, &args.length, "N", "tokens of a window (default: the context; with --from, as it was trained)", 1, 1 << 20, NULL},
+    {0, "batch", CLI_INTEGER, &args.batch, "N", "tokens of an update (default 8192)", 1, 1 << 28, NULL},
+    {0, "micro", CLI_INTEGER, &args.micro, "N", "tokens in memory at a time (default 4096)", 1, 1 << 28, NULL},
+    {0, "optimizer", CLI_CHOICE, &args.optimizer, "NAME", "adamw (default), nesterov (the paper's) or muon", 0, 0, optimizers},
+    {0, "schedule", CLI_CHOICE, &args.schedule, "NAME", "cosine, linear, constant, plateau or restarts (the paper's)", 0, 0, schedules},
+    {0, "rate", CLI_NUMBER, &args.rate, "X", "peak learning rate (default .001; nesterov 1)", 0, 1e6, NULL},
+    {0, "floor", CLI_NUMBER, &args.floor, "X", "lowest rate as a part of the peak (default .05)", 0, 1, NULL},
+    {0, "tail", CLI_NUMBER, &args.tail, "X", "part of the updates that plateau descends over (default .2)", 0, 1, NULL},
+    {0, "warmup", CLI_INTEGER, &args.warmup, "N", "updates of warm-up (default: 1 in 20, at most 1000)", 0, 1e12, NULL},
+    {0, "period", CLI_INTEGER, &args.period, "N", "updates of the first cosine of restarts (default 270000)", 1, 1e12, NULL},
+    {0, "clip", CLI_NUMBER, &args.clip, "X", "largest norm of the gradient (default 1; nesterov .1)", 0, 1e9, NULL},
+    {0, "decay", CLI_NUMBER, &args.decay, "X", "weight decay (default .05; nesterov 0)", 0, 10, NULL},
+    {0, "momentum", CLI_NUMBER, &args.momentum, "X", "of nesterov (default .99)", 0, 1, NULL},
+    {0, "beta1", CLI_NUMBER, &args.beta1, "X", "of adamw (default .9)", 0, 1, NULL},
+    {0, "beta2", CLI_NUMBER, &args.beta2, "X", "of adamw (default .98)", 0, 1, NULL},
+    {0, "dropout", CLI_NUMBER, &args.dropout, "P", "of embeddings and of each part's output (default 0)", 0, 0.99, NULL},
+    {0, "attention-dropout", CLI_NUMBER, &args.attention_dropout, "P", "of attention weights (default 0)", 0, 0.99, NULL},
+    {0, "activation-dropout", CLI_NUMBER, &args.activation_dropout, "P", "inside the feed-forward part (default 0)", 0, 0.99, NULL},
+    {0, "type", CLI_CHOICE, &args.type, "T", "of the model file: f16 (default), f32, bf16, q8_0", 0, 0, types},
+    {0, "valid-every", CLI_INTEGER, &args.valid_every, "N", "updates between validations (default 200)", 0, 1e12, NULL},
+    {0, "valid-tokens", CLI_INTEGER, &args.valid_tokens, "N", "tokens validated, 0: all (default 131072)", 0, 1e12, NULL},
+    {0, "save-every", CLI_INTEGER, &args.save_every, "N", "updates between checkpoints (default: every 5 minutes)", 0, 1e12, NULL},
+    {0, "save-seconds", CLI_NUMBER, &args.save_seconds, "S", "seconds between checkpoints, 0: none (default 300)", 0, 1e9, NULL},
+    {0, "report-every", CLI_INTEGER, &args.report_every, "N", "updates between lines of progress (default 10)", 1, 1e12, NULL},
+    {0, "log", CLI_STRING, &args.log, "FILE", "CSV of the run: step, tokens, seconds, loss, valid_loss, rate, norm", 0, 0, NULL},
+    {0, "resume", CLI_FLAG, &args.resume, NULL, "go on from OUTPUT.checkpoint", 0, 0, NULL},
+    {0, "force", CLI_FLAG, &args.force, NULL, "replace a model or a checkpoint that is there already", 0, 0, NULL},
+    {0, "seed", CLI_INTEGER, &args.seed, "N", "of weights, order and dropout (default 1)", 0, 9e15, NULL},
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -109,7 +109,7 @@ static const char *const shape[] = {"preset",  "tokenizer", "tokenizer-file", "v
                                     "window",  "positions", "activation",     "norm",  "no-bias",
                                     "qk-norm", "bands"};
 
-static bool is_said(const cli_option *o) {
+static bool is_given(const cli_option *o) {
     switch (o->kind) {
     case CLI_FLAG:
         return *(const bool *)o->value;
@@ -124,11 +124,11 @@ static bool is_said(const cli_option *o) {
     }
 }
 
-// The first option of the shape that was said; NULL: none.
-static const char *shape_said(void) {
+// The first option of the shape that was given; NULL: none.
+static const char *shape_given(void) {
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         for (size_t j = 0; j < sizeof shape / sizeof *shape; j++)
-            if (strcmp(options[i].name, shape[j]) == 0 && is_said(&options[i])) return shape[j];
+            if (strcmp(options[i].name, shape[j]) == 0 && is_given(&options[i])) return shape[j];
     return NULL;
 }
 
@@ -152,7 +152,7 @@ static void on_report(void *context, const knnlm_train_report *r) {
     char left[32], rate[32];
     if (isnan(r->loss)) return; // nothing was left to do
     if (l->log) write_log(l->log, r);
-    if (l->terminal || said.common.verbose) {
+    if (l->terminal || args.common.verbose) {
         if (l->terminal) fprintf(stderr, "\r\033[K");
         fprintf(stderr, "step %lld/%lld  loss %.4f  ppl %.2f  %s tok/s  %s left", (long long)r->step,
                 (long long)r->steps, r->loss, exp(r->loss), cli_count(r->tokens_per_second, rate),
@@ -177,7 +177,7 @@ static void begin_log(FILE *log) {
 static void on_plan(void *context, const knnlm_train_plan *p) {
     const listener *l = context;
     char tokens[32], count[32];
-    if (l->log && !said.resume) begin_log(l->log);
+    if (l->log && !args.resume) begin_log(l->log);
     cli_progress_clear();
     fprintf(
         stderr, "%s tokens of text, %s parameters, %lld updates of %zu tokens (%.2f epochs), %s kernels\n",
@@ -187,12 +187,12 @@ static void on_plan(void *context, const knnlm_train_plan *p) {
 
 static void print_json(const knnlm_train_result *r) {
     const knnlm_train_report *last = &r->last;
-    json_t *j = json_pack("{s:o?, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:s}", "model", json_string(said.output),
+    json_t *j = json_pack("{s:o?, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:s}", "model", json_string(args.output),
                           "parameters", (json_int_t)r->parameters, "steps", (json_int_t)last->step, "tokens",
                           (json_int_t)last->tokens, "loss", json_real(last->loss), "seconds",
                           json_real(last->seconds), "tokens_per_second", json_real(last->tokens_per_second),
                           "kernels", r->kernels);
-    if (said.from) json_object_set_new(j, "from", json_string(said.from));
+    if (args.from) json_object_set_new(j, "from", json_string(args.from));
     if (isfinite(last->best_loss)) json_object_set_new(j, "valid_ppl", json_real(exp(last->best_loss)));
     cli_print_json(j);
 }
@@ -200,11 +200,11 @@ static void print_json(const knnlm_train_result *r) {
 static void print_result(const knnlm_train_result *r) {
     const knnlm_train_report *last = &r->last;
     char count[32], seconds[32], rate[32];
-    if (said.common.json) {
+    if (args.common.json) {
         print_json(r);
         return;
     }
-    printf("%s: %s parameters, %lld updates in %s, %s tok/s", said.output,
+    printf("%s: %s parameters, %lld updates in %s, %s tok/s", args.output,
            cli_count((double)r->parameters, count), (long long)last->step,
            cli_duration(last->seconds, seconds), cli_count(last->tokens_per_second, rate));
     if (isfinite(last->best_loss))
@@ -214,15 +214,15 @@ static void print_result(const knnlm_train_result *r) {
 
 // ---------------------------------------------------------------- settings to options
 
-enum { BANDS_MOST = 64 };
+enum { BANDS_MAX = 64 };
 
 // "A,B": the cutoffs.
-static knnlm_status read_bands(const char *text, int32_t bands[BANDS_MOST], size_t *count) {
+static knnlm_status read_bands(const char *text, int32_t bands[BANDS_MAX], size_t *count) {
     char *end;
     *count = 0;
     for (const char *at = text; *at; at = *end ? end + 1 : end) {
         long cutoff = strtol(at, &end, 10);
-        if (end == at || (*end && *end != ',') || cutoff < 1 || cutoff > 1 << 24 || *count == BANDS_MOST)
+        if (end == at || (*end && *end != ',') || cutoff < 1 || cutoff > 1 << 24 || *count == BANDS_MAX)
             return kn_fail(KNNLM_EINVAL, "--bands %s: growing numbers with commas", text);
         bands[(*count)++] = (int32_t)cutoff;
     }
@@ -230,101 +230,101 @@ static knnlm_status read_bands(const char *text, int32_t bands[BANDS_MOST], size
 }
 
 static void set_shape(knnlm_train_options *o) {
-    o->preset = said.preset;
-    o->tokenizer = said.kind;
-    o->tokenizer_file = said.tokenizer_file;
-    o->vocabulary = (int32_t)said.vocabulary;
-    o->vocabulary_sample = said.vocabulary_sample;
-    o->width = (int32_t)said.width;
-    o->layers = (int32_t)said.layers;
-    o->heads = (int32_t)said.heads;
-    o->ffn = (int32_t)said.ffn;
-    o->context = (int32_t)said.context;
-    o->window = (int32_t)said.window;
-    o->positions = said.positions;
-    o->activation = said.activation;
-    o->norm = said.norm;
-    o->no_bias = said.no_bias;
-    o->qk_norm = said.qk_norm;
+    o->preset = args.preset;
+    o->tokenizer = args.kind;
+    o->tokenizer_file = args.tokenizer_file;
+    o->vocabulary = (int32_t)args.vocabulary;
+    o->vocabulary_sample = args.vocabulary_sample;
+    o->width = (int32_t)args.width;
+    o->layers = (int32_t)args.layers;
+    o->heads = (int32_t)args.heads;
+    o->ffn = (int32_t)args.ffn;
+    o->context = (int32_t)args.context;
+    o->window = (int32_t)args.window;
+    o->positions = args.positions;
+    o->activation = args.activation;
+    o->norm = args.norm;
+    o->no_bias = args.no_bias;
+    o->qk_norm = args.qk_norm;
 }
 
 static void set_optimizer(knnlm_train_options *o) {
-    o->optimizer = (knnlm_optimizer)said.optimizer;
-    o->schedule = said.schedule;
-    o->rate = said.rate;
-    o->floor = said.floor;
-    o->tail = said.tail;
-    o->warmup = said.warmup;
-    o->period = said.period;
-    o->clip = said.clip;
-    o->decay = said.decay;
-    o->momentum = said.momentum;
-    o->beta1 = said.beta1;
-    o->beta2 = said.beta2;
-    o->dropout = said.dropout;
-    o->attention_dropout = said.attention_dropout;
-    o->activation_dropout = said.activation_dropout;
+    o->optimizer = (knnlm_optimizer)args.optimizer;
+    o->schedule = args.schedule;
+    o->rate = args.rate;
+    o->floor = args.floor;
+    o->tail = args.tail;
+    o->warmup = args.warmup;
+    o->period = args.period;
+    o->clip = args.clip;
+    o->decay = args.decay;
+    o->momentum = args.momentum;
+    o->beta1 = args.beta1;
+    o->beta2 = args.beta2;
+    o->dropout = args.dropout;
+    o->attention_dropout = args.attention_dropout;
+    o->activation_dropout = args.activation_dropout;
 }
 
 static void set_run(knnlm_train_options *o) {
-    o->valid = said.valid;
-    o->split = (knnlm_split)said.split;
-    o->from = said.from;
-    o->steps = said.steps;
-    o->epochs = said.epochs;
-    o->minutes = said.minutes;
-    o->length = said.length;
-    o->batch = said.batch;
-    o->micro = said.micro;
-    o->seed = (uint64_t)said.seed;
-    o->precision = (knnlm_precision)said.common.precision;
-    o->type = (knnlm_type)said.type;
-    o->valid_every = said.valid_every;
-    o->save_every = said.save_every;
-    o->report_every = said.report_every;
-    o->save_seconds = said.save_seconds;
-    o->valid_tokens = said.valid_tokens;
-    o->resume = said.resume;
-    o->force = said.force;
+    o->valid = args.valid;
+    o->split = (knnlm_split)args.split;
+    o->from = args.from;
+    o->steps = args.steps;
+    o->epochs = args.epochs;
+    o->minutes = args.minutes;
+    o->length = args.length;
+    o->batch = args.batch;
+    o->micro = args.micro;
+    o->seed = (uint64_t)args.seed;
+    o->precision = (knnlm_precision)args.common.precision;
+    o->type = (knnlm_type)args.type;
+    o->valid_every = args.valid_every;
+    o->save_every = args.save_every;
+    o->report_every = args.report_every;
+    o->save_seconds = args.save_seconds;
+    o->valid_tokens = args.valid_tokens;
+    o->resume = args.resume;
+    o->force = args.force;
 }
 
 // ---------------------------------------------------------------- the run
 
 static knnlm_status check_output(const char *output, const char *const *paths, size_t count) {
     KN_TRY(cli_check_output(output, paths, count));
-    KN_TRY(cli_check_output(output, &said.from, 1));
-    return cli_check_output(output, &said.valid, 1);
+    KN_TRY(cli_check_output(output, &args.from, 1));
+    return cli_check_output(output, &args.valid, 1);
 }
 
 // What is read is not written over.
 static knnlm_status check_outputs(const char *const *paths, size_t count) {
-    size_t size = strlen(said.output) + sizeof ".checkpoint";
+    size_t size = strlen(args.output) + sizeof ".checkpoint";
     char *checkpoint = kn_alloc(size, 1);
     if (!checkpoint) return KNNLM_ENOMEM;
-    snprintf(checkpoint, size, "%s.checkpoint", said.output);
-    knnlm_status status = check_output(said.output, paths, count);
+    snprintf(checkpoint, size, "%s.checkpoint", args.output);
+    knnlm_status status = check_output(args.output, paths, count);
     if (status == KNNLM_OK) status = check_output(checkpoint, paths, count);
-    if (status == KNNLM_OK && said.log) status = check_output(said.log, paths, count);
+    if (status == KNNLM_OK && args.log) status = check_output(args.log, paths, count);
     free(checkpoint);
     return status;
 }
 
 // A log of a run before is emptied only when this one begins.
 static knnlm_status open_log(listener *l) {
-    if (!said.log) return KNNLM_OK;
-    l->log = fopen(said.log, "a");
-    return l->log ? KNNLM_OK : kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", said.log);
+    if (!args.log) return KNNLM_OK;
+    l->log = fopen(args.log, "a");
+    return l->log ? KNNLM_OK : kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", args.log);
 }
 
 static knnlm_status train(const char *const *paths, size_t count, listener *l) {
     knnlm_train_options o = knnlm_train_options_default();
     knnlm_train_result result;
-    int32_t bands[BANDS_MOST];
+    int32_t bands[BANDS_MAX];
     set_shape(&o);
     set_optimizer(&o);
     set_run(&o);
-    if (said.bands) {
-        KN_TRY(read_bands(said.bands, bands, &o.band_count));
+    if (args.bands) {
+        KN_TRY(read_bands(args.bands, bands, &o.band_count));
         o.bands = bands;
     }
     KN_TRY(check_outputs(paths, count));
@@ -334,7 +334,7 @@ static knnlm_status train(const char *const *paths, size_t count, listener *l) {
     o.stop = on_stop;
     o.listener = l;
     o.progress = cli_progress;
-    KN_TRY(knnlm_train(paths, count, said.output, &o, &result));
+    KN_TRY(knnlm_train(paths, count, args.output, &o, &result));
     if (l->terminal) fprintf(stderr, "\r\033[K");
     print_result(&result);
     return KNNLM_OK;
@@ -343,24 +343,24 @@ static knnlm_status train(const char *const *paths, size_t count, listener *l) {
 static int run(int argc, char **argv) {
     char **paths;
     size_t count;
-    said = unsaid;
+    args = not_given;
     int code = cli_parse(&cli_train, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
     if (count == 0) return cli_usage(&cli_train, "no text to train on");
-    if (!said.output) return cli_usage(&cli_train, "no -o FILE to write the model to");
-    if ((said.steps != UNSAID) + (said.epochs != UNSAID) + (said.minutes != UNSAID) > 1)
+    if (!args.output) return cli_usage(&cli_train, "no -o FILE to write the model to");
+    if ((args.steps != UNSAID) + (args.epochs != UNSAID) + (args.minutes != UNSAID) > 1)
         return cli_usage(&cli_train, "one of --steps, --epochs and --minutes");
-    if (said.resume && said.force)
+    if (args.resume && args.force)
         return cli_usage(&cli_train, "one of --resume (go on with the run) and --force (replace it)");
-    if (said.from && shape_said())
-        return cli_usage(&cli_train, "--%s: with --from, the model decides this", shape_said());
-    code = cli_start(&cli_train, &said.common);
+    if (args.from && shape_given())
+        return cli_usage(&cli_train, "--%s: with --from, the model decides this", shape_given());
+    code = cli_start(&cli_train, &args.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
     listener l = {.terminal = isatty(STDERR_FILENO)};
     knnlm_status status = train((const char *const *)paths, count, &l);
     if (l.log && (ferror(l.log) | fclose(l.log)) && status == KNNLM_OK)
-        status = kn_fail(KNNLM_EIO, "%s: cannot write all of the log", said.log);
+        status = kn_fail(KNNLM_EIO, "%s: cannot write all of the log", args.log);
     return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_train);
 }
 

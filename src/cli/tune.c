@@ -17,22 +17,22 @@ static struct {
     int split;
     int64_t score, context;
     bool dry;
-} said;
+} args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &said.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
-    CLI_MIXTURE_OPTIONS(said.mixture),
-    {0, "probes", CLI_STRING, &said.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32; the fewest that are as good are kept", 0, 0, NULL},
-    {0, "plot", CLI_STRING, &said.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
-    {0, "dry-run", CLI_FLAG, &said.dry, NULL, "write nothing into the store", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &said.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
-    {0, "score", CLI_INTEGER, &said.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
-    {0, "context", CLI_INTEGER, &said.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
-    CLI_ENGINE_OPTION(said.common),
-    CLI_ACCEPT_OPTION(said.common),
-    CLI_COMMON_OPTIONS(said.common),
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
+    CLI_MIXTURE_OPTIONS(args.mixture),
+    {0, "probes", CLI_STRING, &args.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32; the fewest that are as good are kept", 0, 0, NULL},
+    {0, "plot", CLI_STRING, &args.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
+    {0, "dry-run", CLI_FLAG, &args.dry, NULL, "write nothing into the store", 0, 0, NULL},
+    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
+    {0, "score", CLI_INTEGER, &args.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
+    {0, "context", CLI_INTEGER, &args.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
+    CLI_ENGINE_OPTION(args.common),
+    CLI_ACCEPT_OPTION(args.common),
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -76,7 +76,7 @@ static by_k best_by_k(void) {
 
 static knnlm_status draw(const char *suffix, const cli_plot *plot) {
     char path[4096];
-    snprintf(path, sizeof path, "%s-%s.svg", said.plot, suffix);
+    snprintf(path, sizeof path, "%s-%s.svg", args.plot, suffix);
     return cli_plot_write(path, plot);
 }
 
@@ -154,7 +154,7 @@ static void print_tried_probes(void) {
 static void print_one(void) {
     const knnlm_tuned *t = &result.tuned;
     print_table();
-    if (said.probe_list) print_tried_probes();
+    if (args.probe_list) print_tried_probes();
     printf("model alone      %.3f\n", result.ppl_lm);
     if (!isnan(result.ppl_cache)) printf("with the cache   %.3f\n", result.ppl_cache);
     printf("with neighbours  %.3f: lambda %.4f, temperature %.4g, k %" PRId64, result.ppl, t->lambda,
@@ -180,12 +180,12 @@ static double shortened(double weight) {
 
 // How to evaluate with what was found, where no store remembers it.
 static void print_command(void) {
-    printf("all together     %.3f: knnlm eval -m %s", result.ppl, said.model);
+    printf("all together     %.3f: knnlm eval -m %s", result.ppl, args.model);
     for (size_t i = 0; i < result.store_count; i++)
         printf(" -s %s=%.4f,%.4g,%zu", result.stores[i].path, shortened(result.stores[i].lambda),
                result.stores[i].best.temperature, result.stores[i].best.k);
     if (!isnan(result.ppl_cache))
-        printf(" --cache %" PRId64 " --cache-lambda %.4f --cache-temperature %.4g", said.mixture.cache,
+        printf(" --cache %" PRId64 " --cache-lambda %.4f --cache-temperature %.4g", args.mixture.cache,
                shortened(result.cache_lambda), result.cache_temperature);
     printf("\n");
 }
@@ -259,11 +259,11 @@ static void print_json(void) {
         "{s:o?, s:I, s:f, s:f, s:o?, s:o?, s:o?, s:f, s:f, s:I, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}, s:b, "
         "s:b, s:f, "
         "s:f, s:f, s:I, s:o, s:o, s:o}",
-        "model", json_string(said.model), "tokens", (json_int_t)result.tokens, "ppl_lm", result.ppl_lm, "ppl",
+        "model", json_string(args.model), "tokens", (json_int_t)result.tokens, "ppl_lm", result.ppl_lm, "ppl",
         result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive", json_real(result.ppl_adaptive),
         "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked), "lambda", t->lambda, "temperature",
         t->temperature, "k", (json_int_t)t->k, "probe", (json_int_t)t->probes, "cache", "size",
-        (json_int_t)(said.mixture.cache > 0 ? said.mixture.cache : 0), "lambda", result.cache_lambda,
+        (json_int_t)(args.mixture.cache > 0 ? args.mixture.cache : 0), "lambda", result.cache_lambda,
         "temperature", result.cache_temperature, "bins", "distances", (json_int_t)t->distance_bins,
         "entropies", (json_int_t)t->entropy_bins, "reported_on_tuning_text", true, "written", result.written,
         "seconds_search", result.seconds_search, "seconds_sweep", result.seconds_sweep, "seconds",
@@ -273,7 +273,7 @@ static void print_json(void) {
 
 // ---------------------------------------------------------------- the command
 
-enum { FEW = 1000, PROBES_MOST = 12 }; // FEW: tokens; what is tuned on fewer is not to be trusted
+enum { FEW = 1000, PROBES_MAX = 12 }; // FEW: tokens; what is tuned on fewer is not to be trusted
 
 static void print_plan(void *context, uint64_t tokens, uint64_t bytes) {
     char count[32], size[32];
@@ -285,9 +285,9 @@ static void print_plan(void *context, uint64_t tokens, uint64_t bytes) {
 }
 
 // "4,8,16": how many were read; 0: not such a list.
-static size_t read_probes(const char *text, int64_t probes[PROBES_MOST]) {
+static size_t read_probes(const char *text, int64_t probes[PROBES_MAX]) {
     size_t count = 0;
-    for (char *end; count < PROBES_MOST; text = end + 1) {
+    for (char *end; count < PROBES_MAX; text = end + 1) {
         probes[count] = strtoll(text, &end, 10);
         if (end == text || probes[count] < 1 || probes[count] > 1 << 24 || (*end && *end != ',')) return 0;
         count++;
@@ -300,12 +300,12 @@ static size_t read_probes(const char *text, int64_t probes[PROBES_MOST]) {
 static knnlm_status check_plot(const char *const *paths, size_t count) {
     static const char *const suffixes[] = {"k", "lambda"};
     char path[4096];
-    for (size_t i = 0; said.plot && i < 2; i++) {
-        if (snprintf(path, sizeof path, "%s-%s.svg", said.plot, suffixes[i]) >= (int)sizeof path)
+    for (size_t i = 0; args.plot && i < 2; i++) {
+        if (snprintf(path, sizeof path, "%s-%s.svg", args.plot, suffixes[i]) >= (int)sizeof path)
             return kn_fail(KNNLM_EINVAL, "--plot: the name is too long");
         KN_TRY(cli_check_output(path, paths, count));
-        KN_TRY(cli_check_output(path, &said.model, 1));
-        KN_TRY(cli_mixture_check_output(&said.mixture, path));
+        KN_TRY(cli_check_output(path, &args.model, 1));
+        KN_TRY(cli_mixture_check_output(&args.mixture, path));
         KN_TRY(kn_writer_try(path));
     }
     return KNNLM_OK;
@@ -315,64 +315,64 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
                          const int64_t *probes, size_t probe_count) {
     knnlm_tune_options o = knnlm_tune_options_default();
     knnlm_model *model;
-    o.score = (int32_t)said.score;
-    o.context = (int32_t)said.context;
-    o.split_given = said.split >= 0;
-    if (o.split_given) o.split = (knnlm_split)said.split;
+    o.score = (int32_t)args.score;
+    o.context = (int32_t)args.context;
+    o.split_given = args.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)args.split;
     o.probes = probes;
     o.probe_count = probe_count;
-    o.dry_run = said.dry;
+    o.dry_run = args.dry;
     o.planned = print_plan;
     o.progress = cli_progress;
     KN_TRY(check_plot(paths, count));
-    KN_TRY(cli_open_model(said.model, &said.common, &model));
+    KN_TRY(cli_open_model(args.model, &args.common, &model));
     knnlm_status status = knnlm_tune(model, paths, count, mix, &o, &result);
     knnlm_model_close(model);
     cli_progress_clear();
     if (status != KNNLM_OK) return status;
-    if (said.common.json)
+    if (args.common.json)
         print_json();
     else
         print_text();
-    if (said.plot && result.tuned.known) status = plot();
+    if (args.plot && result.tuned.known) status = plot();
     knnlm_tune_result_free(&result);
     return status;
 }
 
 static int check_usage(size_t count) {
-    if (!said.model) return cli_usage(&cli_tune, "no -m FILE");
+    if (!args.model) return cli_usage(&cli_tune, "no -m FILE");
     if (count == 0) return cli_usage(&cli_tune, "no text to tune on");
-    if (!isnan(said.mixture.lambda) || !isnan(said.mixture.cache_lambda))
+    if (!isnan(args.mixture.lambda) || !isnan(args.mixture.cache_lambda))
         return cli_usage(&cli_tune, "lambda is what tuning finds: it cannot be given");
-    for (size_t i = 0; i < said.mixture.stores.count; i++)
-        if (!isnan(said.mixture.weights[i]))
+    for (size_t i = 0; i < args.mixture.stores.count; i++)
+        if (!isnan(args.mixture.weights[i]))
             return cli_usage(&cli_tune, "--store %s: what stands after the = is what tuning finds",
-                             said.mixture.stores.items[i]);
-    if (said.probe_list && said.mixture.probes)
+                             args.mixture.stores.items[i]);
+    if (args.probe_list && args.mixture.probes)
         return cli_usage(&cli_tune, "--probe and --probes say the same thing");
-    if (said.plot && said.mixture.stores.count != 1)
+    if (args.plot && args.mixture.stores.count != 1)
         return cli_usage(&cli_tune, "--plot draws the curves of one store");
     return CLI_DONE;
 }
 
 static int run(int argc, char **argv) {
     knnlm_mixture_options mix;
-    int64_t probes[PROBES_MOST];
+    int64_t probes[PROBES_MAX];
     char **paths;
     size_t count, probe_count = 0;
-    said.context = said.split = -1;
-    cli_mixture_init(&said.mixture);
+    args.context = args.split = -1;
+    cli_mixture_init(&args.mixture);
     int code = cli_parse(&cli_tune, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
-    if (said.probe_list && !(probe_count = read_probes(said.probe_list, probes)))
-        return cli_usage(&cli_tune, "--probes %s: not a list of numbers such as 4,8,16,32", said.probe_list);
-    code = cli_mixture_read(&cli_tune, &said.mixture, &mix);
+    if (args.probe_list && !(probe_count = read_probes(args.probe_list, probes)))
+        return cli_usage(&cli_tune, "--probes %s: not a list of numbers such as 4,8,16,32", args.probe_list);
+    code = cli_mixture_read(&cli_tune, &args.mixture, &mix);
     if (code == CLI_DONE) code = check_usage(count);
-    if (code == CLI_DONE) code = cli_start(&cli_tune, &said.common);
+    if (code == CLI_DONE) code = cli_start(&cli_tune, &args.common);
     cli_catch_interrupts();
     if (code == CLI_DONE && tune((const char *const *)paths, count, &mix, probes, probe_count) != KNNLM_OK)
         code = cli_fail(&cli_tune);
-    cli_mixture_free(&said.mixture);
+    cli_mixture_free(&args.mixture);
     return code;
 }
 

@@ -12,19 +12,19 @@ static struct {
     const char *store;
     cli_recall_wish recall;
     bool repair;
-} said = {.recall = {.queries = 200, .k = 1024}};
+} args = {.recall = {.queries = 200, .k = 1024}};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'s', "store", CLI_STRING, &said.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
-    {0, "repair", CLI_FLAG, &said.repair, NULL, "remove what is lost, write the rest anew, and make a damaged index again", 0, 0, NULL},
-    {0, "recall", CLI_FLAG, &said.recall.wanted, NULL, "also measure what searches find, for several probes", 0, 0, NULL},
-    {0, "queries", CLI_INTEGER, &said.recall.queries, "N", "with --recall: entries to search for (default: 200)", 1, 1 << 20, NULL},
-    {0, "neighbors", CLI_INTEGER, &said.recall.k, "K", "with --recall: neighbours asked for (default: 1024)", 1, 1 << 24, NULL},
-    {0, "memory", CLI_BYTES, &said.recall.memory, "SIZE", "with --recall: most memory for searching, such as 2G", 0, 0, NULL},
-    {0, "plot", CLI_STRING, &said.recall.plot, "FILE", "with --recall: draw recall against speed (SVG)", 0, 0, NULL},
-    CLI_COMMON_OPTIONS(said.common),
+    {'s', "store", CLI_STRING, &args.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
+    {0, "repair", CLI_FLAG, &args.repair, NULL, "remove what is lost, write the rest anew, and make a damaged index again", 0, 0, NULL},
+    {0, "recall", CLI_FLAG, &args.recall.wanted, NULL, "also measure what searches find, for several probes", 0, 0, NULL},
+    {0, "queries", CLI_INTEGER, &args.recall.queries, "N", "with --recall: entries to search for (default: 200)", 1, 1 << 20, NULL},
+    {0, "neighbors", CLI_INTEGER, &args.recall.k, "K", "with --recall: neighbours asked for (default: 1024)", 1, 1 << 24, NULL},
+    {0, "memory", CLI_BYTES, &args.recall.memory, "SIZE", "with --recall: most memory for searching, such as 2G", 0, 0, NULL},
+    {0, "plot", CLI_STRING, &args.recall.plot, "FILE", "with --recall: draw recall against speed (SVG)", 0, 0, NULL},
+    CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
 
@@ -75,7 +75,7 @@ static void print(const knnlm_store *store, const knnlm_verify_result *v, json_t
     json_t *names = name_damaged(store, v);
     if (problems) {
         cli_print_json(json_pack(
-            "{s:o?, s:b, s:I, s:I, s:I, s:I, s:I, s:O, s:o, s:o, s:o?}", "store", json_string(said.store),
+            "{s:o?, s:b, s:I, s:I, s:I, s:I, s:I, s:O, s:o, s:o, s:o?}", "store", json_string(args.store),
             "intact", v->problems == 0, "bytes", (json_int_t)v->bytes, "entries", (json_int_t)v->entries,
             "documents", (json_int_t)v->documents, "damaged_entries", (json_int_t)v->damaged_entries,
             "damaged_documents", (json_int_t)v->damaged_documents, "problems", problems, "lost", names,
@@ -90,7 +90,7 @@ static void print(const knnlm_store *store, const knnlm_verify_result *v, json_t
 }
 
 static knnlm_status advise(const knnlm_verify_result *v) {
-    return kn_fail(KNNLM_EDATA, "%s: %zu problems%s", said.store, v->problems,
+    return kn_fail(KNNLM_EDATA, "%s: %zu problems%s", args.store, v->problems,
                    v->damaged_documents
                        ? ": remove the lost documents (knnlm verify --repair), then add them again"
                    : v->index_damaged ? ": the index can be made anew (knnlm verify --repair)"
@@ -100,9 +100,9 @@ static knnlm_status advise(const knnlm_verify_result *v) {
 // Told on stderr, where it does not mix with what was found.
 static knnlm_status repair(const knnlm_verify_result *v) {
     knnlm_repair_result r;
-    KN_TRY(knnlm_store_repair(said.store, v, &cli_progress, &r));
+    KN_TRY(knnlm_store_repair(args.store, v, &cli_progress, &r));
     cli_progress_clear();
-    fprintf(stderr, "knnlm verify: %s: repaired: %" PRIu64 " lost documents removed%s%s\n", said.store,
+    fprintf(stderr, "knnlm verify: %s: repaired: %" PRIu64 " lost documents removed%s%s\n", args.store,
             r.documents_removed, r.indexed ? ", the index made anew" : "",
             r.documents_removed ? " (knnlm add brings them back)" : "");
     return KNNLM_OK;
@@ -117,10 +117,10 @@ static knnlm_status verify(const knnlm_store *store) {
     cli_progress_clear();
     knnlm_status status = KNNLM_OK;
     json_t *recall = NULL;
-    if (said.recall.wanted && !v.problems)
-        status = cli_recall(store, &said.recall, problems ? &recall : NULL);
+    if (args.recall.wanted && !v.problems)
+        status = cli_recall(store, &args.recall, problems ? &recall : NULL);
     if (status == KNNLM_OK) print(store, &v, recall);
-    if (status == KNNLM_OK && v.problems) status = said.repair ? repair(&v) : advise(&v);
+    if (status == KNNLM_OK && v.problems) status = args.repair ? repair(&v) : advise(&v);
     knnlm_verify_result_free(&v);
     return status;
 }
@@ -131,14 +131,14 @@ static int run(int argc, char **argv) {
     knnlm_store *store;
     int code = cli_parse(&cli_verify, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
-    code = cli_take_store(&cli_verify, &said.store, &rest, &count);
+    code = cli_take_store(&cli_verify, &args.store, &rest, &count);
     if (code != CLI_DONE) return code;
     if (count) return cli_usage(&cli_verify, "one store at a time");
-    code = cli_start(&cli_verify, &said.common);
+    code = cli_start(&cli_verify, &args.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    if (said.common.json) problems = json_array();
-    knnlm_status status = knnlm_store_open(said.store, &store);
+    if (args.common.json) problems = json_array();
+    knnlm_status status = knnlm_store_open(args.store, &store);
     if (status == KNNLM_OK) {
         status = verify(store);
         knnlm_store_close(store);

@@ -13,8 +13,8 @@ typedef struct scoring {
     const kn_mixture *mixture;
     const kn_mixture_info *m; // of it
     double nll_lm, nll;
-    double lambdas[KN_STORES_MOST];
-    uint64_t found[KN_STORES_MOST]; // tokens that some neighbour has
+    double lambdas[KN_STORES_MAX];
+    uint64_t found[KN_STORES_MAX]; // tokens that some neighbour has
     const kn_eval_options *o;
     kn_rows *rows;           // NULL: not wanted
     kn_report_maker *report; // likewise
@@ -45,7 +45,7 @@ static knnlm_token_row row_of(const scoring *s, const kn_scored *b, size_t i) {
                            .p = (double)b->lm[i],
                            .nearest = NAN,
                            .entropy = b->entropies ? (double)b->entropies[i] : NAN};
-    kn_row_neighbors found[KN_STORES_MOST];
+    kn_row_neighbors found[KN_STORES_MAX];
     if (!s->m->any) return row;
     kn_predictor_neighbors(b->neighbors, i, found);
     row.knn = kn_prediction_knn(s->mixture, &b->predictions[i]);
@@ -95,7 +95,7 @@ static knnlm_eval_store describe_store(const kn_mixture_store *s, const scoring 
                             .fallback = s->fallback,
                             .tuned = s->tuned,
                             .tuned_here = s->tuned && totals->tuned_on[number],
-                            .distance = s->metric,
+                            .distance = s->distance,
                             .found = (double)by->found[number] / tokens};
     snprintf(out.path, sizeof out.path, "%s", info->path);
     return out;

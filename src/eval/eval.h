@@ -18,7 +18,7 @@ typedef struct kn_eval_options {
 typedef struct kn_eval_result {
     kn_pass_totals totals;
     knnlm_score lm, mixed; // mixed is lm where nothing is mixed in
-    knnlm_eval_store stores[KN_STORES_MOST];
+    knnlm_eval_store stores[KN_STORES_MAX];
     size_t store_count;
     size_t cache; // 0: none
     double cache_lambda, cache_temperature;

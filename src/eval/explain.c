@@ -41,12 +41,12 @@ static kn_word word_of(const kn_distribution *g, int32_t token) {
                      kn_distribution_probability(g, token)};
 }
 
-static knnlm_status choose_words(const kn_distribution *g, size_t most, kn_explanation *out) {
-    int32_t *best = kn_alloc(most, sizeof *best);
+static knnlm_status choose_words(const kn_distribution *g, size_t max, kn_explanation *out) {
+    int32_t *best = kn_alloc(max, sizeof *best);
     bool target_seen = out->target < 0;
-    out->words = kn_alloc(most + 1, sizeof *out->words);
+    out->words = kn_alloc(max + 1, sizeof *out->words);
     if (best && out->words) {
-        size_t n = kn_distribution_top(g, most, best);
+        size_t n = kn_distribution_top(g, max, best);
         for (size_t i = 0; i < n; i++) {
             out->words[i] = word_of(g, best[i]);
             target_seen |= best[i] == out->target;
@@ -68,8 +68,8 @@ static knnlm_status tell(const kn_mixture *m, const kn_next *next, size_t words,
     out->entropy = g->entropy;
     out->neighbors = kn_alloc(neighbors, sizeof *out->neighbors);
     if (!out->neighbors) return KNNLM_ENOMEM;
-    KN_TRY(kn_shown_find(m, next->found, &g->prediction, neighbors, around, out->neighbors,
-                         &out->neighbor_count));
+    KN_TRY(kn_neighbor_details_find(m, next->found, &g->prediction, neighbors, around, out->neighbors,
+                                    &out->neighbor_count));
     return choose_words(g, words, out);
 }
 
@@ -104,7 +104,7 @@ knnlm_status kn_explain(kn_lm *lm, const kn_mixture *m, const char *context, con
 }
 
 void kn_explanation_free(kn_explanation *e) {
-    kn_shown_free(e->neighbors, e->neighbor_count);
+    kn_neighbor_details_free(e->neighbors, e->neighbor_count);
     free(e->neighbors);
     free(e->words);
     *e = (kn_explanation){0};

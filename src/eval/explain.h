@@ -20,7 +20,7 @@ typedef struct kn_explanation {
     bool target_has_more; // it is several tokens: this is the first
     kn_word *words;       // the most probable, then the target where it is not among them
     size_t word_count;
-    kn_shown *neighbors;
+    kn_neighbor_detail *neighbors;
     size_t neighbor_count;
     double lambda, nearest, entropy; // lambda: of all stores together
 } kn_explanation;
@@ -40,27 +40,27 @@ void kn_explanation_free(kn_explanation *e);
 // ---------------------------------------------------------------- a text
 
 // A token of a text, with what was before it.
-typedef struct kn_moment {
+typedef struct kn_token_gain {
     char *document, *before; // before: text of up to KN_CONTEXT_KEPT tokens
     size_t before_size;
     uint64_t position, offset;
     int32_t token;
     double lm, knn, cache, p, lambda; // logarithms
-    kn_shown *neighbors;
+    kn_neighbor_detail *neighbors;
     size_t neighbor_count;
-} kn_moment;
+} kn_token_gain;
 
-typedef struct kn_moments {
-    kn_moment *best, *worst; // where neighbours helped, and hurt, most: that first
+typedef struct kn_token_gains {
+    kn_token_gain *best, *worst; // where neighbours helped, and hurt, most: that first
     size_t best_count, worst_count;
     kn_pass_totals totals;
     double ppl_lm, ppl;
-} kn_moments;
+} kn_token_gains;
 
 // KNNLM_EINVAL: nothing is mixed in.
 knnlm_status kn_explain_texts(kn_lm *lm, const kn_mixture *mixture, const char *const *paths, size_t count,
                               const kn_pass_options *options, size_t best, size_t worst, size_t neighbors,
-                              size_t around, const kn_progress *progress, kn_moments *out);
-void kn_moments_free(kn_moments *moments);
+                              size_t around, const kn_progress *progress, kn_token_gains *out);
+void kn_token_gains_free(kn_token_gains *moments);
 
 #endif

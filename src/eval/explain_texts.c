@@ -8,66 +8,66 @@
 typedef struct looking {
     kn_lm *lm;
     const kn_mixture *m;
-    kn_moments *out;
+    kn_token_gains *out;
     size_t best, worst, neighbors, around;
     double nll_lm, nll;
 } looking;
 
-static void moment_free(kn_moment *x) {
+static void moment_free(kn_token_gain *x) {
     free(x->document);
     free(x->before);
-    kn_shown_free(x->neighbors, x->neighbor_count);
+    kn_neighbor_details_free(x->neighbors, x->neighbor_count);
     free(x->neighbors);
 }
 
-void kn_moments_free(kn_moments *m) {
+void kn_token_gains_free(kn_token_gains *m) {
     for (size_t i = 0; i < m->best_count; i++) moment_free(&m->best[i]);
     for (size_t i = 0; i < m->worst_count; i++) moment_free(&m->worst[i]);
     free(m->best);
     free(m->worst);
-    *m = (kn_moments){0};
+    *m = (kn_token_gains){0};
 }
 
 // ---------------------------------------------------------------- one token
 
-static knnlm_status read_before(const looking *l, const kn_scored *b, size_t i, kn_moment *out) {
-    size_t have = kn_least((size_t)b->tokens[i].position, i + b->before), n = kn_least(have, KN_CONTEXT_KEPT);
+static knnlm_status read_before(const looking *l, const kn_scored *b, size_t i, kn_token_gain *out) {
+    size_t have = kn_min((size_t)b->tokens[i].position, i + b->before), n = kn_min(have, KN_CONTEXT_KEPT);
     return kn_tokenizer_decode(kn_lm_tokenizer(l->lm), b->stream + i - n, n, &out->before, &out->before_size);
 }
 
-static knnlm_status make_moment(const looking *l, const kn_scored *b, size_t i, kn_moment *out) {
+static knnlm_status make_moment(const looking *l, const kn_scored *b, size_t i, kn_token_gain *out) {
     const kn_scored_token *t = &b->tokens[i];
     const kn_prediction *prediction = &b->predictions[i];
-    kn_row_neighbors found[KN_STORES_MOST];
+    kn_row_neighbors found[KN_STORES_MAX];
     kn_predictor_neighbors(b->neighbors, i, found);
-    *out = (kn_moment){.position = t->position,
-                       .offset = t->offset,
-                       .token = t->token,
-                       .lm = (double)b->lm[i],
-                       .knn = kn_prediction_knn(l->m, prediction),
-                       .cache = b->cache ? b->cache[i] : NAN,
-                       .p = prediction->p,
-                       .lambda = kn_prediction_lambda(l->m, prediction)};
+    *out = (kn_token_gain){.position = t->position,
+                           .offset = t->offset,
+                           .token = t->token,
+                           .lm = (double)b->lm[i],
+                           .knn = kn_prediction_knn(l->m, prediction),
+                           .cache = b->cache ? b->cache[i] : NAN,
+                           .p = prediction->p,
+                           .lambda = kn_prediction_lambda(l->m, prediction)};
     out->document = kn_strdup(b->names[t->document]);
     out->neighbors = kn_alloc(l->neighbors, sizeof *out->neighbors);
     knnlm_status status = out->document && out->neighbors ? read_before(l, b, i, out) : KNNLM_ENOMEM;
     if (status == KNNLM_OK)
-        status = kn_shown_find(l->m, found, prediction, l->neighbors, l->around, out->neighbors,
-                               &out->neighbor_count);
+        status = kn_neighbor_details_find(l->m, found, prediction, l->neighbors, l->around, out->neighbors,
+                                          &out->neighbor_count);
     if (status != KNNLM_OK) moment_free(out);
     return status;
 }
 
 // `sign` 1: the largest gains are kept, -1: the smallest. Earlier tokens stay among equals.
-static knnlm_status offer(const looking *l, const kn_scored *b, size_t i, double sign, kn_moment *kept,
-                          size_t most, size_t *count) {
+static knnlm_status offer(const looking *l, const kn_scored *b, size_t i, double sign, kn_token_gain *kept,
+                          size_t max, size_t *count) {
     double gain = sign * (b->predictions[i].p - (double)b->lm[i]);
     size_t at = *count;
     while (at > 0 && gain > sign * (kept[at - 1].p - kept[at - 1].lm)) at--;
-    if (at == most || !(gain > 0)) return KNNLM_OK;
-    kn_moment one;
+    if (at == max || !(gain > 0)) return KNNLM_OK;
+    kn_token_gain one;
     KN_TRY(make_moment(l, b, i, &one));
-    if (*count == most) moment_free(&kept[--*count]);
+    if (*count == max) moment_free(&kept[--*count]);
     memmove(kept + at + 1, kept + at, (*count - at) * sizeof *kept);
     kept[at] = one;
     ++*count;
@@ -76,7 +76,7 @@ static knnlm_status offer(const looking *l, const kn_scored *b, size_t i, double
 
 static knnlm_status take(void *context, const kn_scored *b) {
     looking *l = context;
-    kn_moments *out = l->out;
+    kn_token_gains *out = l->out;
     for (size_t i = 0; i < b->count; i++) {
         l->nll_lm -= (double)b->lm[i];
         l->nll -= b->predictions[i].p;
@@ -90,9 +90,9 @@ static knnlm_status take(void *context, const kn_scored *b) {
 
 knnlm_status kn_explain_texts(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
                               const kn_pass_options *o, size_t best, size_t worst, size_t neighbors,
-                              size_t around, const kn_progress *progress, kn_moments *out) {
+                              size_t around, const kn_progress *progress, kn_token_gains *out) {
     looking l = {lm, m, out, best, worst, neighbors, around, 0, 0};
-    *out = (kn_moments){0};
+    *out = (kn_token_gains){0};
     if (!kn_mixture_describe(m)->any)
         return kn_fail(KNNLM_EINVAL, "nothing is mixed in: give a store, or a cache");
     out->best = kn_alloc(best + 1, sizeof *out->best);
@@ -104,6 +104,6 @@ knnlm_status kn_explain_texts(kn_lm *lm, const kn_mixture *m, const char *const 
         status = kn_fail(KNNLM_EDATA, "%s: no text to explain", paths[0]);
     out->ppl_lm = exp(l.nll_lm / (double)out->totals.read.tokens);
     out->ppl = exp(l.nll / (double)out->totals.read.tokens);
-    if (status != KNNLM_OK) kn_moments_free(out);
+    if (status != KNNLM_OK) kn_token_gains_free(out);
     return status;
 }

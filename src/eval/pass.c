@@ -10,7 +10,7 @@
 
 // Tokens that are searched together: the more, the less often the lists are read; the fewer, the less memory
 // their neighbours take (12 bytes each).
-enum { BATCH = 16384, BATCH_LEAST = 16, NEIGHBORS = 1 << 24 };
+enum { BATCH = 16384, BATCH_MIN = 16, NEIGHBORS = 1 << 24 };
 
 // A document of the texts: where its own entries lie in the stores.
 typedef struct own {
@@ -48,7 +48,7 @@ static void note_text(kn_pass_totals *t, uint64_t hash) {
     size_t at = t->text_count;
     while (at > 0 && t->texts[at - 1] >= hash) at--;
     if (at == KN_TUNED_TEXTS || (at < t->text_count && t->texts[at] == hash)) return;
-    size_t keep = kn_least(t->text_count, KN_TUNED_TEXTS - 1);
+    size_t keep = kn_min(t->text_count, KN_TUNED_TEXTS - 1);
     memmove(t->texts + at + 1, t->texts + at, (keep - at) * sizeof *t->texts);
     t->texts[at] = hash;
     t->text_count = keep + 1;
@@ -69,7 +69,7 @@ static knnlm_status max_copies(const pass *p, const uint64_t hash[2], size_t *ou
     for (size_t s = 0; s < p->m->count; s++) {
         size_t count;
         KN_TRY(kn_datastore_find_content(kn_mixture_datastore(p->mixture, s), hash, 0, NULL, &count));
-        *out = kn_most(*out, count);
+        *out = kn_max(*out, count);
     }
     return KNNLM_OK;
 }
@@ -122,7 +122,7 @@ static knnlm_status leave_out(const pass *p, size_t number, kn_entry_range **out
     size_t cells;
     *out = NULL;
     *each = 0;
-    for (size_t i = 0; i < p->fresh; i++) *each = kn_most(*each, own_of(p, i)->copies);
+    for (size_t i = 0; i < p->fresh; i++) *each = kn_max(*each, own_of(p, i)->copies);
     if (!*each) return KNNLM_OK;
     if (!kn_mul(p->fresh, *each, &cells)) return kn_fail(KNNLM_ENOMEM, "too many copies of a document");
     *out = kn_alloc(cells, sizeof **out); // what is not filled in is empty
@@ -137,7 +137,7 @@ static knnlm_status leave_out(const pass *p, size_t number, kn_entry_range **out
 
 // Leaves out each document's own entries.
 static knnlm_status predict(pass *p) {
-    kn_entry_range *exclude[KN_STORES_MOST] = {0};
+    kn_entry_range *exclude[KN_STORES_MAX] = {0};
     size_t excludes = 0;
     knnlm_status status = KNNLM_OK;
     for (size_t s = 0; s < p->m->count && status == KNNLM_OK; s++)
@@ -164,7 +164,7 @@ static knnlm_status score_cache(pass *p) {
                   .starts = p->starts,
                   .d = m->width,
                   .size = m->cache.size,
-                  .distance = m->count ? m->stores[0].metric : KNNLM_DISTANCE_L2};
+                  .distance = m->count ? m->stores[0].distance : KNNLM_DISTANCE_L2};
     return kn_cache_score(&c, p->carried, p->fresh, given ? p->o->cache_temperatures : &m->cache.temperature,
                           given ? p->o->cache_temperature_count : 1, p->cache);
 }
@@ -172,7 +172,7 @@ static knnlm_status score_cache(pass *p) {
 // Keeps what the cache will need of the last document, and what is context of what comes.
 static void carry(pass *p) {
     size_t rows = p->carried + p->fresh, width = p->m->width;
-    size_t from = p->starts[rows - 1], want = kn_most(p->m->cache.size, KN_CONTEXT_KEPT);
+    size_t from = p->starts[rows - 1], want = kn_max(p->m->cache.size, KN_CONTEXT_KEPT);
     if (rows - from > want) from = rows - want;
     size_t kept = rows - from;
     memmove(p->tokens, p->tokens + from, kept * sizeof *p->tokens);
@@ -228,7 +228,7 @@ static knnlm_status take(void *context, const kn_records *r) {
 }
 
 static size_t batch_of(const kn_mixture_info *m) {
-    return kn_most(BATCH_LEAST, kn_least(BATCH, NEIGHBORS / (m->neighbors + 1) + 1));
+    return kn_max(BATCH_MIN, kn_min(BATCH, NEIGHBORS / (m->neighbors + 1) + 1));
 }
 
 static knnlm_status make_room(pass *p, const kn_read_options *read) {
@@ -236,7 +236,7 @@ static knnlm_status make_room(pass *p, const kn_read_options *read) {
     p->batch = batch_of(p->m);
     fresh = p->batch + (size_t)read->score; // a window more than a batch
     size_t temperatures = p->o->cache_temperatures ? p->o->cache_temperature_count : 1;
-    p->capacity = fresh + kn_most(p->m->cache.size, KN_CONTEXT_KEPT);
+    p->capacity = fresh + kn_max(p->m->cache.size, KN_CONTEXT_KEPT);
     p->tokens = kn_alloc(p->capacity, sizeof *p->tokens);
     p->stream = kn_alloc(p->capacity, sizeof *p->stream);
     p->starts = kn_alloc(p->capacity, sizeof *p->starts);

@@ -44,12 +44,12 @@ typedef struct kn_pass_options {
 
 typedef struct kn_pass_totals {
     kn_read_totals read;
-    double seconds_search;                 // neighbours and cache, and what the sink does with them
-    double seconds_stores[KN_STORES_MOST]; // searches of each
-    uint64_t own_documents;                // that were scored without themselves
-    uint64_t texts[KN_TUNED_TEXTS];        // the smallest hashes of documents, ascending
+    double seconds_search;                // neighbours and cache, and what the sink does with them
+    double seconds_stores[KN_STORES_MAX]; // searches of each
+    uint64_t own_documents;               // that were scored without themselves
+    uint64_t texts[KN_TUNED_TEXTS];       // the smallest hashes of documents, ascending
     size_t text_count;
-    bool tuned_on[KN_STORES_MOST]; // whether a store was tuned on one of them
+    bool tuned_on[KN_STORES_MAX]; // whether a store was tuned on one of them
 } kn_pass_totals;
 
 knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *mixture, const char *const *paths, size_t count,

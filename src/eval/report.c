@@ -26,7 +26,7 @@ typedef struct partial {
 } partial;
 
 struct kn_report {
-    kn_writer *writer;
+    kn_file_writer *writer;
     kn_vocab names;
     uint64_t tokens;
     bool rows;    // something stands in "tokens"
@@ -38,7 +38,7 @@ struct kn_report {
 // What fails is kept by the writer, and told by the last call of each function of the door.
 
 static knnlm_status put(kn_report *r, const char *text) {
-    return kn_writer_put(r->writer, text, strlen(text));
+    return kn_file_writer_put(r->writer, text, strlen(text));
 }
 
 static bool is_plain(uint32_t c) {
@@ -51,7 +51,7 @@ static bool is_plain(uint32_t c) {
 static void put_character(kn_report *r, uint32_t c) {
     char out[16];
     if (is_plain(c)) {
-        kn_writer_put(r->writer, out, kn_utf8_encode(c, out));
+        kn_file_writer_put(r->writer, out, kn_utf8_encode(c, out));
     } else if (c == '\n') {
         put(r, "\\n");
     } else if (c < 0x10000) {
@@ -261,13 +261,13 @@ static void report_free(kn_report *r) {
 knnlm_status kn_report_open(const char *path, kn_report **out) {
     kn_report *r = kn_alloc(1, sizeof *r);
     if (!r) return KNNLM_ENOMEM;
-    knnlm_status status = kn_writer_open(path, &r->writer);
+    knnlm_status status = kn_file_writer_open(path, &r->writer);
     if (status != KNNLM_OK) {
         report_free(r);
         return status;
     }
     const char *page = (const char *)kn_report_page;
-    kn_writer_put(r->writer, page, (size_t)(page_data() - page));
+    kn_file_writer_put(r->writer, page, (size_t)(page_data() - page));
     put(r, "{\"tokens\":[");
     *out = r;
     return KNNLM_OK;
@@ -332,14 +332,14 @@ knnlm_status kn_report_commit(kn_report *r, const kn_report_summary *summary) {
     put_summary(r, summary);
     put(r, "}");
     const char *rest = page_data() + sizeof placeholder - 1, *page = (const char *)kn_report_page;
-    kn_writer_put(r->writer, rest, kn_report_page_size - (size_t)(rest - page));
-    knnlm_status status = kn_writer_commit(r->writer);
+    kn_file_writer_put(r->writer, rest, kn_report_page_size - (size_t)(rest - page));
+    knnlm_status status = kn_file_writer_commit(r->writer);
     report_free(r);
     return status;
 }
 
 void kn_report_abort(kn_report *r) {
     if (!r) return;
-    kn_writer_abort(r->writer);
+    kn_file_writer_abort(r->writer);
     report_free(r);
 }

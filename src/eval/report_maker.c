@@ -18,7 +18,7 @@ struct kn_report_maker {
     const kn_lm *lm;
     const kn_mixture *mixture;
     const kn_mixture_info *m; // of it
-    uint64_t most;
+    uint64_t max;
     uint32_t document; // of the last token shown
     // Of every token, for the curves; the first store alone:
     float *lm_p, *knn_p, *nearest, *gain;
@@ -27,14 +27,14 @@ struct kn_report_maker {
     double k_logs[KS]; // sum of log p at each k
 };
 
-knnlm_status kn_report_maker_open(const char *path, const kn_lm *lm, const kn_mixture *m, uint64_t most,
+knnlm_status kn_report_maker_open(const char *path, const kn_lm *lm, const kn_mixture *m, uint64_t max,
                                   kn_report_maker **out) {
     kn_report_maker *r = kn_alloc(1, sizeof *r);
     if (!r) return KNNLM_ENOMEM;
     r->lm = lm;
     r->mixture = m;
     r->m = kn_mixture_describe(m);
-    r->most = most;
+    r->max = max;
     r->document = UINT32_MAX;
     if (r->m->count) r->k_count = kn_kept_ks(r->m->stores[0].k, r->ks);
     knnlm_status status = kn_report_open(path, &r->page);
@@ -52,7 +52,7 @@ static char *copy_text(const char *text, size_t size) {
 }
 
 // What the page is told of a neighbour; its document's name is a copy.
-static knnlm_status describe(const kn_shown *n, int32_t target, kn_report_neighbor *out) {
+static knnlm_status describe(const kn_neighbor_detail *n, int32_t target, kn_report_neighbor *out) {
     *out = (kn_report_neighbor){.before = n->origin.before,
                                 .word = n->origin.word,
                                 .after = n->origin.after,
@@ -99,8 +99,8 @@ static knnlm_status add_token(kn_report_maker *r, const kn_scored *b, size_t i, 
 }
 
 static knnlm_status show_token(kn_report_maker *r, const kn_scored *b, size_t i) {
-    kn_shown shown[NEIGHBORS];
-    kn_row_neighbors found[KN_STORES_MOST];
+    kn_neighbor_detail shown[NEIGHBORS];
+    kn_row_neighbors found[KN_STORES_MAX];
     kn_report_neighbor neighbors[NEIGHBORS];
     size_t count, described = 0;
     if (b->tokens[i].document != r->document) {
@@ -108,7 +108,7 @@ static knnlm_status show_token(kn_report_maker *r, const kn_scored *b, size_t i)
         KN_TRY(kn_report_document(r->page, b->names[r->document]));
     }
     kn_predictor_neighbors(b->neighbors, i, found);
-    KN_TRY(kn_shown_find(r->mixture, found, &b->predictions[i], NEIGHBORS, AROUND, shown, &count));
+    KN_TRY(kn_neighbor_details_find(r->mixture, found, &b->predictions[i], NEIGHBORS, AROUND, shown, &count));
     knnlm_status status = KNNLM_OK;
     while (status == KNNLM_OK && described < count) {
         status = describe(&shown[described], b->tokens[i].token, &neighbors[described]);
@@ -116,7 +116,7 @@ static knnlm_status show_token(kn_report_maker *r, const kn_scored *b, size_t i)
     }
     if (status == KNNLM_OK) status = add_token(r, b, i, found, neighbors, count);
     for (size_t j = 0; j < described; j++) free((char *)neighbors[j].document);
-    kn_shown_free(shown, count);
+    kn_neighbor_details_free(shown, count);
     return status;
 }
 
@@ -133,7 +133,7 @@ static knnlm_status add_ks(kn_report_maker *r, const kn_scored *b) {
         return status;
     }
     for (size_t i = 0; i < b->count && status == KNNLM_OK; i++) {
-        kn_row_neighbors found[KN_STORES_MOST];
+        kn_row_neighbors found[KN_STORES_MAX];
         kn_predictor_neighbors(b->neighbors, i, found);
         status = kn_kept_add(&kept, &found[0].near, b->tokens[i].token);
     }
@@ -160,7 +160,7 @@ static knnlm_status collect(kn_report_maker *r, const kn_scored *b) {
     KN_TRY(kn_grow(&r->nearest, &r->nearest_capacity, needed, sizeof *r->nearest));
     KN_TRY(kn_grow(&r->gain, &r->gain_capacity, needed, sizeof *r->gain));
     for (size_t i = 0; i < b->count; i++) {
-        kn_row_neighbors found[KN_STORES_MOST];
+        kn_row_neighbors found[KN_STORES_MAX];
         kn_predictor_neighbors(b->neighbors, i, found);
         r->lm_p[r->n + i] = fmaxf(1e-37f, (float)exp((double)b->lm[i]));
         r->nearest[r->n + i] = (float)kn_nearest(r->mixture, found);
@@ -172,7 +172,7 @@ static knnlm_status collect(kn_report_maker *r, const kn_scored *b) {
 }
 
 knnlm_status kn_report_maker_take(kn_report_maker *r, const kn_scored *b) {
-    for (size_t i = 0; i < b->count && kn_report_tokens(r->page) < r->most; i++) KN_TRY(show_token(r, b, i));
+    for (size_t i = 0; i < b->count && kn_report_tokens(r->page) < r->max; i++) KN_TRY(show_token(r, b, i));
     return collect(r, b);
 }
 

@@ -5,8 +5,8 @@
 #include "eval/eval.h"
 
 typedef struct kn_report_maker kn_report_maker;
-// `most`: tokens shown.
-knnlm_status kn_report_maker_open(const char *path, const kn_lm *lm, const kn_mixture *mixture, uint64_t most,
+// `max`: tokens shown.
+knnlm_status kn_report_maker_open(const char *path, const kn_lm *lm, const kn_mixture *mixture, uint64_t max,
                                   kn_report_maker **out);
 knnlm_status kn_report_maker_take(kn_report_maker *r, const kn_scored *scored);
 // Writes the page when `status` is KNNLM_OK; releases the maker. Returns the first failure.

@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct kn_rows {
-    kn_writer *file;
+    kn_file_writer *file;
     const kn_tokenizer *tokenizer;
     const kn_mixture *m;
 };
@@ -26,22 +26,22 @@ knnlm_status kn_rows_open(const char *path, const kn_lm *lm, const kn_mixture *m
     if (!r) return KNNLM_ENOMEM;
     r->tokenizer = kn_lm_tokenizer(lm);
     r->m = m;
-    knnlm_status status = kn_writer_open(path, &r->file);
+    knnlm_status status = kn_file_writer_open(path, &r->file);
     if (status != KNNLM_OK) {
         free(r);
         return status;
     }
     *out = r;
     const char *header = kn_mixture_describe(m)->any ? mixed_in : alone;
-    kn_writer_put(r->file, header, strlen(header)); // failures are told by the commit
+    kn_file_writer_put(r->file, header, strlen(header)); // failures are told by the commit
     return KNNLM_OK;
 }
 
 knnlm_status kn_rows_close(kn_rows *r, knnlm_status status) {
     if (status == KNNLM_OK)
-        status = kn_writer_commit(r->file);
+        status = kn_file_writer_commit(r->file);
     else
-        kn_writer_abort(r->file);
+        kn_file_writer_abort(r->file);
     free(r);
     return status;
 }
@@ -50,12 +50,12 @@ knnlm_status kn_rows_close(kn_rows *r, knnlm_status status) {
 static void put_number(kn_rows *r, double x) {
     char text[40];
     int n = isnan(x) ? snprintf(text, sizeof text, "\t") : snprintf(text, sizeof text, "\t%.9g", x);
-    kn_writer_put(r->file, text, (size_t)n);
+    kn_file_writer_put(r->file, text, (size_t)n);
 }
 
 static void put_prediction(kn_rows *r, const kn_scored *b, size_t i) {
     const kn_prediction *p = &b->predictions[i];
-    kn_row_neighbors found[KN_STORES_MOST];
+    kn_row_neighbors found[KN_STORES_MAX];
     kn_predictor_neighbors(b->neighbors, i, found);
     put_number(r, kn_prediction_knn(r->m, p));
     put_number(r, b->cache ? b->cache[i] : NAN);
@@ -76,10 +76,10 @@ knnlm_status kn_rows_put(kn_rows *r, const kn_scored *b) {
         kn_utf8_escape(b->names[t->document], strlen(b->names[t->document]), name, sizeof name);
         int n = snprintf(line, sizeof line, "%s\t%" PRIu64 "\t%" PRIu64 "\t%d\t%s", name, t->position,
                          t->offset, t->token, text);
-        KN_TRY(kn_writer_put(r->file, line, (size_t)n));
+        KN_TRY(kn_file_writer_put(r->file, line, (size_t)n));
         put_number(r, (double)b->lm[i]);
         if (kn_mixture_describe(r->m)->any) put_prediction(r, b, i);
-        KN_TRY(kn_writer_put(r->file, "\n", 1));
+        KN_TRY(kn_file_writer_put(r->file, "\n", 1));
     }
     return KNNLM_OK;
 }

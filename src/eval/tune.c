@@ -20,14 +20,14 @@ static float probability(double log_p) {
 static void keep_values(kn_tuning *t, size_t store, const kn_neighborhood *n) {
     size_t k = t->kept[store].k;
     if (t->n % t->seen_step) return;
-    memcpy(t->values[store] + t->n / t->seen_step * k, n->values, kn_least(n->count, k) * sizeof *n->values);
+    memcpy(t->values[store] + t->n / t->seen_step * k, n->values, kn_min(n->count, k) * sizeof *n->values);
 }
 
 static knnlm_status take(void *context, const kn_scored *b) {
     kn_tuning *t = context;
     if (b->count > t->capacity - t->n) return kn_fail(KNNLM_EDATA, "the text has changed while it was read");
     for (size_t i = 0; i < b->count; i++, t->n++) {
-        kn_row_neighbors found[KN_STORES_MOST];
+        kn_row_neighbors found[KN_STORES_MAX];
         kn_predictor_neighbors(b->neighbors, i, found);
         t->lm[t->n] = probability((double)b->lm[i]);
         t->entropies[t->n] = b->entropies[i];
@@ -49,7 +49,7 @@ static uint64_t bytes_kept(const kn_tuning *t, uint64_t tokens) {
     uint64_t bytes = tokens * sizeof(float) * (2 + t->cache_temperature_count + KN_TUNE_GROUP * KN_KEPT_KS);
     for (size_t s = 0; s < t->m->count; s++)
         bytes += kn_kept_bytes((size_t)tokens, t->m->stores[s].k) + tokens * sizeof(float) +
-                 kn_least((size_t)tokens, KN_TUNE_SEEN) * t->m->stores[s].k * sizeof(int32_t);
+                 kn_min((size_t)tokens, KN_TUNE_SEEN) * t->m->stores[s].k * sizeof(int32_t);
     return bytes;
 }
 
@@ -63,7 +63,7 @@ static knnlm_status make_room(kn_tuning *t) {
         return KNNLM_ENOMEM;
     t->seen_step = (t->capacity + KN_TUNE_SEEN - 1) / KN_TUNE_SEEN;
     for (size_t s = 0; s < t->m->count; s++) {
-        t->values[s] = kn_alloc(kn_least(t->capacity, KN_TUNE_SEEN) * t->m->stores[s].k, sizeof **t->values);
+        t->values[s] = kn_alloc(kn_min(t->capacity, KN_TUNE_SEEN) * t->m->stores[s].k, sizeof **t->values);
         if (!t->values[s]) return KNNLM_ENOMEM;
         KN_TRY(kn_kept_init(&t->kept[s], t->capacity, t->m->stores[s].k));
         t->knn[s] = kn_alloc(t->capacity, sizeof **t->knn);
@@ -74,7 +74,7 @@ static knnlm_status make_room(kn_tuning *t) {
 }
 
 static void tuning_free(kn_tuning *t) {
-    for (size_t s = 0; s < KN_STORES_MOST; s++) {
+    for (size_t s = 0; s < KN_STORES_MAX; s++) {
         kn_kept_free(&t->kept[s]);
         free(t->values[s]);
         free(t->knn[s]);
@@ -117,7 +117,7 @@ static knnlm_status plan(kn_tuning *t, kn_lm *lm, const char *const *paths, size
 
 // Distances of states, and so temperatures, differ by powers of ten between models.
 static void choose_cache_temperatures(kn_tuning *t, const kn_tune_options *o) {
-    bool bounded = t->m->count && kn_distance_form_of(t->m->stores[0].metric)->bounded;
+    bool bounded = t->m->count && kn_distance_form_of(t->m->stores[0].distance)->bounded;
     if (!t->m->cache.size) return;
     t->cache_temperature_count = KN_TUNE_TEMPERATURES;
     for (size_t i = 0; i < KN_TUNE_TEMPERATURES; i++)
@@ -193,7 +193,7 @@ static knnlm_status remember(kn_tuning *t, size_t store, double lambda, bool bin
 
 // All weights together, of the stores [first, first + count) and the cache.
 static knnlm_status weigh(kn_tuning *t, size_t first, size_t count, double *weights) {
-    const float *parts[KN_PARTS_MOST] = {t->lm};
+    const float *parts[KN_PARTS_MAX] = {t->lm};
     double mean;
     for (size_t i = 0; i < count; i++) parts[1 + i] = t->knn[first + i];
     parts[1 + count] = kn_tuning_cache(t);
@@ -221,7 +221,7 @@ static knnlm_status tune_cache(kn_tuning *t, bool one) {
 
 static knnlm_status choose(kn_tuning *t, const kn_tune_options *o) {
     const float *alone[] = {t->lm};
-    double weights[KN_PARTS_MOST] = {1}, mean;
+    double weights[KN_PARTS_MAX] = {1}, mean;
     bool one = o->mix.store_count == 1;
     KN_TRY(kn_mean_log(alone, 1, t->n, weights, &mean));
     t->out->ppl_lm = exp(-mean);
@@ -268,7 +268,7 @@ static knnlm_status tune(kn_lm *lm, const kn_mixture *m, const char *const *path
 
 // A store tuned for another distance than its own would mislead who uses it as it is.
 static bool to_be_written(const kn_tune_options *o, const kn_tune_result *r) {
-    return r->tuned.known && !o->dry && o->mix.metric < 0;
+    return r->tuned.known && !o->dry && o->mix.distance < 0;
 }
 
 // The one store once for every number of probes.
@@ -298,7 +298,7 @@ static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture
 // Another process that writes to the store is better met before the work than after it.
 static knnlm_status try_writing(const kn_tune_options *o) {
     kn_store_writer *w;
-    if (o->dry || o->mix.store_count != 1 || o->mix.metric >= 0) return KNNLM_OK;
+    if (o->dry || o->mix.store_count != 1 || o->mix.distance >= 0) return KNNLM_OK;
     KN_TRY(kn_store_write(o->mix.stores[0].path, &w));
     kn_store_writer_close(w);
     return KNNLM_OK;

@@ -38,7 +38,7 @@ typedef struct kn_tune_result {
     double cache_lambda, cache_temperature; // beside all stores
     double ppl_adaptive;                    // by bins, on the text that they were fitted on; NAN: none
     double ppl_adaptive_checked;            // by bins fitted on one half of the text, on the other; NAN: none
-    kn_tune_store stores[KN_STORES_MOST];
+    kn_tune_store stores[KN_STORES_MAX];
     size_t store_count;
     knnlm_tune_point points[KN_TUNE_POINTS]; // all that was tried
     size_t point_count;

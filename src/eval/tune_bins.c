@@ -31,12 +31,12 @@ typedef struct judging {
 
 static double log_of(const judging *j, const kn_bins *bins, size_t i) {
     const kn_tuning *t = j->t;
-    double most = 1 - j->cache_lambda, fixed = j->fixed ? (double)j->fixed[i] : 0;
+    double max = 1 - j->cache_lambda, fixed = j->fixed ? (double)j->fixed[i] : 0;
     double w = t->kept[j->store].counts[i]
-                   ? fmin(most, kn_bins_lambda(bins, (double)j->nearest[i], (double)t->entropies[i]))
+                   ? fmin(max, kn_bins_lambda(bins, (double)j->nearest[i], (double)t->entropies[i]))
                    : 0;
     if (t->beginnings[j->store][i]) w = fmin(w, j->lambda); // as evaluation does
-    return log(fixed + (most - w) * (double)t->lm[i] + w * (double)t->knn[j->store][i]);
+    return log(fixed + (max - w) * (double)t->lm[i] + w * (double)t->knn[j->store][i]);
 }
 
 static kn_bin_data data_of(const judging *j, const uint32_t *tokens, size_t n, double lambda) {
@@ -47,7 +47,7 @@ static kn_bin_data data_of(const judging *j, const uint32_t *tokens, size_t n, d
                          .entropies = j->t->entropies,
                          .tokens = tokens,
                          .n = n,
-                         .most = 1 - j->cache_lambda,
+                         .max = 1 - j->cache_lambda,
                          .believed = lambda};
 }
 

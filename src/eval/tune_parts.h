@@ -16,20 +16,20 @@ typedef struct kn_tuning {
     const kn_progress *progress;
     kn_tune_result *out;
     size_t n, capacity; // tokens so far; of the text
-    kn_kept kept[KN_STORES_MOST];
-    size_t seen_step;                 // values are kept of every so many-th token
-    int32_t *values[KN_STORES_MOST];  // (such tokens, k)
-    bool *beginnings[KN_STORES_MOST]; // whether the nearest neighbour of a token begins a document
-    // Probabilities and what the bins are of, one a token:
+    kn_kept kept[KN_STORES_MAX];
+    size_t seen_step;                // values are kept of every so many-th token
+    int32_t *values[KN_STORES_MAX];  // (such tokens, k)
+    bool *beginnings[KN_STORES_MAX]; // whether the nearest neighbour of a token begins a document
+    // Probabilities and what the bins are of, one per token:
     float *lm, *entropies;
     float *cache; // (cache temperatures, capacity); NULL: no cache
     double cache_temperatures[KN_TUNE_TEMPERATURES];
     size_t cache_temperature_count;
-    size_t best_cache;          // which of them
-    float *knn[KN_STORES_MOST]; // of each store at its best settings
-    float *swept;               // (temperatures at a time, ks, n)
-    double near[3];             // weights of the setting before: model, store, cache
-    double given_temperature;   // NAN: to be found
+    size_t best_cache;         // which of them
+    float *knn[KN_STORES_MAX]; // of each store at its best settings
+    float *swept;              // (temperatures at a time, ks, n)
+    double near[3];            // weights of the setting before: model, store, cache
+    double given_temperature;  // NAN: to be found
 } kn_tuning;
 
 // What the cache gives at its best temperature; NULL: no cache.

@@ -12,7 +12,7 @@ static int ascending(const void *a, const void *b) {
 // Between the two of the ascending values that are nearest to `part` of them.
 static double quantile(const double *values, size_t n, double part) {
     double at = part * (double)(n - 1);
-    size_t below = (size_t)at, above = kn_least(below + 1, n - 1);
+    size_t below = (size_t)at, above = kn_min(below + 1, n - 1);
     return values[below] + (at - (double)below) * (values[above] - values[below]);
 }
 
@@ -26,7 +26,7 @@ static kn_neighborhood neighbors_of(const kn_tuning *t, size_t store, size_t sam
     const kn_kept *kept = &t->kept[store];
     size_t token = sample * t->seen_step;
     return (kn_neighborhood){kept->distances + token * kept->k, t->values[store] + sample * kept->k, NULL,
-                             kn_least(k, kept->counts[token]), 0};
+                             kn_min(k, kept->counts[token]), 0};
 }
 
 knnlm_status kn_tune_see(const kn_tuning *t, size_t store, double temperature, size_t k, kn_store_seen *out) {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 enum { SAMPLE = 4096, REFINEMENTS = 3, HIGHEST = 16 };
-#define STEP 1.5   // from temperature to temperature
-#define LEAST 1e-3 // a weight to begin with
+#define STEP 1.5 // from temperature to temperature
+#define MIN 1e-3 // a weight to begin with
 
 // How far apart the neighbours of a token are, in the mean: what temperatures are measured by.
 static double spread(const kn_kept *kept) {
@@ -33,7 +33,7 @@ static void fill_empty(const kn_tuning *t, size_t store, float *p) {
 static void begin_at(const kn_tuning *t, bool with_cache, double weights[3]) {
     double sum = 0;
     for (int i = 0; i < 3; i++) {
-        weights[i] = i == 2 && !with_cache ? 0 : fmax(LEAST, t->near[i]);
+        weights[i] = i == 2 && !with_cache ? 0 : fmax(MIN, t->near[i]);
         sum += weights[i];
     }
     for (int i = 0; i < 3; i++) weights[i] /= sum;
@@ -112,9 +112,9 @@ knnlm_status kn_tune_sweep(kn_tuning *t, size_t store, bool with_cache) {
 }
 
 knnlm_status kn_tune_cache(kn_tuning *t) {
-    const float *parts[KN_PARTS_MOST] = {t->lm};
+    const float *parts[KN_PARTS_MAX] = {t->lm};
     size_t count = 1;
-    double weights[KN_PARTS_MOST], mean, best = -INFINITY;
+    double weights[KN_PARTS_MAX], mean, best = -INFINITY;
     for (size_t s = 0; s < t->m->count; s++)
         if (t->out->stores[s].best.ppl < INFINITY) parts[count++] = t->knn[s];
     for (size_t i = 0; i < t->cache_temperature_count; i++) {

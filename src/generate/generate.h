@@ -79,8 +79,8 @@ bool kn_sequence_cut(const kn_sequence *sequence);
 
 typedef struct kn_generator kn_generator;
 
-// The buffers for steps of up to `most` sequences. KNNLM_ENOMEM.
-knnlm_status kn_generator_open(kn_lm *lm, size_t most, kn_generator **out);
+// The buffers for steps of up to `max` sequences. KNNLM_ENOMEM.
+knnlm_status kn_generator_open(kn_lm *lm, size_t max, kn_generator **out);
 void kn_generator_close(kn_generator *generator); // NULL: nothing happens
 
 // One step of every sequence, none of which is finished: the next token of those that have read their prompt
@@ -90,7 +90,7 @@ void kn_generator_close(kn_generator *generator); // NULL: nothing happens
 // step have one tap, or no stores. Numbers are those that each sequence would have alone. The mixtures'
 // caches are not used.
 //
-// KNNLM_EINVAL: more sequences than `most`, a finished one, one that is there twice, unequal taps, or the
+// KNNLM_EINVAL: more sequences than `max`, a finished one, one that is there twice, unequal taps, or the
 // model's numbers are not numbers; KNNLM_ENOMEM; else as kn_sessions_feed, kn_datastore_search and
 // kn_origin_read. After a failure the sequences are only to be closed.
 knnlm_status kn_generator_step(kn_generator *generator, kn_sequence *const *sequences,

@@ -8,7 +8,7 @@ enum { PIECE = 512 }; // tokens of a prompt read in one step
 
 struct kn_generator {
     kn_lm *lm;
-    size_t most, vocabulary, width;
+    size_t max, vocabulary, width;
     // A row for each sequence that is to have a token.
     size_t *sequence_of; // (most)
     size_t rows;
@@ -27,29 +27,29 @@ struct kn_generator {
 
 static knnlm_status init(kn_generator *g) {
     size_t cells, state_cells;
-    if (!kn_mul(g->most, g->vocabulary, &cells) || !kn_mul(g->most, g->width, &state_cells))
-        return kn_fail(KNNLM_ENOMEM, "%zu sequences are too many at a time", g->most);
+    if (!kn_mul(g->max, g->vocabulary, &cells) || !kn_mul(g->max, g->width, &state_cells))
+        return kn_fail(KNNLM_ENOMEM, "%zu sequences are too many at a time", g->max);
     KN_TRY(kn_distribution_init(&g->distribution, g->lm));
     KN_TRY(kn_predictor_open(&g->predictor));
     KN_TRY(kn_sampler_open(g->vocabulary, &g->sampler));
     g->distributions = kn_alloc_aligned(cells, sizeof *g->distributions);
     g->states = kn_alloc_aligned(state_cells, sizeof *g->states);
-    g->mixtures = kn_alloc(g->most, sizeof *g->mixtures);
-    g->entropies = kn_alloc(g->most, sizeof *g->entropies);
-    g->sequence_of = kn_alloc(g->most, sizeof *g->sequence_of);
-    g->sessions = kn_alloc(g->most, sizeof *g->sessions);
-    g->tokens = kn_alloc(g->most, sizeof *g->tokens);
+    g->mixtures = kn_alloc(g->max, sizeof *g->mixtures);
+    g->entropies = kn_alloc(g->max, sizeof *g->entropies);
+    g->sequence_of = kn_alloc(g->max, sizeof *g->sequence_of);
+    g->sessions = kn_alloc(g->max, sizeof *g->sessions);
+    g->tokens = kn_alloc(g->max, sizeof *g->tokens);
     bool all = g->distributions && g->states && g->mixtures && g->entropies && g->sequence_of &&
                g->sessions && g->tokens;
     return all ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
-knnlm_status kn_generator_open(kn_lm *lm, size_t most, kn_generator **out) {
+knnlm_status kn_generator_open(kn_lm *lm, size_t max, kn_generator **out) {
     const kn_lm_info *info = kn_lm_describe(lm);
     kn_generator *g = kn_alloc(1, sizeof *g);
     if (!g) return KNNLM_ENOMEM;
     g->lm = lm;
-    g->most = most;
+    g->max = max;
     g->vocabulary = (size_t)info->vocabulary;
     g->width = (size_t)info->key_width;
     knnlm_status status = init(g);
@@ -105,7 +105,7 @@ static knnlm_status find_tap(const kn_generator *g, const kn_mixture *const *mix
 static knnlm_status check(const kn_generator *g, kn_sequence *const *sequences, size_t count) {
     knnlm_status status = KNNLM_OK;
     size_t seen = 0;
-    if (count > g->most) return kn_fail(KNNLM_EINVAL, "%zu sequences: at most %zu a step", count, g->most);
+    if (count > g->max) return kn_fail(KNNLM_EINVAL, "%zu sequences: at most %zu a step", count, g->max);
     for (; seen < count && status == KNNLM_OK; seen++) {
         kn_sequence *s = sequences[seen];
         if (s->finish != KNNLM_FINISH_NOT) status = kn_fail(KNNLM_EINVAL, "sequence %zu is finished", seen);
@@ -124,7 +124,7 @@ static void make_room(kn_sequence *s) {
     size_t context = kn_session_room(s->lm), length = kn_session_length(s->session);
     if (length == 0 || length + (s->count - s->next) <= context) return;
     kn_session_cut(s->session, 0);
-    s->next = s->count - kn_least(s->count, context / 2);
+    s->next = s->count - kn_min(s->count, context / 2);
     s->cut = true;
 }
 
@@ -194,7 +194,7 @@ static knnlm_status search_all(kn_generator *g, const kn_mixture *const *mixture
 // ---------------------------------------------------------------- each draws
 
 static knnlm_status draw(kn_generator *g, size_t row, kn_sequence *s, const kn_mixture *m) {
-    kn_row_neighbors found[KN_STORES_MOST];
+    kn_row_neighbors found[KN_STORES_MAX];
     kn_predictor_neighbors(g->predictor, row, found);
     KN_TRY(kn_distribution_mix(&g->distribution, m, found, g->distributions + row * g->vocabulary,
                                (double)g->entropies[row]));

@@ -11,7 +11,7 @@ enum { BLOCK = 64 }; // tokens whose sum and largest weight are noted, so that m
 #define NOTHING 2e-38f
 
 // Beyond this the most probable token has it all.
-#define SCALE_MOST 1e9
+#define SCALE_MAX 1e9
 
 typedef struct ranked {
     float weight;
@@ -123,7 +123,7 @@ static double penalised(const kn_sampler *s, const kn_sampling *how, int32_t tok
 
 static void gather_special(kn_sampler *s, const kn_distribution *g, const kn_sampling *how,
                            const kn_sampled *before) {
-    size_t repeated = how->repeat_penalty != 1 ? kn_least(how->repeat_last, before->count) : 0;
+    size_t repeated = how->repeat_penalty != 1 ? kn_min(how->repeat_last, before->count) : 0;
     for (size_t i = 0; i < g->value_count; i++) mark(s, g->values[i], SPECIAL);
     for (size_t i = before->count - repeated; i < before->count; i++) mark(s, before->tokens[i], REPEATED);
     for (size_t i = before->prompt; counts_matter(how) && i < before->count; i++) {
@@ -160,14 +160,14 @@ static int32_t pick_best(kn_sampler *s, const kn_distribution *g, const kn_sampl
         return kn_distribution_top(g, 1, &best) && !isnan(kn_distribution_logprob(g, best)) ? best : -1;
     gather_special(s, g, how, before);
     best = best_of_others(s, g);
-    double most = best < 0 ? -INFINITY : log(kn_distribution_probability(g, best));
+    double max = best < 0 ? -INFINITY : log(kn_distribution_probability(g, best));
     for (size_t i = 0; i < s->special_count; i++) {
         int32_t token = s->special[i];
-        if (s->logs[i] < most || (s->logs[i] == most && token > best)) continue;
+        if (s->logs[i] < max || (s->logs[i] == max && token > best)) continue;
         best = token;
-        most = s->logs[i];
+        max = s->logs[i];
     }
-    return isnan(most) ? -1 : best;
+    return isnan(max) ? -1 : best;
 }
 
 // ---------------------------------------------------------------- weights
@@ -179,16 +179,16 @@ static double log_rest(const kn_distribution *g) {
 
 // The model's own tokens, beside the best of all (log p); special ones become 0.
 static void weigh_others(kn_sampler *s, double best, double rest, double temperature) {
-    float shift = (float)(best - rest), scale = (float)fmin(1 / temperature, SCALE_MOST);
+    float shift = (float)(best - rest), scale = (float)fmin(1 / temperature, SCALE_MAX);
     for (size_t t = 0; t < s->vocabulary; t++) s->weights[t] = (s->weights[t] - shift) * scale;
     for (size_t b = 0; b < s->blocks; b++) {
         float *block = s->weights + b * BLOCK;
-        s->sums[b] = s->k->exp_shift(block, kn_least(BLOCK, s->vocabulary - b * BLOCK), 0);
+        s->sums[b] = s->k->exp_shift(block, kn_min(BLOCK, s->vocabulary - b * BLOCK), 0);
     }
 }
 
 static void weigh_special(kn_sampler *s, double best, double temperature) {
-    double scale = fmin(1 / temperature, SCALE_MOST);
+    double scale = fmin(1 / temperature, SCALE_MAX);
     for (size_t i = 0; i < s->special_count; i++) {
         size_t t = (size_t)s->special[i];
         s->weights[t] = (float)exp((s->logs[i] - best) * scale);
@@ -248,12 +248,12 @@ static void pop(ranked *heap, size_t *count) {
 // ---------------------------------------------------------------- fewer tokens
 
 static float note_largest(kn_sampler *s) {
-    float most = 0;
+    float max = 0;
     for (size_t b = 0; b < s->blocks; b++) {
-        s->largest[b] = s->k->max(s->weights + b * BLOCK, kn_least(BLOCK, s->vocabulary - b * BLOCK));
-        if (s->largest[b] > most) most = s->largest[b];
+        s->largest[b] = s->k->max(s->weights + b * BLOCK, kn_min(BLOCK, s->vocabulary - b * BLOCK));
+        if (s->largest[b] > max) max = s->largest[b];
     }
-    return most;
+    return max;
 }
 
 // The k-th largest weight is no less than the k-th of the blocks' largest.
@@ -268,18 +268,18 @@ static float bound_of_top(kn_sampler *s, size_t k) {
 
 // A weight below which nothing can be kept. Weights below total (1 - top_p) / vocabulary have less than
 // 1 - top_p in sum; but what top_p is a part of is known only when top_k has chosen.
-static float bound(kn_sampler *s, const kn_sampling *how, float most) {
-    float least = fmaxf(NOTHING, (float)how->min_p * most);
+static float bound(kn_sampler *s, const kn_sampling *how, float max) {
+    float min = fmaxf(NOTHING, (float)how->min_p * max);
     if (how->top_k) return fmaxf(NOTHING, bound_of_top(s, (size_t)how->top_k));
-    return fmaxf(least, (float)((1 - how->top_p) * s->total / (double)s->vocabulary));
+    return fmaxf(min, (float)((1 - how->top_p) * s->total / (double)s->vocabulary));
 }
 
-static void gather(kn_sampler *s, float least) {
+static void gather(kn_sampler *s, float min) {
     size_t count = 0;
     for (size_t b = 0; b < s->blocks; b++) {
-        if (s->largest[b] < least) continue;
-        for (size_t t = b * BLOCK; t < kn_least((b + 1) * BLOCK, s->vocabulary); t++)
-            if (s->weights[t] >= least) s->ranking[count++] = (ranked){s->weights[t], (int32_t)t};
+        if (s->largest[b] < min) continue;
+        for (size_t t = b * BLOCK; t < kn_min((b + 1) * BLOCK, s->vocabulary); t++)
+            if (s->weights[t] >= min) s->ranking[count++] = (ranked){s->weights[t], (int32_t)t};
     }
     heapify(s->ranking, count);
     s->gathered = s->unordered = count;
@@ -295,16 +295,16 @@ static const ranked *nth(kn_sampler *s, size_t i) {
 
 // How many of the first are kept, and their weight.
 static size_t choose(kn_sampler *s, const kn_sampling *how, double *mass) {
-    float most = note_largest(s);
+    float max = note_largest(s);
     size_t limit = how->top_k ? (size_t)how->top_k : s->vocabulary, kept = 0;
     double whole = how->top_k ? 0 : s->total;
     const ranked *r;
-    gather(s, bound(s, how, most));
+    gather(s, bound(s, how, max));
     for (size_t i = 0; how->top_k && i < limit && (r = nth(s, i)); i++) whole += (double)r->weight;
     *mass = 0;
     while (kept < limit && (kept == 0 || how->top_p >= 1 || *mass < how->top_p * whole)) {
         r = nth(s, kept);
-        if (!r || (kept && r->weight < (float)how->min_p * most)) break;
+        if (!r || (kept && r->weight < (float)how->min_p * max)) break;
         *mass += (double)r->weight;
         kept++;
     }
@@ -331,7 +331,7 @@ static int32_t draw_all(const kn_sampler *s, double at) {
             at -= (double)s->sums[b];
             continue;
         }
-        for (size_t t = b * BLOCK; t < kn_least((b + 1) * BLOCK, s->vocabulary); t++) {
+        for (size_t t = b * BLOCK; t < kn_min((b + 1) * BLOCK, s->vocabulary); t++) {
             if (s->weights[t] < NOTHING) continue;
             last = (int32_t)t;
             at -= (double)s->weights[t];

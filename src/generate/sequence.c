@@ -26,8 +26,8 @@ static knnlm_status take_prompt(kn_sequence *s, const int32_t *prompt, size_t co
 // What the context holds beside the start token and the tokens to come, of which the last is not read; but
 // half of the context at least is the prompt's.
 static void fit_prompt(kn_sequence *s) {
-    size_t context = kn_session_room(s->lm), to_come = kn_most(s->options.tokens, 1) - 1;
-    size_t kept = kn_least(s->count, context - 1 - kn_least(to_come, (context - 1) / 2));
+    size_t context = kn_session_room(s->lm), to_come = kn_max(s->options.tokens, 1) - 1;
+    size_t kept = kn_min(s->count, context - 1 - kn_min(to_come, (context - 1) / 2));
     s->next = s->count - kept;
     s->cut = kept < s->count;
 }
@@ -49,7 +49,7 @@ knnlm_status kn_sequence_open(kn_lm *lm, const kn_generate_options *o, const int
     s->lm = lm;
     s->options = *o;
     s->options.stops = NULL;
-    s->options.top = kn_least(o->top, KN_DISTRIBUTION_TOP);
+    s->options.top = kn_min(o->top, KN_DISTRIBUTION_TOP);
     s->random = (kn_random){kn_mix64(o->seed)}; // seeds that follow each other are not alike
     knnlm_status status = init(s, o, prompt, count);
     if (status == KNNLM_OK)
@@ -114,14 +114,14 @@ bool kn_sequence_cut(const kn_sequence *s) {
 // ---------------------------------------------------------------- one more token
 
 static knnlm_status note_top(const kn_sequence *s, const kn_distribution *g, kn_generated *out) {
-    size_t most = s->options.top;
-    if (most == 0) return KNNLM_OK;
-    int32_t *top = kn_alloc(most, sizeof *top);
-    double *top_p = kn_alloc(most, sizeof *top_p);
+    size_t max = s->options.top;
+    if (max == 0) return KNNLM_OK;
+    int32_t *top = kn_alloc(max, sizeof *top);
+    double *top_p = kn_alloc(max, sizeof *top_p);
     out->top = top;
     out->top_p = top_p;
     if (!top || !top_p) return KNNLM_ENOMEM;
-    out->top_count = kn_distribution_top(g, most, top);
+    out->top_count = kn_distribution_top(g, max, top);
     for (size_t i = 0; i < out->top_count; i++) top_p[i] = kn_distribution_logprob(g, top[i]);
     return KNNLM_OK;
 }
@@ -195,7 +195,7 @@ static void stop_at(kn_sequence *s, size_t at) {
         s->tokens_final++;
     if (s->tokens_final == 0) return;
     kn_generated *last = &s->tokens[s->tokens_final - 1];
-    last->size = kn_least(last->size, at - last->offset);
+    last->size = kn_min(last->size, at - last->offset);
 }
 
 static bool last_is_dropped(const kn_sequence *s) {

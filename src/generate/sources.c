@@ -86,8 +86,8 @@ static const place *find_next(const kn_mixture *m, const places *all, const kn_s
         const place *p = &all->items[i];
         uint64_t away = distance(p->position, expected);
         if (distance(p->position, last) > NEARBY || !is_of_document(m, p, s)) continue;
-        uint64_t least = best ? distance(best->position, expected) : UINT64_MAX;
-        if (away < least || (away == least && p->share > best->share)) best = p;
+        uint64_t min = best ? distance(best->position, expected) : UINT64_MAX;
+        if (away < min || (away == min && p->share > best->share)) best = p;
     }
     return best;
 }
@@ -244,7 +244,7 @@ static void free_source(kn_source *s) {
 
 // The end of its text becomes the beginning of what is after it.
 static knnlm_status shorten(kn_source *s, size_t size) {
-    size_t cut = s->text_size - kn_least(size, s->text_size);
+    size_t cut = s->text_size - kn_min(size, s->text_size);
     char *after = kn_alloc(cut + s->after_size + 1, 1);
     if (!after) return KNNLM_ENOMEM;
     memcpy(after, s->text + s->text_size - cut, cut);

@@ -113,19 +113,19 @@ size_t kn_stops_find(const kn_stops *s, const kn_text *t, size_t from) {
     size_t first = SIZE_MAX;
     for (size_t i = 0; i < s->count && from < t->size; i++) {
         const char *at = memmem(t->data + from, t->size - from, s->items[i], strlen(s->items[i]));
-        if (at) first = kn_least(first, (size_t)(at - t->data));
+        if (at) first = kn_min(first, (size_t)(at - t->data));
     }
     return first;
 }
 
 size_t kn_stops_begun(const kn_stops *s, const kn_text *t) {
-    size_t most = 0;
+    size_t max = 0;
     for (size_t i = 0; i < s->count; i++) {
-        size_t n = kn_least(strlen(s->items[i]) - 1, t->size);
-        while (n > most && memcmp(t->data + t->size - n, s->items[i], n) != 0) n--;
-        most = kn_most(most, n);
+        size_t n = kn_min(strlen(s->items[i]) - 1, t->size);
+        while (n > max && memcmp(t->data + t->size - n, s->items[i], n) != 0) n--;
+        max = kn_max(max, n);
     }
-    return most;
+    return max;
 }
 
 // ---------------------------------------------------------------- tokens

@@ -52,7 +52,7 @@ static knnlm_status assign_chunk(kn_arrangement *a, size_t at, size_t n, float *
 
 static knnlm_status assign_all(kn_arrangement *a, float *keys, float *distances) {
     for (size_t at = 0; at < a->count; at += CHUNK) {
-        KN_TRY(assign_chunk(a, at, kn_least(CHUNK, a->count - at), keys, distances));
+        KN_TRY(assign_chunk(a, at, kn_min(CHUNK, a->count - at), keys, distances));
         if (!kn_progress_report(a->progress, "assigning", at, a->count, "entries")) return stopped();
     }
     a->objective = a->count ? a->objective / (double)a->count : 0;
@@ -88,7 +88,7 @@ static uint64_t *starts_of(const kn_arrangement *a) {
     return next;
 }
 
-// Something of `size` bytes an entry, by entry.
+// Something of `size` bytes per entry, by entry.
 typedef const void *source(kn_arrangement *a, size_t entry);
 
 // In passes: each gathers the places that fit into the buffer, and goes through the entries once, in order.
@@ -113,11 +113,11 @@ static knnlm_status put_places(kn_annex_writer *w, kn_pq_stream *blocks, const u
 static knnlm_status write_section(kn_arrangement *a, kn_annex_writer *w, kn_pq_stream *blocks, source *from,
                                   size_t size) {
     uint64_t memory = a->memory ? a->memory / 2 : (uint64_t)4 << 30;
-    size_t fits = kn_most(1, kn_least(a->count, (size_t)(memory / size)));
+    size_t fits = kn_max(1, kn_min(a->count, (size_t)(memory / size)));
     uint8_t *buffer = kn_alloc_aligned(fits, size);
     knnlm_status status = buffer ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t begin = 0; begin < a->count && status == KNNLM_OK; begin += fits) {
-        size_t end = kn_least(begin + fits, a->count);
+        size_t end = kn_min(begin + fits, a->count);
         status = write_pass(a, from, size, begin, end, buffer);
         if (status == KNNLM_OK) status = put_places(w, blocks, buffer, end - begin, size);
         if (!kn_progress_report(a->progress, "arranging", end, a->count, "entries")) status = stopped();

@@ -37,7 +37,7 @@ knnlm_status kn_index_brute_force(const kn_store *store, const float *query, siz
     }
     if (status == KNNLM_OK) {
         qsort(all, n, sizeof *all, by_distance);
-        *count = kn_least(k, n);
+        *count = kn_min(k, n);
         for (size_t i = 0; i < *count; i++) {
             ids[i] = all[i].id;
             distances[i] = all[i].distance;

@@ -14,12 +14,12 @@
 enum {
     TRAIN_A_LIST = 64,   // keys to learn from
     ENTRIES_A_LIST = 30, // fewer are not worth a list
-    LISTS_LEAST = 16,
-    PROBES = 32,             // the paper's
-    CODE_TRAIN_MOST = 65536, // keys that codes are learnt from
-    CODES_MOST = 64,         // bytes of a code, as the paper's
-    CODES_LEAST = 16,
-    RUN = 1 << 20, // entries a commit, when keys come from a source
+    LISTS_MIN = 16,
+    PROBES = 32,            // the paper's
+    CODE_TRAIN_MAX = 65536, // keys that codes are learnt from
+    CODES_MAX = 64,         // bytes of a code, as the paper's
+    CODES_MIN = 16,
+    RUN = 1 << 20, // entries per commit, when keys come from a source
 };
 
 typedef struct making {
@@ -42,7 +42,7 @@ typedef struct making {
 // Four times the root of the number of entries, as a power of two: searching the centroids then costs about
 // as much as searching 32 lists.
 static uint32_t lists_for(uint64_t entries) {
-    uint32_t lists = LISTS_LEAST;
+    uint32_t lists = LISTS_MIN;
     while (lists < 65536 && (double)lists * 1.5 < 4 * sqrt((double)entries)) lists *= 2;
     return lists;
 }
@@ -53,10 +53,10 @@ static uint32_t codes_for(const making *m) {
     const kn_store_info *info = kn_store_describe(m->store);
     uint64_t keys = info->entries * kn_key_bytes(info->settings.key_type, m->d);
     uint64_t memory = m->recipe->memory ? m->recipe->memory : kn_memory_total();
-    uint32_t parts = CODES_MOST;
+    uint32_t parts = CODES_MAX;
     if (keys <= memory / 2) return 0;
     while (m->d % parts) parts--;
-    return parts >= CODES_LEAST || parts == m->d ? parts : 0; // too few would tell nothing
+    return parts >= CODES_MIN || parts == m->d ? parts : 0; // too few would tell nothing
 }
 
 // Keys to learn from, within half of the memory.
@@ -80,8 +80,8 @@ static knnlm_status resolve(making *m) {
     n->lists = r->lists ? r->lists : lists_for(info->entries);
     if (n->lists > KN_INDEX_LISTS_MAX)
         return kn_fail(KNNLM_EINVAL, "%" PRIu32 " lists: at most %d", n->lists, KN_INDEX_LISTS_MAX);
-    uint64_t most = info->entries / ENTRIES_A_LIST;
-    if (!r->lists && n->lists > most) n->lists = most ? (uint32_t)most : 1;
+    uint64_t max = info->entries / ENTRIES_A_LIST;
+    if (!r->lists && n->lists > max) n->lists = max ? (uint32_t)max : 1;
     n->probes = r->probes ? r->probes : PROBES;
     if (n->probes > n->lists) n->probes = n->lists;
     n->code_parts = !r->code_parts && r->auto_codes ? codes_for(m) : r->code_parts;
@@ -118,7 +118,7 @@ static knnlm_status sample(making *m, uint64_t count, uint64_t seed, float *out)
     for (uint64_t i = 0, done = 0; i < parts; i++) {
         uint64_t from = (uint64_t)((unsigned __int128)i * entries / parts);
         uint64_t to = (uint64_t)((unsigned __int128)(i + 1) * entries / parts);
-        uint64_t n = kn_least(kn_least((size_t)together, (size_t)(to - from)), (size_t)(count - done));
+        uint64_t n = kn_min(kn_min((size_t)together, (size_t)(to - from)), (size_t)(count - done));
         uint64_t first = from + kn_random_below(&random, to - from - n + 1);
         KN_TRY(kn_arrange_keys(m->store, m->recipe->source, first, n, out + done * m->d));
         done += n;
@@ -142,7 +142,7 @@ static knnlm_status learn_lists(making *m, const float *keys) {
 
 // Codes are of residuals: what is left of a key when its list is known.
 static knnlm_status learn_codes(making *m, float *keys) {
-    size_t n = (size_t)(m->note.trained < CODE_TRAIN_MOST ? m->note.trained : CODE_TRAIN_MOST);
+    size_t n = (size_t)(m->note.trained < CODE_TRAIN_MAX ? m->note.trained : CODE_TRAIN_MAX);
     uint32_t *lists = kn_alloc(n, sizeof *lists);
     if (!lists) return KNNLM_ENOMEM;
     // Spread over the sample, moved to its front.
@@ -234,7 +234,7 @@ static knnlm_status write(making *m, bool keep, uint64_t first) {
     if (m->note.lists >= KN_GROUPS_FROM && entries - first >= m->note.lists)
         KN_TRY(kn_groups_make(m->quantizer, m->note.seed, &m->groups));
     for (; first < entries; first += step, keep = true)
-        KN_TRY(write_part(m, keep, first, first + kn_least((size_t)step, (size_t)(entries - first))));
+        KN_TRY(write_part(m, keep, first, first + kn_min((size_t)step, (size_t)(entries - first))));
     return KNNLM_OK;
 }
 

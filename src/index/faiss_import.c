@@ -93,7 +93,7 @@ static knnlm_status put_lists(importing *m) {
 static knnlm_status put_ids(importing *m, const uint8_t *ids, size_t count) {
     uint32_t numbers[CHUNK];
     for (size_t done = 0; done < count; done += CHUNK) {
-        size_t n = kn_least(CHUNK, count - done);
+        size_t n = kn_min(CHUNK, count - done);
         for (size_t i = 0; i < n; i++) numbers[i] = (uint32_t)id_at(ids, done + i);
         KN_TRY(kn_annex_put(m->a, numbers, n * sizeof *numbers));
     }

@@ -13,7 +13,7 @@ typedef struct writing {
     const kn_index *x;
     const kn_store_info *info;
     const char *path;
-    kn_writer *w;
+    kn_file_writer *w;
     uint64_t *sizes; // (lists), without what was removed
     uint64_t entries, filled;
     uint8_t *codes; // (CHUNK, code bytes)
@@ -86,7 +86,7 @@ static knnlm_status check_room(const writing *e) {
 
 // What fails is kept by the writer, and told by its commit.
 static void put(writing *e, const void *data, size_t size) {
-    kn_writer_put(e->w, data, size);
+    kn_file_writer_put(e->w, data, size);
 }
 
 static void put_u64(writing *e, uint64_t value) {
@@ -187,7 +187,7 @@ static void tell(const writing *e, kn_faiss_totals *out) {
     const kn_index *x = e->x;
     *out = (kn_faiss_totals){.entries = e->entries,
                              .left_out = x->info.listed - e->entries,
-                             .bytes = kn_writer_offset(e->w),
+                             .bytes = kn_file_writer_offset(e->w),
                              .dimension = (int32_t)x->d,
                              .lists = x->info.lists,
                              .probes = x->info.probes,
@@ -204,16 +204,16 @@ static knnlm_status write_index(writing *e, bool force, kn_faiss_totals *out) {
     if (!e->sizes || !e->codes) return KNNLM_ENOMEM;
     for (size_t l = 0; l < e->x->info.lists; l++) KN_TRY(count_list(e, l));
     if (!force) KN_TRY(check_room(e));
-    KN_TRY(kn_writer_open(e->path, &e->w));
+    KN_TRY(kn_file_writer_open(e->path, &e->w));
     put_quantizers(e);
     put_sizes(e);
     knnlm_status status = put_lists(e);
     if (status != KNNLM_OK) {
-        kn_writer_abort(e->w);
+        kn_file_writer_abort(e->w);
         return status;
     }
     tell(e, out);
-    return kn_writer_commit(e->w);
+    return kn_file_writer_commit(e->w);
 }
 
 knnlm_status kn_faiss_export(const kn_store *store, const char *path, bool force, const kn_progress *progress,

@@ -121,7 +121,7 @@ knnlm_status kn_groups_make(const kn_quantizer *q, uint64_t seed, kn_groups **ou
         *g = (kn_groups){.k = kn_math_kernels(KNNLM_PRECISION_AUTO),
                          .quantizer = q,
                          .d = kn_quantizer_dimension(q),
-                         .count = kn_most(1, kn_quantizer_count(q) / GROUP)};
+                         .count = kn_max(1, kn_quantizer_count(q) / GROUP)};
         g->panel = kn_panel_bytes(g->k, g->d);
     }
     if (status == KNNLM_OK) status = find_centres(g, seed);
@@ -187,7 +187,7 @@ static void choose(const assignment *a, const float *scores, uint32_t *chosen) {
 static void ask_groups(void *context, size_t task, int worker) {
     const assignment *a = context;
     const kn_groups *g = a->g;
-    size_t first = task * KN_CELL, n = kn_least(KN_CELL, a->n - first), ld = kn_cells(g->count) * KN_CELL;
+    size_t first = task * KN_CELL, n = kn_min(KN_CELL, a->n - first), ld = kn_cells(g->count) * KN_CELL;
     char *lhs = a->scratch + (size_t)worker * a->bytes;
     float *scores = (float *)(void *)(lhs + g->panel) + KN_CELL * g->d;
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
@@ -218,13 +218,13 @@ static void take_panel(const kn_groups *g, size_t panel, const float *block, siz
                        near_list *best) {
     const float *bias = g->bias + panel * KN_CELL;
     for (size_t r = 0; r < n; r++) {
-        float scores[KN_CELL], most;
+        float scores[KN_CELL], max;
         for (size_t i = 0; i < KN_CELL; i++) scores[i] = block[r * KN_CELL + i] + bias[i];
-        most = g->k->max(scores, KN_CELL);
-        float distance = squares[r] - 2 * most;
+        max = g->k->max(scores, KN_CELL);
+        float distance = squares[r] - 2 * max;
         if (!(distance < best[r].distance)) continue;
         size_t i = 0;
-        while (i + 1 < KN_CELL && scores[i] != most) i++;
+        while (i + 1 < KN_CELL && scores[i] != max) i++;
         best[r] = (near_list){distance, g->lists[panel * KN_CELL + i]};
     }
 }
@@ -237,7 +237,7 @@ static void measure_group(void *context, size_t group, int worker) {
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t m = a->ends[group]; m < a->ends[group + 1]; m += KN_CELL) {
         const uint32_t *members = a->members + m;
-        size_t n = kn_least(KN_CELL, a->ends[group + 1] - m);
+        size_t n = kn_min(KN_CELL, a->ends[group + 1] - m);
         near_list best[KN_CELL];
         for (size_t r = 0; r < n; r++) {
             subtract(moved + r * g->d, a->x + members[r] / a->asked * g->d, g->centres + group * g->d, g->d);
@@ -260,9 +260,9 @@ static void settle(void *context, size_t i, int worker) {
     const float *x = a->x + i * a->g->d;
     near_list *near = a->nearest + i * a->asked, best = {INFINITY, 0};
     (void)worker;
-    float least = INFINITY;
-    for (size_t p = 0; p < a->asked; p++) least = fminf(least, near[p].distance);
-    float limit = least + 0.01f * fabsf(least);
+    float min = INFINITY;
+    for (size_t p = 0; p < a->asked; p++) min = fminf(min, near[p].distance);
+    float limit = min + 0.01f * fabsf(min);
     for (size_t p = 0; p < a->asked; p++) {
         if (!(near[p].distance <= limit) || near[p].list == UINT32_MAX) continue;
         float distance = kn_quantizer_measure(a->g->quantizer, x, near[p].list);
@@ -275,13 +275,13 @@ static void settle(void *context, size_t i, int worker) {
 
 // ---------------------------------------------------------------- the door
 
-static bool make_room(assignment *a, size_t most) {
+static bool make_room(assignment *a, size_t max) {
     const kn_groups *g = a->g;
     a->bytes = g->panel + KN_CELL * (g->d + kn_cells(g->count) * KN_CELL) * sizeof(float);
     a->bytes = (a->bytes + 63) / 64 * 64;
-    a->groups = kn_alloc(most * a->asked, sizeof *a->groups);
-    a->members = kn_alloc(most * a->asked, sizeof *a->members);
-    a->nearest = kn_alloc(most * a->asked, sizeof *a->nearest);
+    a->groups = kn_alloc(max * a->asked, sizeof *a->groups);
+    a->members = kn_alloc(max * a->asked, sizeof *a->members);
+    a->nearest = kn_alloc(max * a->asked, sizeof *a->nearest);
     a->ends = kn_alloc(g->count + 2, sizeof *a->ends);
     a->scratch = kn_alloc_aligned((size_t)kn_threads(), a->bytes);
     return a->groups && a->members && a->nearest && a->ends && a->scratch;
@@ -289,10 +289,10 @@ static bool make_room(assignment *a, size_t most) {
 
 knnlm_status kn_groups_assign(const kn_groups *g, const float *x, size_t n, uint32_t *lists,
                               float *distances) {
-    assignment a = {.g = g, .asked = kn_least(ASKED, g->count)};
-    bool room = make_room(&a, kn_least(n, BATCH));
+    assignment a = {.g = g, .asked = kn_min(ASKED, g->count)};
+    bool room = make_room(&a, kn_min(n, BATCH));
     for (size_t done = 0; room && done < n; done += a.n) {
-        a.n = kn_least(BATCH, n - done);
+        a.n = kn_min(BATCH, n - done);
         a.x = x + done * g->d;
         a.lists = lists + done;
         a.distances = distances + done;

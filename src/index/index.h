@@ -54,8 +54,8 @@ typedef struct kn_search_options {
     bool codes; // distances are of the codes although there are keys (what lies outside lists has keys alone)
     // Entries that do not count (a document; the query's own): ranges of each query, or NULL.
     const kn_entry_range *exclude; // (queries, excludes)
-    size_t excludes;               // 0: one a query
-    const uint64_t *allowed;       // a bit an entry, for all queries, or NULL: all
+    size_t excludes;               // 0: one per query
+    const uint64_t *allowed;       // a bit per entry, for all queries, or NULL: all
     uint64_t memory;               // bytes that the search may hold beside results; 0: any
     const kn_progress *progress;
     bool spread; // a searcher's lists are looked at by all threads rather than its own
@@ -76,9 +76,9 @@ knnlm_status kn_index_search(const kn_index *index, const float *queries, size_t
 
 // One query at a time, by one thread (unless `spread`), without allocating: a searcher is the memory for it.
 typedef struct kn_searcher kn_searcher;
-knnlm_status kn_searcher_open(const kn_index *index, size_t k_most, kn_searcher **out);
+knnlm_status kn_searcher_open(const kn_index *index, size_t k_max, kn_searcher **out);
 void kn_searcher_close(kn_searcher *searcher);
-// As kn_index_search with n = 1. KNNLM_EINVAL: k is 0 or above k_most.
+// As kn_index_search with n = 1. KNNLM_EINVAL: k is 0 or above k_max.
 knnlm_status kn_searcher_find(kn_searcher *searcher, const float *query, const kn_search_options *options,
                               kn_neighbors *out);
 
@@ -123,7 +123,7 @@ typedef struct kn_recipe {
     const kn_key_source *source; // NULL: the store's keys
 } kn_recipe;
 
-// The codes of a recipe from "auto" (or NULL), "none", "pq64" (64 bytes a code) or "pq64x4" (64 parts of 4
+// The codes of a recipe from "auto" (or NULL), "none", "pq64" (64 bytes per code) or "pq64x4" (64 parts of 4
 // bits). KNNLM_EINVAL: another text.
 knnlm_status kn_recipe_parse_codes(const char *text, kn_recipe *out);
 
@@ -138,8 +138,8 @@ typedef struct kn_index_result {
 } kn_index_result;
 
 // (Re)indexes the store at `path`: KNNLM_EBUSY while another process writes to it. A store without keys is
-// indexed by its source alone, in codes, a million entries a commit: what was interrupted is gone on with by
-// kn_index_extend.
+// indexed by its source alone, in codes, a million entries per commit: what was interrupted is gone on with
+// by kn_index_extend.
 knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_progress *progress,
                             kn_index_result *out);
 // Puts what was added since into the lists, without learning anew; of the recipe memory, force and source

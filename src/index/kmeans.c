@@ -43,7 +43,7 @@ static bool usable(const float *x, size_t d) {
 
 static void check_rows(void *context, size_t task, int worker) {
     const checking *c = context;
-    size_t row = task * CHECK_ROWS, last = kn_least(row + CHECK_ROWS, c->n);
+    size_t row = task * CHECK_ROWS, last = kn_min(row + CHECK_ROWS, c->n);
     (void)worker;
     while (row < last && usable(c->x + row * c->d, c->d)) row++;
     c->bad[task] = row < last ? row : c->n;
@@ -54,7 +54,7 @@ static knnlm_status check_points(const float *x, size_t n, size_t d) {
     checking c = {x, n, d, kn_alloc(tasks, sizeof *c.bad)};
     if (!c.bad) return KNNLM_ENOMEM;
     kn_parallel(tasks, check_rows, &c);
-    for (size_t t = 0; t < tasks; t++) bad = kn_least(bad, c.bad[t]);
+    for (size_t t = 0; t < tasks; t++) bad = kn_min(bad, c.bad[t]);
     free(c.bad);
     if (bad == n) return KNNLM_OK;
     return kn_fail(KNNLM_EDATA, "k-means: point %zu is not finite, or too large to be squared", bad);
@@ -104,7 +104,7 @@ static knnlm_status learn_exactly(kn_clustering *c, rounds *r) {
 
 // The centroids of c, from a sample of its points.
 static knnlm_status learn_sample(kn_clustering *c, const rounds *r) {
-    size_t count = kn_least(c->n, c->clusters * SAMPLE);
+    size_t count = kn_min(c->n, c->clusters * SAMPLE);
     uint32_t *numbers = kn_alloc(count, sizeof *numbers);
     float *sample = kn_alloc_aligned(count, c->d * sizeof *sample);
     kn_clustering few = {.x = sample, .n = count, .d = c->d, .clusters = c->clusters};

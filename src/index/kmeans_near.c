@@ -36,7 +36,7 @@ static void subtract(float *out, const float *x, const uint32_t *numbers, size_t
 static void pack_neighbours(const nearing *n, size_t list, char *rhs, float *moved, float *bias) {
     const kn_clustering *c = n->c;
     for (size_t first = 0; first < NEAR; first += KN_CELL) {
-        size_t columns = first < n->near ? kn_least(KN_CELL, n->near - first) : 0;
+        size_t columns = first < n->near ? kn_min(KN_CELL, n->near - first) : 0;
         subtract(moved, c->centroids, n->neighbours + list * n->near + first, columns,
                  c->centroids + list * c->d, c->d);
         if (columns) n->k->pack_rhs(rhs + first / KN_CELL * n->panel, moved, c->d, columns, c->d);
@@ -77,7 +77,7 @@ static void assign_list(void *context, size_t list, int worker) {
     if (c->starts[list] == last) return;
     pack_neighbours(n, list, rhs, moved, bias);
     for (size_t p = c->starts[list]; p < last; p += KN_CELL) {
-        size_t rows = kn_least(KN_CELL, last - p);
+        size_t rows = kn_min(KN_CELL, last - p);
         subtract(moved, c->x, c->order + p, rows, c->centroids + list * c->d, c->d);
         n->k->pack_lhs(lhs, moved, c->d, rows, c->d);
         for (size_t j = 0; j < kn_cells(n->near); j++) {
@@ -100,7 +100,7 @@ static knnlm_status find_neighbours(const kn_clustering *c, size_t near, uint32_
 
 knnlm_status kn_clustering_assign_near(kn_clustering *c) {
     const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_AUTO);
-    size_t near = kn_least(NEAR, c->clusters), panel = kn_panel_bytes(k, c->d);
+    size_t near = kn_min(NEAR, c->clusters), panel = kn_panel_bytes(k, c->d);
     size_t bytes = (PANELS + 1) * panel + (KN_CELL * c->d * sizeof(float) + 63) / 64 * 64;
     uint32_t *neighbours = kn_alloc(c->clusters * near, sizeof *neighbours);
     nearing n = {c, k, near, neighbours, kn_alloc_aligned((size_t)kn_threads(), bytes), panel, bytes};

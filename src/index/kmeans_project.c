@@ -30,7 +30,7 @@ static knnlm_status apply(const kn_kernels *k, const float *basis, size_t p, con
     knnlm_status status = lhs ? kn_rhs_init(k, &rhs, p, d) : KNNLM_ENOMEM;
     if (status == KNNLM_OK) kn_rhs_pack(k, &rhs, basis, d, false);
     for (size_t done = 0; done < n && status == KNNLM_OK; done += BATCH) {
-        size_t rows = kn_least(BATCH, n - done);
+        size_t rows = kn_min(BATCH, n - done);
         kn_emit_matrix out = {k, y + done * p, p, NULL};
         kn_lhs_pack(k, lhs, x + done * d, d, rows, d, false);
         kn_multiply(k, lhs, rows, &rhs, kn_emit_set, &out);
@@ -42,7 +42,7 @@ static knnlm_status apply(const kn_kernels *k, const float *basis, size_t p, con
 
 knnlm_status kn_kmeans_project(const float *x, size_t n, size_t d, size_t p, kn_random *random, float *y) {
     const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_AUTO);
-    size_t rows = kn_least(SAMPLE, n);
+    size_t rows = kn_min(SAMPLE, n);
     float *basis = kn_alloc_aligned(p, d * sizeof *basis),
           *sample = kn_alloc_aligned(rows, d * sizeof *sample);
     knnlm_status status = basis && sample ? take_sample(k, x, n, d, rows, random, sample) : KNNLM_ENOMEM;

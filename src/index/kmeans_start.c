@@ -32,7 +32,7 @@ enum { GATHER_ROWS = 256 };
 
 static void gather_rows(void *context, size_t task, int worker) {
     const gathering *g = context;
-    size_t first = task * GATHER_ROWS, last = kn_least(first + GATHER_ROWS, g->count);
+    size_t first = task * GATHER_ROWS, last = kn_min(first + GATHER_ROWS, g->count);
     (void)worker;
     for (size_t r = first; r < last; r++)
         memcpy(g->out + r * g->d, g->x + g->numbers[r] * g->d, g->d * sizeof *g->out);
@@ -110,8 +110,8 @@ static knnlm_status start_plusplus(kn_clustering *c) {
         s.sums[i] = 0; // the first is drawn evenly
     }
     for (size_t done = 0, count; status == KNNLM_OK && done < c->clusters; done += count) {
-        size_t more = kn_most(done / 4, kn_most(c->clusters / 512, 1));
-        count = done ? kn_least(more, c->clusters - done) : 1;
+        size_t more = kn_max(done / 4, kn_max(c->clusters / 512, 1));
+        count = done ? kn_min(more, c->clusters - done) : 1;
         status = sow(&s, done, count);
     }
     free(s.sums);

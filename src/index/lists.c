@@ -105,7 +105,7 @@ static void decode_codes(const kn_index *x, const kn_run *r, size_t place, size_
     uint8_t codes[KN_PQ_PARTS_MAX]; // one at least
     size_t bytes = x->info.code_bytes, fits = sizeof codes / bytes;
     for (size_t last = place + n, some; place < last; place += some, rows += some * x->d) {
-        some = kn_least(fits, last - place);
+        some = kn_min(fits, last - place);
         kn_pq_deinterleave(r->codes, place, some, bytes, codes);
         kn_pq_decode(&x->pq, codes, some, rows);
     }

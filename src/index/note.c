@@ -36,11 +36,11 @@ knnlm_status kn_index_note_print(const kn_index_note *n, char **text) {
     return *text ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory for the note of an index");
 }
 
-// A whole number of at most `most`; *good becomes false otherwise.
-static uint64_t get(const json_t *o, const char *key, uint64_t most, bool *good) {
+// A whole number of at most `max`; *good becomes false otherwise.
+static uint64_t get(const json_t *o, const char *key, uint64_t max, bool *good) {
     const json_t *value = json_object_get(o, key);
     json_int_t number = json_integer_value(value);
-    if (json_is_integer(value) && number >= 0 && (uint64_t)number <= most) return (uint64_t)number;
+    if (json_is_integer(value) && number >= 0 && (uint64_t)number <= max) return (uint64_t)number;
     *good = false;
     return 0;
 }

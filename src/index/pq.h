@@ -21,7 +21,7 @@ enum {
     KN_PQ_PARTS_MAX = 65535,     // so that 16-bit sums hold one step a part at least
     KN_PQ_PART_MAX = 1024,       // dimensions of a part
     KN_PQ_BLOCK = 64,            // codes in a block
-    KN_PQ_LEARN_MOST = 1 << 16,  // vectors learnt from: 256 a centroid of 8 bits, as FAISS
+    KN_PQ_LEARN_MAX = 1 << 16,   // vectors learnt from: 256 a centroid of 8 bits, as FAISS
     KN_PQ_LEARN_ITERATIONS = 25, // as FAISS
 };
 
@@ -43,7 +43,7 @@ knnlm_status kn_pq_init(kn_pq *p, size_t d, size_t m, size_t bits);
 void kn_pq_prepare(kn_pq *p);
 void kn_pq_free(kn_pq *p);
 
-// Learns from x (n, d), n >= 1, by k-means in each part; from a random choice of KN_PQ_LEARN_MOST when n is
+// Learns from x (n, d), n >= 1, by k-means in each part; from a random choice of KN_PQ_LEARN_MAX when n is
 // larger. The same centroids for the same data and seed whatever the threads. KNNLM_EINVAL as kn_pq_init,
 // KNNLM_EDATA for values that are not finite, KNNLM_ESTOPPED by `progress` (may be NULL), KNNLM_ENOMEM.
 knnlm_status kn_pq_learn(const float *x, size_t n, size_t d, size_t m, size_t bits, uint64_t seed,

@@ -11,7 +11,7 @@ size_t kn_pq_blocks_bytes(size_t n, size_t bytes) {
 
 void kn_pq_interleave(const uint8_t *codes, size_t n, size_t bytes, uint8_t *blocks) {
     for (size_t first = 0; first < n; first += KN_PQ_BLOCK, blocks += bytes * KN_PQ_BLOCK) {
-        size_t rows = kn_least(KN_PQ_BLOCK, n - first);
+        size_t rows = kn_min(KN_PQ_BLOCK, n - first);
         if (rows < KN_PQ_BLOCK) memset(blocks, 0, bytes * KN_PQ_BLOCK);
         for (size_t r = 0; r < rows; r++)
             for (size_t j = 0; j < bytes; j++) blocks[j * KN_PQ_BLOCK + r] = codes[(first + r) * bytes + j];
@@ -50,7 +50,7 @@ static knnlm_status put_block(kn_pq_stream *s) {
 
 knnlm_status kn_pq_stream_put(kn_pq_stream *s, const uint8_t *codes, size_t n) {
     for (size_t some; n; n -= some, codes += some * s->bytes) {
-        some = kn_least(n, KN_PQ_BLOCK - s->waiting);
+        some = kn_min(n, KN_PQ_BLOCK - s->waiting);
         memcpy(s->codes + s->waiting * s->bytes, codes, some * s->bytes);
         s->waiting += some;
         if (s->waiting == KN_PQ_BLOCK) KN_TRY(put_block(s));

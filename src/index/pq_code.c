@@ -52,10 +52,10 @@ static void encode_slice(const encoding *e, size_t first, size_t rows, size_t j,
 
 static void encode_rows(void *context, size_t task, int worker) {
     const encoding *e = context;
-    size_t first = task * KN_POINTS, rows = kn_least(KN_POINTS, e->n - first);
-    size_t m = e->p->m, parts = kn_most(1, SLICE / e->p->part);
+    size_t first = task * KN_POINTS, rows = kn_min(KN_POINTS, e->n - first);
+    size_t m = e->p->m, parts = kn_max(1, SLICE / e->p->part);
     (void)worker;
-    for (size_t j = 0; j < m; j += parts) encode_slice(e, first, rows, j, kn_least(parts, m - j));
+    for (size_t j = 0; j < m; j += parts) encode_slice(e, first, rows, j, kn_min(parts, m - j));
 }
 
 void kn_pq_encode(const kn_pq *p, const float *x, size_t n, uint8_t *codes) {
@@ -77,7 +77,7 @@ typedef struct decoding {
 static void decode_rows(void *context, size_t task, int worker) {
     const decoding *c = context;
     const kn_pq *p = c->p;
-    size_t first = task * DECODE_ROWS, last = kn_least(first + DECODE_ROWS, c->n);
+    size_t first = task * DECODE_ROWS, last = kn_min(first + DECODE_ROWS, c->n);
     size_t bytes = kn_pq_code_bytes(p), part = p->part;
     (void)worker;
     for (size_t r = first; r < last; r++)

@@ -70,13 +70,13 @@ typedef struct assignment {
 
 static void assign_rows(void *context, size_t task, int worker) {
     assignment *a = context;
-    size_t first = task * ASSIGN_ROWS, last = kn_least(first + ASSIGN_ROWS, a->n);
+    size_t first = task * ASSIGN_ROWS, last = kn_min(first + ASSIGN_ROWS, a->n);
     float points[KN_PQ_PART_MAX * KN_POINTS] __attribute__((aligned(64)));
     uint8_t near[KN_POINTS];
     bool changed = false;
     (void)worker;
     for (size_t r = first; r < last; r += KN_POINTS) {
-        size_t rows = kn_least(KN_POINTS, last - r);
+        size_t rows = kn_min(KN_POINTS, last - r);
         kn_pq_points(points, a->x + r * a->part, a->part, rows, a->part, NULL);
         a->k->nearest(near, points, a->part, a->centroids, a->halves, a->count);
         changed |= memcmp(a->near + r, near, rows) != 0;
@@ -203,7 +203,7 @@ static knnlm_status learn_parts(learning *l, const kn_progress *progress) {
     for (l->first = 0; l->first < l->p->m; l->first += batch) {
         if (!kn_progress_report(progress, "learning codes", l->first, l->p->m, "parts"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while learning codes");
-        kn_parallel(kn_least(batch, l->p->m - l->first), learn_part, l);
+        kn_parallel(kn_min(batch, l->p->m - l->first), learn_part, l);
         if (atomic_load(&l->bad)) return find_bad(l);
     }
     kn_progress_report(progress, "learning codes", l->p->m, l->p->m, "parts");
@@ -240,7 +240,7 @@ static void free_places(learning *l, size_t places) {
 knnlm_status kn_pq_learn(const float *x, size_t n, size_t d, size_t m, size_t bits, uint64_t seed,
                          const kn_progress *progress, kn_pq *out) {
     KN_TRY(kn_pq_init(out, d, m, bits));
-    size_t places = (size_t)kn_threads(), sample = kn_least(n, KN_PQ_LEARN_MOST);
+    size_t places = (size_t)kn_threads(), sample = kn_min(n, KN_PQ_LEARN_MAX);
     size_t *rows = kn_alloc(sample, sizeof *rows);
     learning l = {.k = kn_math_kernels(KNNLM_PRECISION_AUTO), .x = x, .rows = rows, .n = sample, .p = out};
     l.seed = kn_mix64(seed);

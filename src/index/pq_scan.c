@@ -80,7 +80,7 @@ static float find_step(const kn_pq *p, const kn_kernels *k, const float *tables,
         *offset += (double)low;
         widest = fmaxf(widest, high - low);
     }
-    size_t levels = kn_least(UINT8_MAX, UINT16_MAX / p->m); // sums of 16 bits
+    size_t levels = kn_min(UINT8_MAX, UINT16_MAX / p->m); // sums of 16 bits
     float reach = fmaxf(0, farthest - (float)*offset);
     // With fewer levels than a byte has, what is beyond them would make sums overflow.
     return (levels == UINT8_MAX ? fminf(widest, reach) : widest) / (float)levels;

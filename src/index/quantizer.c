@@ -14,7 +14,8 @@
 
 float kn_quantizer_measure(const kn_quantizer *q, const float *x, size_t list) {
     const float *c = q->centroids + list * q->d;
-    return q->metric == KN_QUANTIZER_L2 ? q->k->fixed_distance(x, c, q->d) : q->k->fixed_product(x, c, q->d);
+    return q->distance == KN_QUANTIZER_L2 ? q->k->fixed_distance(x, c, q->d)
+                                          : q->k->fixed_product(x, c, q->d);
 }
 
 // ---------------------------------------------------------------- packing
@@ -59,21 +60,21 @@ static void multiply_panels(const kn_quantizer *q, const char *lhs, size_t rows,
         for (size_t c = 0; c < columns; c++)
             for (size_t r = 0; r < kn_cells(rows); r++)
                 k->multiply(blocks[r * STEP + c], lhs + r * panel + done * cell,
-                            rhs + c * panel + done * cell, kn_least(k->chunk_cells, cells - done),
-                            kn_least(KN_CELL, rows - r * KN_CELL), done > 0);
+                            rhs + c * panel + done * cell, kn_min(k->chunk_cells, cells - done),
+                            kn_min(KN_CELL, rows - r * KN_CELL), done > 0);
 }
 
 void kn_quantizer_multiply(const kn_quantizer *q, const void *lhs, size_t rows, kn_emit *store,
                            void *context) {
     float blocks[PANELS * STEP][KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t column = 0; column < q->panels; column += STEP) {
-        size_t columns = kn_least(STEP, q->panels - column);
+        size_t columns = kn_min(STEP, q->panels - column);
         multiply_panels(q, lhs, rows, column, columns, blocks);
         for (size_t r = 0; r < kn_cells(rows); r++)
             for (size_t c = 0; c < columns; c++)
                 store(context, blocks[r * STEP + c], r * KN_CELL, (column + c) * KN_CELL,
-                      kn_least(KN_CELL, rows - r * KN_CELL),
-                      kn_least(KN_CELL, q->count - (column + c) * KN_CELL));
+                      kn_min(KN_CELL, rows - r * KN_CELL),
+                      kn_min(KN_CELL, q->count - (column + c) * KN_CELL));
     }
 }
 
@@ -97,7 +98,7 @@ typedef struct making {
 static void make_panel(void *context, size_t panel, int worker) {
     const making *m = context;
     kn_quantizer *q = m->q;
-    size_t first = panel * KN_CELL, columns = kn_least(KN_CELL, q->count - first);
+    size_t first = panel * KN_CELL, columns = kn_min(KN_CELL, q->count - first);
     kn_quantizer_size largest = {0, 0};
     const float *c =
         move(q, q->centroids + first * q->d, columns, m->moved + (size_t)worker * KN_CELL * q->d);
@@ -109,7 +110,7 @@ static void make_panel(void *context, size_t panel, int worker) {
         }
         kn_quantizer_size size = size_of(q, c + i * q->d);
         double square = q->k->sum_squares(c + i * q->d, q->d);
-        q->bias[first + i] = q->metric == KN_QUANTIZER_L2 ? (float)(-square / 2) : 0;
+        q->bias[first + i] = q->distance == KN_QUANTIZER_L2 ? (float)(-square / 2) : 0;
         largest.norm = fmaxf(largest.norm, size.norm);
         largest.rounding = fmaxf(largest.rounding, size.rounding);
     }
@@ -125,11 +126,11 @@ static knnlm_status make_panels(kn_quantizer *q) {
 }
 
 static knnlm_status fill(kn_quantizer *q, const float *centroids) {
-    if (q->metric == KN_QUANTIZER_L2) q->mean = kn_alloc(q->d, sizeof *q->mean);
+    if (q->distance == KN_QUANTIZER_L2) q->mean = kn_alloc(q->d, sizeof *q->mean);
     q->centroids = kn_alloc_aligned(q->count, q->d * sizeof *q->centroids);
     q->bias = kn_alloc(q->panels * KN_CELL, sizeof *q->bias);
     q->sizes = kn_alloc(q->panels, sizeof *q->sizes);
-    if (!q->centroids || !q->bias || !q->sizes || (q->metric == KN_QUANTIZER_L2 && !q->mean))
+    if (!q->centroids || !q->bias || !q->sizes || (q->distance == KN_QUANTIZER_L2 && !q->mean))
         return KNNLM_ENOMEM;
     KN_TRY(kn_rhs_init(q->k, &q->rhs, q->count, q->d));
     memcpy(q->centroids, centroids, q->count * q->d * sizeof *centroids);
@@ -138,7 +139,7 @@ static knnlm_status fill(kn_quantizer *q, const float *centroids) {
 }
 
 knnlm_status kn_quantizer_make_with(const kn_kernels *k, const float *centroids, size_t count, size_t d,
-                                    kn_quantizer_metric metric, kn_quantizer **out) {
+                                    kn_quantizer_distance distance, kn_quantizer **out) {
     size_t elements;
     *out = NULL;
     if (!count || !d || count > INT32_MAX || !kn_mul(count, d, &elements))
@@ -148,7 +149,7 @@ knnlm_status kn_quantizer_make_with(const kn_kernels *k, const float *centroids,
             return kn_fail(KNNLM_EDATA, "centroid %zu is not finite in dimension %zu", i / d, i % d);
     kn_quantizer *q = kn_alloc(1, sizeof *q);
     if (!q) return KNNLM_ENOMEM;
-    *q = (kn_quantizer){.k = k, .metric = metric, .count = count, .d = d, .panels = kn_cells(count)};
+    *q = (kn_quantizer){.k = k, .distance = distance, .count = count, .d = d, .panels = kn_cells(count)};
     knnlm_status status = fill(q, centroids);
     if (status == KNNLM_OK)
         *out = q;
@@ -157,9 +158,9 @@ knnlm_status kn_quantizer_make_with(const kn_kernels *k, const float *centroids,
     return status;
 }
 
-knnlm_status kn_quantizer_make(const float *centroids, size_t count, size_t d, kn_quantizer_metric metric,
+knnlm_status kn_quantizer_make(const float *centroids, size_t count, size_t d, kn_quantizer_distance distance,
                                kn_quantizer **out) {
-    return kn_quantizer_make_with(kn_math_kernels(KNNLM_PRECISION_AUTO), centroids, count, d, metric, out);
+    return kn_quantizer_make_with(kn_math_kernels(KNNLM_PRECISION_AUTO), centroids, count, d, distance, out);
 }
 
 void kn_quantizer_free(kn_quantizer *q) {

@@ -10,17 +10,17 @@
 
 #include "base/memory.h"
 
-typedef enum kn_quantizer_metric {
+typedef enum kn_quantizer_distance {
     KN_QUANTIZER_L2, // squared distance, smallest first
     KN_QUANTIZER_IP, // inner product, largest first; "distances" are then inner products
-} kn_quantizer_metric;
+} kn_quantizer_distance;
 
 // Immutable; any number of threads may ask.
 typedef struct kn_quantizer kn_quantizer;
 
 // `centroids` (count, d) are copied. KNNLM_EINVAL: no centroids, no dimensions, or more than 2^31 lists;
 // KNNLM_EDATA: a centroid that is not finite; KNNLM_ENOMEM.
-knnlm_status kn_quantizer_make(const float *centroids, size_t count, size_t d, kn_quantizer_metric metric,
+knnlm_status kn_quantizer_make(const float *centroids, size_t count, size_t d, kn_quantizer_distance distance,
                                kn_quantizer **out);
 void kn_quantizer_free(kn_quantizer *q); // NULL is allowed
 

@@ -8,13 +8,13 @@
 enum { CANDIDATES = 24 };
 
 typedef struct candidate {
-    float most; // its score is at most this
+    float max; // its score is at most this
     uint32_t list;
 } candidate;
 
 typedef struct finding {
     kn_quantizer_size size;
-    float least; // the best score is at least this
+    float min; // the best score is at least this
     uint32_t n;
     float rank; // the best among those measured, infinity when none was
     uint32_t list;
@@ -41,7 +41,7 @@ typedef struct batch { // a task's own
 static void settle(const kn_quantizer *q, const float *x, finding *f) {
     for (uint32_t i = 0; i < f->n; i++) {
         uint32_t list = f->candidates[i].list;
-        if (f->candidates[i].most < f->least) continue;
+        if (f->candidates[i].max < f->min) continue;
         float rank = kn_quantizer_rank(q, x, list);
         if (rank < f->rank || (rank == f->rank && list < f->list)) {
             f->rank = rank;
@@ -56,7 +56,7 @@ static void add_candidate(const batch *b, size_t row, candidate c) {
     if (f->n == CANDIDATES) {
         uint32_t kept = 0;
         for (uint32_t i = 0; i < f->n; i++)
-            if (!(f->candidates[i].most < f->least)) f->candidates[kept++] = f->candidates[i];
+            if (!(f->candidates[i].max < f->min)) f->candidates[kept++] = f->candidates[i];
         f->n = kept;
         if (kept == CANDIDATES) settle(b->q, b->x + row * b->q->d, f);
     }
@@ -74,10 +74,10 @@ static void reduce_block(void *context, const float *block, size_t row, size_t c
         const float *s = scores + r * KN_CELL;
         float error = kn_quantizer_error(q, f->size, column / KN_CELL), best = q->k->max(s, KN_CELL);
         bool known = isfinite(error);
-        if (known && best + error < f->least) continue;
-        if (known && best - error > f->least) f->least = best - error;
+        if (known && best + error < f->min) continue;
+        if (known && best - error > f->min) f->min = best - error;
         for (size_t i = 0; i < columns; i++)
-            if (!known || s[i] + error >= f->least)
+            if (!known || s[i] + error >= f->min)
                 add_candidate(b, row + r,
                               (candidate){known ? s[i] + error : INFINITY, (uint32_t)(column + i)});
     }
@@ -89,7 +89,7 @@ static void finish_row(const assignment *a, const batch *b, size_t row, size_t a
     const float *x = b->x + row * a->q->d;
     uint32_t kept = 0, last = 0;
     for (uint32_t i = 0; i < f->n; i++)
-        if (!(f->candidates[i].most < f->least)) kept++, last = f->candidates[i].list;
+        if (!(f->candidates[i].max < f->min)) kept++, last = f->candidates[i].list;
     if (kept == 1 && f->list == UINT32_MAX)
         f->list = last;
     else
@@ -100,7 +100,7 @@ static void finish_row(const assignment *a, const batch *b, size_t row, size_t a
 
 static void begin_row(finding *f, kn_quantizer_size size) {
     f->size = size;
-    f->least = -INFINITY;
+    f->min = -INFINITY;
     f->n = 0;
     f->rank = INFINITY;
     f->list = UINT32_MAX;
@@ -128,12 +128,12 @@ static room room_in(const assignment *a, char *scratch) {
 static void assign_rows(void *context, size_t task, int worker) {
     const assignment *a = context;
     const kn_quantizer *q = a->q;
-    size_t first = task * a->rows, rows = kn_least(a->rows, a->n - first);
+    size_t first = task * a->rows, rows = kn_min(a->rows, a->n - first);
     room own = room_in(a, a->scratch + (size_t)worker * a->bytes);
     batch b = {q, a->x + first * q->d, own.rows};
     for (size_t r = 0; r < rows; r += KN_CELL) {
         kn_quantizer_size sizes[KN_CELL];
-        size_t n = kn_least(KN_CELL, rows - r);
+        size_t n = kn_min(KN_CELL, rows - r);
         kn_quantizer_pack(q, b.x + r * q->d, n, own.lhs + r / KN_CELL * kn_panel_bytes(q->k, q->d), own.moved,
                           sizes);
         for (size_t i = 0; i < n; i++) begin_row(b.rows + r + i, sizes[i]);

@@ -18,7 +18,7 @@ typedef struct kn_quantizer_size {
 
 struct kn_quantizer {
     const kn_kernels *k;
-    kn_quantizer_metric metric;
+    kn_quantizer_distance distance;
     size_t count, d, panels;
     float *centroids; // (count, d)
     float *mean;      // (d); NULL: nothing is moved
@@ -29,7 +29,7 @@ struct kn_quantizer {
 
 // With kernels of the caller's choice (tests).
 knnlm_status kn_quantizer_make_with(const kn_kernels *k, const float *centroids, size_t count, size_t d,
-                                    kn_quantizer_metric metric, kn_quantizer **out);
+                                    kn_quantizer_distance distance, kn_quantizer **out);
 
 // Packs up to 32 rows of x into one panel. `moved`: scratch of 32 x d floats.
 void kn_quantizer_pack(const kn_quantizer *q, const float *x, size_t rows, void *panel, float *moved,
@@ -62,7 +62,7 @@ static inline float kn_quantizer_error(const kn_quantizer *q, kn_quantizer_size 
 // A measure as a rank: smaller is nearer, never NaN.
 static inline float kn_quantizer_rank(const kn_quantizer *q, const float *x, size_t list) {
     float distance = kn_quantizer_measure(q, x, list);
-    float rank = q->metric == KN_QUANTIZER_L2 ? distance : -distance;
+    float rank = q->distance == KN_QUANTIZER_L2 ? distance : -distance;
     return isnan(rank) ? INFINITY : rank;
 }
 

@@ -29,7 +29,7 @@ static void *piece(char *scratch, size_t *used, size_t count, size_t size) {
 static room room_in(const kn_quantizer *q, size_t rows, char *scratch) {
     room r = {.rows = rows, .ld = q->panels * KN_CELL};
     r.lhs = piece(scratch, &r.bytes, 1, kn_lhs_bytes(q->k, rows, q->d));
-    r.moved = piece(scratch, &r.bytes, kn_least(rows, KN_CELL) * q->d, sizeof *r.moved);
+    r.moved = piece(scratch, &r.bytes, kn_min(rows, KN_CELL) * q->d, sizeof *r.moved);
     r.scores = piece(scratch, &r.bytes, rows * r.ld, sizeof *r.scores);
     r.best = piece(scratch, &r.bytes, rows * q->panels, sizeof *r.best);
     r.sizes = piece(scratch, &r.bytes, rows, sizeof *r.sizes);
@@ -75,7 +75,7 @@ static float sure_score(const kn_quantizer *q, const room *r, size_t row, size_t
     size_t n = 0;
     for (size_t p = 0; p < q->panels; p++) {
         float error = row_error(q, r, row, p);
-        size_t columns = kn_least(KN_CELL, q->count - p * KN_CELL);
+        size_t columns = kn_min(KN_CELL, q->count - p * KN_CELL);
         if (error == INFINITY) return -INFINITY;
         if (probes <= q->panels)
             r->sorting[n++] = best[p] - error;
@@ -91,13 +91,13 @@ static size_t doubt(const kn_quantizer *q, const room *r, size_t row, float sure
     size_t n = 0;
     for (size_t p = 0; p < q->panels; p++) {
         float error = row_error(q, r, row, p);
-        size_t columns = kn_least(KN_CELL, q->count - p * KN_CELL);
+        size_t columns = kn_min(KN_CELL, q->count - p * KN_CELL);
         if (sure > -INFINITY && best[p] + error < sure) continue;
         for (size_t i = 0; i < columns; i++) {
-            float most = sure > -INFINITY ? scores[p * KN_CELL + i] + error : INFINITY;
-            if (most < sure) continue;
-            r->sorting[n] = most - 2 * error;
-            r->doubted[n++] = (ranked){most, (uint32_t)(p * KN_CELL + i)};
+            float max = sure > -INFINITY ? scores[p * KN_CELL + i] + error : INFINITY;
+            if (max < sure) continue;
+            r->sorting[n] = max - 2 * error;
+            r->doubted[n++] = (ranked){max, (uint32_t)(p * KN_CELL + i)};
         }
     }
     return n;
@@ -160,7 +160,7 @@ static void probe_rows(const kn_quantizer *q, const room *room, const float *x, 
                        uint32_t *lists, float *distances) {
     keeping k = {q, room};
     for (size_t r = 0; r < rows; r += KN_CELL)
-        kn_quantizer_pack(q, x + r * q->d, kn_least(KN_CELL, rows - r),
+        kn_quantizer_pack(q, x + r * q->d, kn_min(KN_CELL, rows - r),
                           room->lhs + r / KN_CELL * kn_panel_bytes(q->k, q->d), room->moved, room->sizes + r);
     kn_quantizer_multiply(q, room->lhs, rows, keep_block, &k);
     for (size_t r = 0; r < rows; r++)
@@ -181,7 +181,7 @@ static void probe_task(void *context, size_t task, int worker) {
     const probing *p = context;
     size_t first = task * p->rows;
     room own = room_in(p->q, p->rows, p->scratch + (size_t)worker * p->bytes);
-    probe_rows(p->q, &own, p->x + first * p->q->d, kn_least(p->rows, p->n - first), p->probes,
+    probe_rows(p->q, &own, p->x + first * p->q->d, kn_min(p->rows, p->n - first), p->probes,
                p->lists + first * p->probes, p->distances ? p->distances + first * p->probes : NULL);
 }
 

@@ -60,7 +60,7 @@ static int ascending(const void *a, const void *b) {
 
 // Part of the nearest `depth` true neighbours of a query among the first `depth` found.
 static double overlap(const testing *t, size_t query, size_t depth, uint32_t *scratch) {
-    size_t want = kn_least(t->truth.counts[query], depth), have = kn_least(t->found.counts[query], depth),
+    size_t want = kn_min(t->truth.counts[query], depth), have = kn_min(t->found.counts[query], depth),
            hits = 0;
     memcpy(scratch, t->found.ids + query * t->k, have * sizeof *scratch);
     qsort(scratch, have, sizeof *scratch, ascending);
@@ -74,7 +74,7 @@ static knnlm_status measure(testing *t, knnlm_recall *out) {
     if (!scratch) return KNNLM_ENOMEM;
     for (size_t j = 0; j < KNNLM_RECALL_DEPTHS; j++) {
         double sum = 0;
-        for (size_t q = 0; q < t->n; q++) sum += overlap(t, q, kn_least(depths[j], t->k), scratch);
+        for (size_t q = 0; q < t->n; q++) sum += overlap(t, q, kn_min(depths[j], t->k), scratch);
         out->recall[j] = sum / (double)t->n;
     }
     free(scratch);

@@ -12,13 +12,13 @@
 
 void kn_rough_doubts(const kn_rough *r, const kn_rough_norms *queries, const kn_rough_norms *rows,
                      float doubts[KN_CELL]) {
-    float d = (float)r->x->d, lengths = sqrtf(queries->most_seen) * sqrtf(rows->most_seen);
+    float d = (float)r->x->d, lengths = sqrtf(queries->max_seen) * sqrtf(rows->max_seen);
     // Of the product; of the f32 sums before it, each off by d 2^-24 of the length, in all directions at
     // once; and what is lost where numbers become subnormal.
     float sums = KN_ROUNDING + d * 0x1p-22f * (r->h < r->x->d ? sqrtf((float)r->h) : 1);
     float product = r->k->element == 2 ? 2 * ROUGHNESS * lengths : 0, lost = d * 0x1p-120f * (1 + lengths);
     for (size_t i = 0; i < KN_CELL; i++)
-        doubts[i] = sums * (queries->all[i] + rows->most_all) + product + lost;
+        doubts[i] = sums * (queries->all[i] + rows->max_all) + product + lost;
 }
 
 // ---------------------------------------------------------------- seeing
@@ -39,11 +39,11 @@ static void see(const kn_rough *r, kn_rough_scratch *s, size_t n) {
 static const float *look(const kn_rough *r, kn_rough_scratch *s, size_t n, kn_rough_norms *norms) {
     bool whole = r->h == r->x->d;
     if (!whole) see(r, s, n);
-    norms->most_seen = norms->most_all = 0;
+    norms->max_seen = norms->max_all = 0;
     for (size_t i = 0; i < n; i++) {
         norms->seen[i] = whole ? norms->all[i] : (float)r->x->k->sum_squares(s->seen + i * r->h, r->h);
-        norms->most_seen = fmaxf(norms->most_seen, norms->seen[i]);
-        norms->most_all = fmaxf(norms->most_all, norms->all[i]);
+        norms->max_seen = fmaxf(norms->max_seen, norms->seen[i]);
+        norms->max_all = fmaxf(norms->max_all, norms->all[i]);
     }
     return whole ? s->rows : s->seen;
 }
@@ -68,8 +68,8 @@ void kn_rough_pack_rows(const kn_rough *r, kn_rough_scratch *s, const kn_run *ru
 enum {
     SAMPLE = 2048, // rows tried
     TRIED = 64,    // queries tried
-    MOST = 256,    // directions: more are as costly to find as they save
-    STEPS = MOST / KN_CELL,
+    MAX = 256,     // directions: more are as costly to find as they save
+    STEPS = MAX / KN_CELL,
 };
 
 typedef struct trial {
@@ -125,7 +125,7 @@ static void try_query(void *context, size_t q, int worker) {
     for (size_t i = 0; i < t->rows; i++)
         distances[i] = squared_distance(k, t->asked + q * t->d, t->sample + i * t->d, t->d);
     qsort(distances, t->rows, sizeof *distances, ascending);
-    float limit = distances[kn_least((size_t)wanted + 1, t->rows - 1)];
+    float limit = distances[kn_min((size_t)wanted + 1, t->rows - 1)];
     for (size_t i = 0; i < t->rows; i++) {
         float sum = 0;
         for (size_t h = 0; h < t->p; h += KN_CELL) {
@@ -137,10 +137,10 @@ static void try_query(void *context, size_t q, int worker) {
 
 static knnlm_status try_queries(trial *t) {
     const kn_kernels *k = t->b->x->k;
-    size_t most = kn_most(t->rows, t->queries);
+    size_t max = kn_max(t->rows, t->queries);
     float *seen = kn_alloc_aligned(t->rows + t->queries, t->p * sizeof *seen);
     double(*survivors)[STEPS] = kn_alloc(t->queries, sizeof *survivors);
-    void *lhs = kn_alloc_aligned(1, kn_lhs_bytes(k, most, t->d));
+    void *lhs = kn_alloc_aligned(1, kn_lhs_bytes(k, max, t->d));
     kn_rhs rhs = {0};
     knnlm_status status = seen && survivors && lhs ? kn_rhs_init(k, &rhs, t->p, t->d) : KNNLM_ENOMEM;
     if (status == KNNLM_OK) {
@@ -172,11 +172,11 @@ static double cost(const trial *t, const kn_kernels *k, size_t h, double survivo
 
 static size_t cheapest(const trial *t, const kn_kernels *k) {
     size_t best = t->d;
-    double least = cost(t, k, t->d, (double)t->b->k / (double)t->b->x->info.flat);
+    double min = cost(t, k, t->d, (double)t->b->k / (double)t->b->x->info.flat);
     for (size_t h = KN_CELL; h <= t->p; h += KN_CELL) {
         double this = cost(t, k, h, t->survivors[h / KN_CELL - 1]);
-        if (this < least) {
-            least = this;
+        if (this < min) {
+            min = this;
             best = h;
         }
     }
@@ -206,9 +206,9 @@ knnlm_status kn_rough_make(const kn_search_batch *b, kn_rough *r) {
     *r = (kn_rough){.x = x, .k = kn_math_kernels(KNNLM_PRECISION_AUTO), .h = x->d};
     trial t = {.b = b,
                .d = x->d,
-               .p = kn_least(MOST, x->d / 2 / KN_CELL * KN_CELL),
-               .rows = kn_least(SAMPLE, (size_t)x->info.flat),
-               .queries = kn_least(TRIED, b->n)};
+               .p = kn_min(MAX, x->d / 2 / KN_CELL * KN_CELL),
+               .rows = kn_min(SAMPLE, (size_t)x->info.flat),
+               .queries = kn_min(TRIED, b->n)};
     // Choosing costs about as much as this many pairs of a query and a row, and this many bytes.
     double price = (double)t.rows * (double)(6 * t.p + TRIED);
     size_t bytes = t.rows * (4 * t.d + 2 * t.p) * sizeof(float);

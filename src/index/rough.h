@@ -18,7 +18,7 @@ typedef struct kn_rough {
 
 // Of 32 vectors: squared norms of what is seen and of all, and the largest of them.
 typedef struct kn_rough_norms {
-    float seen[KN_CELL], all[KN_CELL], most_seen, most_all;
+    float seen[KN_CELL], all[KN_CELL], max_seen, max_all;
 } kn_rough_norms;
 
 // A worker's memory.

@@ -19,7 +19,7 @@ typedef struct step {
     const kn_search_batch *b;
     const kn_stretch *stretches;
     size_t first, end;
-    kn_task *run;
+    kn_parallel_task *run;
     void *context;
     _Atomic size_t damaged; // a stretch that is not as it was written; SIZE_MAX: none
 } step;
@@ -36,9 +36,9 @@ static size_t bytes_of(const step *s, size_t i) {
 
 static step step_after(const step *s, size_t count) {
     step next = {s->b, s->stretches, 0, 0, s->run, s->context, SIZE_MAX};
-    uint64_t bytes = 0, most = s->b->o->memory ? s->b->o->memory / STEPS_HELD : UINT64_MAX;
+    uint64_t bytes = 0, max = s->b->o->memory ? s->b->o->memory / STEPS_HELD : UINT64_MAX;
     next.first = next.end = s->end;
-    while (next.end < count && next.end < next.first + STEP && (next.end == next.first || bytes < most))
+    while (next.end < count && next.end < next.first + STEP && (next.end == next.first || bytes < max))
         bytes += bytes_of(s, next.end++);
     return next;
 }
@@ -83,8 +83,8 @@ static void run_step(step *now, step *next) {
     advise(now, false);
 }
 
-knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count, kn_task *run,
-                          void *context) {
+knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count,
+                          kn_parallel_task *run, void *context) {
     step none = {b, stretches, 0, 0, run, context, SIZE_MAX}, now = step_after(&none, count);
     while (now.first < now.end) {
         step next = step_after(&now, count);
@@ -168,7 +168,7 @@ static size_t part_of(const kn_index *x, const kn_search_options *o, size_t n, s
     size_t tops = 2 * sizeof(kn_top) + (kn_top_capacity(k) + kn_top_capacity(k / 2)) * sizeof(kn_item);
     size_t each = tops + 2 * x->d * sizeof(float) + 8 * (size_t)probes + 64;
     uint64_t memory = o->memory ? o->memory / 2 : (uint64_t)4 << 30;
-    return kn_most(1, kn_least(n, (size_t)(memory / each)));
+    return kn_max(1, kn_min(n, (size_t)(memory / each)));
 }
 
 // `measured`: room for the queries as the index measures them; NULL: as they are.
@@ -196,8 +196,7 @@ knnlm_status kn_index_search(const kn_index *x, const float *queries, size_t n, 
     float *measured = unit ? kn_alloc_aligned(part, x->d * sizeof *measured) : NULL;
     knnlm_status status = items && (measured || !unit) ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t first = 0; first < n && status == KNNLM_OK; first += part)
-        status =
-            search_part(x, queries, first, kn_least(part, n - first), k, probes, o, items, measured, out);
+        status = search_part(x, queries, first, kn_min(part, n - first), k, probes, o, items, measured, out);
     kn_free_aligned(items);
     kn_free_aligned(measured);
     return status;

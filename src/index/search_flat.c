@@ -9,13 +9,13 @@
 
 enum {
     PANELS_BYTES = 512 << 10, // of packed rows that stay in the L2 cache while the queries pass by
-    ROWS_MOST = 2048,
+    ROWS_MAX = 2048,
 };
 
 typedef struct scratch {
     kn_rough_scratch rough;
     char *panels; // of the rows of a stretch
-    kn_rough_norms norms[ROWS_MOST / KN_CELL];
+    kn_rough_norms norms[ROWS_MAX / KN_CELL];
     kn_gathering gathering;
 } scratch;
 
@@ -32,7 +32,7 @@ typedef struct sweep {
 
 static void pack_queries(void *context, size_t cell, int worker) {
     const sweep *w = context;
-    size_t first = cell * KN_CELL, n = kn_least(KN_CELL, w->b->n - first);
+    size_t first = cell * KN_CELL, n = kn_min(KN_CELL, w->b->n - first);
     kn_rough_pack_queries(w->rough, &w->scratches[worker].rough, w->b->queries + first * w->b->x->d, n,
                           w->queries + cell * w->panel, &w->norms[cell]);
 }
@@ -43,8 +43,8 @@ static void meet(const sweep *w, scratch *s, const kn_stretch *t, size_t rows, s
     uint32_t masks[KN_CELL], doubted[KN_CELL];
     const kn_rough *r = w->rough;
     const kn_rough_norms *x = &s->norms[rows], *q = &w->norms[cell];
-    size_t n = kn_least(KN_CELL, t->to - t->from - rows * KN_CELL);
-    size_t m = kn_least(KN_CELL, s->gathering.n - group), place = t->from + rows * KN_CELL;
+    size_t n = kn_min(KN_CELL, t->to - t->from - rows * KN_CELL);
+    size_t m = kn_min(KN_CELL, s->gathering.n - group), place = t->from + rows * KN_CELL;
     r->k->multiply(block, w->queries + cell * w->panel, s->panels + rows * w->panel, kn_cells(r->h), m,
                    false);
     kn_rough_doubts(r, q, x, doubts);
@@ -62,14 +62,14 @@ static void run_stretch(void *context, size_t number, int worker) {
     for (size_t i = 0; i < panels; i++) {
         size_t place = t->from + i * KN_CELL;
         memset(&s->norms[i], 0, sizeof s->norms[i]);
-        kn_rough_pack_rows(w->rough, &s->rough, t->run, place, kn_least(KN_CELL, t->to - place),
+        kn_rough_pack_rows(w->rough, &s->rough, t->run, place, kn_min(KN_CELL, t->to - place),
                            s->panels + i * w->panel, &s->norms[i]);
     }
     s->gathering.run = t->run;
     s->gathering.rough = true;
     for (size_t first = 0; first < w->b->n; first += KN_GROUP) {
         s->gathering.first = first;
-        s->gathering.n = kn_least(KN_GROUP, w->b->n - first);
+        s->gathering.n = kn_min(KN_GROUP, w->b->n - first);
         kn_gather_begin(w->b, &s->gathering);
         for (size_t i = 0; i < panels; i++)
             for (size_t q = 0; q < s->gathering.n; q += KN_CELL) meet(w, s, t, i, q, (first + q) / KN_CELL);
@@ -89,7 +89,7 @@ static knnlm_status cut(sweep *w, size_t rows, size_t stride) {
         for (; from < x->flat[i].count; from += stride) {
             KN_TRY(kn_grow(&w->stretches, &w->capacity, w->count + 1, sizeof *w->stretches));
             w->stretches[w->count++] =
-                (kn_stretch){.run = &x->flat[i], .from = from, .to = kn_least(from + rows, x->flat[i].count)};
+                (kn_stretch){.run = &x->flat[i], .from = from, .to = kn_min(from + rows, x->flat[i].count)};
         }
         skip = stride > rows ? from - x->flat[i].count : 0;
     }
@@ -99,7 +99,7 @@ static knnlm_status cut(sweep *w, size_t rows, size_t stride) {
 static knnlm_status prepare(sweep *w) {
     size_t cells = kn_cells(w->b->n);
     w->panel = kn_panel_bytes(w->rough->k, w->rough->h);
-    w->rows = kn_most(1, kn_least(ROWS_MOST / KN_CELL, PANELS_BYTES / w->panel)) * KN_CELL;
+    w->rows = kn_max(1, kn_min(ROWS_MAX / KN_CELL, PANELS_BYTES / w->panel)) * KN_CELL;
     w->queries = kn_alloc_aligned(cells, w->panel);
     w->norms = kn_alloc(cells, sizeof *w->norms);
     w->scratches = kn_alloc((size_t)kn_threads(), sizeof *w->scratches);
@@ -138,7 +138,7 @@ static knnlm_status sweep_run(sweep *w) {
 enum { GUESS_ROWS = 16384, GUESS_PART = 16 }; // at most, of all rows
 
 static size_t guess_panels(const kn_index *x) {
-    return kn_least(GUESS_ROWS, (size_t)(x->info.flat / GUESS_PART)) / KN_CELL;
+    return kn_min(GUESS_ROWS, (size_t)(x->info.flat / GUESS_PART)) / KN_CELL;
 }
 
 static size_t guess_rank(const kn_search_batch *b) {

@@ -78,7 +78,7 @@ static void scan_rows(kn_search_batch *b, const kn_stretch *t, scratch *s, const
     load_rows(b, t, s, centre, place, n, norms);
     for (size_t r = 0; r < n; r++) largest = fmaxf(largest, norms[r]);
     for (size_t q = 0; q < t->queries; q += KN_CELL) {
-        size_t m = kn_least(KN_CELL, t->queries - q), cells = kn_cells(x->d);
+        size_t m = kn_min(KN_CELL, t->queries - q), cells = kn_cells(x->d);
         x->k->multiply(block, s->lhs + q / KN_CELL * cells * KN_CELL_SIZE, s->panel, cells, m, false);
         for (size_t i = 0; i < m; i++)
             limits[i] = s->gathering.limits[q + i] + (l2 ? KN_ROUNDING * (s->terms[q + i] + largest) : 0);
@@ -97,14 +97,14 @@ static void run_stretch(void *context, size_t number, int worker) {
     scratch *s = &v->scratches[worker];
     const float *centre = kn_index_centre(v->b->x, t->run, t->list);
     for (size_t q = 0; q < t->queries; q += KN_CELL)
-        pack_queries(v->b, members + q, kn_least(KN_CELL, t->queries - q), centre,
+        pack_queries(v->b, members + q, kn_min(KN_CELL, t->queries - q), centre,
                      s->lhs + q / KN_CELL * kn_cells(v->b->x->d) * KN_CELL_SIZE, s->terms + q);
     s->gathering.queries = members;
     s->gathering.run = t->run;
     s->gathering.n = t->queries;
     kn_gather_begin(v->b, &s->gathering);
     for (size_t place = t->from; place < t->to; place += KN_CELL)
-        scan_rows(v->b, t, s, centre, place, kn_least(KN_CELL, t->to - place));
+        scan_rows(v->b, t, s, centre, place, kn_min(KN_CELL, t->to - place));
     kn_gather_end(v->b, &s->gathering);
 }
 
@@ -117,10 +117,10 @@ static knnlm_status add_stretches(visit *v, const kn_run *run, uint32_t list, si
             KN_TRY(kn_grow(&v->stretches, &v->capacity, v->count + 1, sizeof *v->stretches));
             v->stretches[v->count++] = (kn_stretch){.run = run,
                                                     .list = list,
-                                                    .queries = (uint32_t)kn_least(KN_GROUP, queries - q),
+                                                    .queries = (uint32_t)kn_min(KN_GROUP, queries - q),
                                                     .first_query = first_query + q,
                                                     .from = place,
-                                                    .to = kn_least(place + ROWS, to)};
+                                                    .to = kn_min(place + ROWS, to)};
         }
     return KNNLM_OK;
 }

@@ -21,7 +21,7 @@ typedef struct kn_search_batch {
     size_t n, k;
     size_t first;            // number of the first query among all, for o->exclude; or
     const uint32_t *numbers; // of each query, when they do not follow each other
-    kn_top *tops;            // one a query
+    kn_top *tops;            // one per query
 } kn_search_batch;
 
 // ---------------------------------------------------------------- gathering
@@ -62,8 +62,8 @@ typedef struct kn_stretch {
 } kn_stretch;
 
 // Calls `run` for all stretches, some at a time, and looks to the files and the progress in between.
-knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count, kn_task *run,
-                          void *context);
+knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count,
+                          kn_parallel_task *run, void *context);
 
 knnlm_status kn_batch_search_lists(kn_search_batch *b, uint32_t probes);
 // After the lists, whose number of probes this is.

@@ -24,20 +24,20 @@ static bool make_tables(kn_searcher *s) {
     s->tables = kn_alloc_aligned(x->pq.m * x->pq.count, sizeof *s->tables);
     s->small = kn_alloc_aligned(kn_pq_small_bytes(&x->pq), sizeof *s->small);
     s->rows = kn_alloc_aligned(CHUNK * x->d, sizeof *s->rows);
-    s->candidates = kn_alloc_aligned(kn_top_capacity(CODES_KEEP * s->k_most), sizeof *s->candidates);
+    s->candidates = kn_alloc_aligned(kn_top_capacity(CODES_KEEP * s->k_max), sizeof *s->candidates);
     return s->residual && s->tables && s->small && s->rows && s->candidates;
 }
 
-knnlm_status kn_searcher_open(const kn_index *x, size_t k_most, kn_searcher **out) {
+knnlm_status kn_searcher_open(const kn_index *x, size_t k_max, kn_searcher **out) {
     kn_searcher *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
     s->x = x;
-    s->k_most = k_most;
+    s->k_max = k_max;
     s->query = kn_alloc_aligned(x->d, sizeof *s->query);
     s->lists = kn_alloc(x->info.lists, sizeof *s->lists);
     s->near = kn_alloc(x->info.lists, sizeof *s->near);
     s->probe = kn_alloc_aligned(1, x->quantizer ? kn_quantizer_scratch_bytes(x->quantizer) : 1);
-    s->items = kn_alloc_aligned(kn_top_capacity(k_most), sizeof *s->items);
+    s->items = kn_alloc_aligned(kn_top_capacity(k_max), sizeof *s->items);
     if (s->query && s->lists && s->near && s->probe && s->items && make_tables(s)) {
         *out = s;
         return KNNLM_OK;
@@ -97,7 +97,7 @@ static void scan_rows(kn_searcher *s, const kn_look *l, bool decoded) {
     float distances[CHUNK];
     kn_item items[CHUNK];
     for (size_t place = l->from; place < l->to; place += CHUNK) {
-        size_t n = kn_least(CHUNK, l->to - place), found = 0;
+        size_t n = kn_min(CHUNK, l->to - place), found = 0;
         if (decoded)
             measure_decoded(s, l->run, l->list, place, n, distances);
         else
@@ -165,7 +165,7 @@ static uint64_t count_candidates(const kn_searcher *s, uint32_t probes) {
 
 // Checks a row and some after it, where the next candidates mostly lie; how far, or 0: damaged.
 static size_t check_rows_from(const kn_index *x, const kn_run *r, size_t place) {
-    size_t to = kn_least(r->count, place + 1 + CHECKED_BYTES / x->row_bytes);
+    size_t to = kn_min(r->count, place + 1 + CHECKED_BYTES / x->row_bytes);
     return kn_run_check_rows(x, r, place, to) == KNNLM_OK ? to : 0;
 }
 
@@ -228,8 +228,7 @@ knnlm_status kn_searcher_find(kn_searcher *s, const float *query, const kn_searc
     size_t k;
     uint32_t probes;
     KN_TRY(kn_index_resolve(s->x, o, &k, &probes));
-    if (k > s->k_most)
-        return kn_fail(KNNLM_EINVAL, "%zu neighbours asked of a searcher of %zu", k, s->k_most);
+    if (k > s->k_max) return kn_fail(KNNLM_EINVAL, "%zu neighbours asked of a searcher of %zu", k, s->k_max);
     for (size_t i = 0; i < s->x->d; i++)
         if (!isfinite(query[i])) return kn_fail(KNNLM_EDATA, "the query is not finite");
     kn_index_query(s->x, query, s->query);

@@ -52,7 +52,7 @@ static size_t sum_codes(const kn_searcher *s, const kn_look *l, float beside, bo
     size_t from = l->from;
     chosen c;
     while (from < l->to && !(until_limit && has_limit(l->top))) {
-        c.n = kn_least(CHUNK, l->to - from);
+        c.n = kn_min(CHUNK, l->to - from);
         for (size_t i = 0; i < c.n; i++) c.places[i] = from++;
         measure_codes(s, l, beside, &c);
         put_chosen(s, l, &c);
@@ -99,7 +99,7 @@ static void choose(const kn_look *l, size_t first, size_t n, const uint16_t *sum
                    chosen *c) {
     c->n = 0;
     for (size_t block = first; block < first + n; block += KN_PQ_BLOCK, sums += KN_PQ_BLOCK) {
-        size_t from = kn_most(block, l->from), to = kn_least(block + KN_PQ_BLOCK, l->to);
+        size_t from = kn_max(block, l->from), to = kn_min(block + KN_PQ_BLOCK, l->to);
         if (!any_within(sums, largest)) continue;
         for (size_t place = from; place < to; place++) {
             c->places[c->n] = place;
@@ -118,10 +118,10 @@ static void fetch(const uint8_t *codes, size_t size) {
 static void scan_some(const kn_searcher *s, const kn_look *l, size_t first, size_t end, uint16_t largest,
                       chosen *c) {
     const kn_pq *pq = &s->x->pq;
-    size_t bytes = kn_pq_code_bytes(pq), n = kn_least(CHUNK, end - first);
+    size_t bytes = kn_pq_code_bytes(pq), n = kn_min(CHUNK, end - first);
     const uint8_t *codes = l->run->codes + first * bytes;
     uint16_t sums[CHUNK];
-    fetch(codes + n * bytes, kn_least(CHUNK, end - first - n) * bytes);
+    fetch(codes + n * bytes, kn_min(CHUNK, end - first - n) * bytes);
     kn_pq_scan(pq, s->small, codes, n / KN_PQ_BLOCK, sums);
     choose(l, first, n, sums, largest, c);
 }
@@ -139,8 +139,8 @@ static void scan_blocks(kn_searcher *s, const kn_look *l, meaning *m) {
         if (2 * room(m, limit) < room(m, m->limit)) make_small_tables(s, m, limit);
         double largest = largest_sum(m, limit);
         if (largest < 0) return; // the limit only falls
-        uint16_t most = largest < UINT16_MAX ? (uint16_t)largest : UINT16_MAX;
-        scan_some(s, l, first, end, most, &c);
+        uint16_t max = largest < UINT16_MAX ? (uint16_t)largest : UINT16_MAX;
+        scan_some(s, l, first, end, max, &c);
         if (m->exactly)
             measure_codes(s, l, m->beside, &c);
         else

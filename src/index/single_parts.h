@@ -9,7 +9,7 @@ enum { KN_SINGLE_CHUNK = 256 }; // rows measured before they are looked at: some
 
 struct kn_searcher {
     const kn_index *x;
-    size_t k_most;
+    size_t k_max;
     float *query, *residual, *tables, *rows; // rows: CHUNK of them, decoded
     uint8_t *small;                          // the tables in 8 bits
     uint32_t *lists;

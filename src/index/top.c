@@ -57,29 +57,29 @@ static void select_by_pivots(kn_item *a, size_t n, size_t k) {
 // Buckets of equal width between the least item and the largest: no comparison whose outcome a CPU would have
 // to guess.
 typedef struct buckets {
-    kn_item least;
+    kn_item min;
     int shift;
     uint32_t counts[BUCKETS];
 } buckets;
 
 static size_t bucket_of(const buckets *b, kn_item x) {
-    return (size_t)((x - b->least) >> b->shift);
+    return (size_t)((x - b->min) >> b->shift);
 }
 
-static void range(const kn_item *a, size_t n, kn_item *least, kn_item *most) {
+static void range(const kn_item *a, size_t n, kn_item *min, kn_item *max) {
     kn_item low = a[0], high = a[0];
     for (size_t i = 1; i < n; i++) {
         low = a[i] < low ? a[i] : low;
         high = a[i] > high ? a[i] : high;
     }
-    *least = low;
-    *most = high;
+    *min = low;
+    *max = high;
 }
 
 static void count_buckets(buckets *b, const kn_item *a, size_t n) {
-    kn_item most;
-    range(a, n, &b->least, &most);
-    for (b->shift = 0; (most - b->least) >> b->shift >= BUCKETS;) b->shift++;
+    kn_item max;
+    range(a, n, &b->min, &max);
+    for (b->shift = 0; (max - b->min) >> b->shift >= BUCKETS;) b->shift++;
     memset(b->counts, 0, sizeof b->counts);
     for (size_t i = 0; i < n; i++) b->counts[bucket_of(b, a[i])]++;
 }
@@ -114,13 +114,13 @@ void kn_items_select(kn_item *a, size_t n, size_t k) {
 
 enum { DIGIT = 11, DIGITS = 1 << DIGIT };
 
-static void scatter(const kn_item *from, kn_item *to, size_t n, kn_item least, int shift, uint32_t *places) {
+static void scatter(const kn_item *from, kn_item *to, size_t n, kn_item min, int shift, uint32_t *places) {
     for (uint32_t d = 0, sum = 0; d < DIGITS; d++) {
         uint32_t count = places[d];
         places[d] = sum;
         sum += count;
     }
-    for (size_t i = 0; i < n; i++) to[places[(from[i] - least) >> shift & (DIGITS - 1)]++] = from[i];
+    for (size_t i = 0; i < n; i++) to[places[(from[i] - min) >> shift & (DIGITS - 1)]++] = from[i];
 }
 
 // By two digits between the least item and the largest: what is equal in both is nearly nothing, or else many
@@ -128,19 +128,19 @@ static void scatter(const kn_item *from, kn_item *to, size_t n, kn_item least, i
 void kn_items_sort(kn_item *a, size_t n, kn_item *scratch) {
     if (n > 4 * SMALL) {
         uint32_t low[DIGITS] = {0}, high[DIGITS] = {0};
-        kn_item least, most;
-        range(a, n, &least, &most);
+        kn_item min, max;
+        range(a, n, &min, &max);
         int shift = 0;
-        while ((most - least) >> shift >= (kn_item)DIGITS * DIGITS) shift++;
+        while ((max - min) >> shift >= (kn_item)DIGITS * DIGITS) shift++;
         for (size_t i = 0; i < n; i++) {
-            kn_item digits = (a[i] - least) >> shift;
+            kn_item digits = (a[i] - min) >> shift;
             low[digits & (DIGITS - 1)]++;
             high[digits >> DIGIT]++;
         }
-        scatter(a, scratch, n, least, shift, low);
-        scatter(scratch, a, n, least, shift + DIGIT, high);
+        scatter(a, scratch, n, min, shift, low);
+        scatter(scratch, a, n, min, shift + DIGIT, high);
         for (size_t from = 0, to = 1; shift && to <= n; to++) {
-            if (to < n && (a[to] - least) >> shift == (a[from] - least) >> shift) continue;
+            if (to < n && (a[to] - min) >> shift == (a[from] - min) >> shift) continue;
             if (to - from > SMALL) kn_items_sort(a + from, to - from, scratch);
             from = to;
         }

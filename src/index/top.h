@@ -39,7 +39,7 @@ typedef struct kn_top {
 enum { KN_TOP_SLACK = 512 };
 // Room for k items and what gathers before they are sorted out.
 static inline size_t kn_top_capacity(size_t k) {
-    return kn_most(2 * k, k + KN_TOP_SLACK);
+    return kn_max(2 * k, k + KN_TOP_SLACK);
 }
 void kn_top_init(kn_top *top, kn_item *items, size_t k);
 // n <= KN_TOP_SLACK.

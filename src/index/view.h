@@ -38,7 +38,7 @@ struct kn_index {
     bool has_pq, plain_codes; // plain: of keys, not of residuals
     kn_run *listed, *flat;
     size_t listed_count, flat_count;
-    uint64_t *removed; // a bit an entry; NULL: none
+    uint64_t *removed; // a bit per entry; NULL: none
 };
 
 static inline uint32_t kn_run_id(const kn_run *r, size_t place) {

@@ -149,7 +149,7 @@ knnlm_status kn_datastore_document(const kn_datastore *s, uint64_t number, kn_st
 knnlm_status kn_datastore_find_content(const kn_datastore *s, const uint64_t hash[2], size_t room,
                                        kn_entry_range *out, size_t *count) {
     const kn_content *same = kn_contents_find(&s->contents, hash, count);
-    for (size_t i = 0; i < kn_least(*count, room); i++) {
+    for (size_t i = 0; i < kn_min(*count, room); i++) {
         kn_store_document d;
         KN_TRY(kn_store_document_at(s->store, same[i].number, &d));
         out[i] = (kn_entry_range){d.first, d.first + d.count};

@@ -73,39 +73,39 @@ typedef struct ranked {
 } ranked;
 
 // Keeps the best in order.
-static void offer(ranked *best, size_t most, size_t *count, ranked one) {
+static void offer(ranked *best, size_t max, size_t *count, ranked one) {
     size_t at = *count;
     while (at > 0 && (one.p > best[at - 1].p || (one.p == best[at - 1].p && one.token < best[at - 1].token)))
         at--;
-    if (at == most) return;
-    memmove(best + at + 1, best + at, (kn_least(*count, most - 1) - at) * sizeof *best);
+    if (at == max) return;
+    memmove(best + at + 1, best + at, (kn_min(*count, max - 1) - at) * sizeof *best);
     best[at] = one;
-    *count = kn_least(*count + 1, most);
+    *count = kn_min(*count + 1, max);
 }
 
 // Of tokens that no neighbour has, the order is the model's: only the best of those are mixed.
-static size_t best_of_model(const kn_distribution *g, size_t most, ranked *best) {
+static size_t best_of_model(const kn_distribution *g, size_t max, ranked *best) {
     size_t count = 0;
-    double least = -INFINITY;
+    double min = -INFINITY;
     for (size_t t = 0; t < g->vocabulary; t++) {
-        if (count == most && !((double)g->lm[t] > least)) continue;
+        if (count == max && !((double)g->lm[t] > min)) continue;
         if (g->knn[t] > 0) continue;
-        offer(best, most, &count, (ranked){(double)g->lm[t], (int32_t)t});
-        if (count == most) least = best[most - 1].p;
+        offer(best, max, &count, (ranked){(double)g->lm[t], (int32_t)t});
+        if (count == max) min = best[max - 1].p;
     }
     return count;
 }
 
-size_t kn_distribution_top(const kn_distribution *g, size_t most, int32_t *tokens) {
+size_t kn_distribution_top(const kn_distribution *g, size_t max, int32_t *tokens) {
     ranked own[KN_DISTRIBUTION_TOP], model[KN_DISTRIBUTION_TOP];
     size_t count = 0;
-    most = kn_least(most, KN_DISTRIBUTION_TOP);
-    if (most == 0) return 0;
-    size_t n = best_of_model(g, most, model);
+    max = kn_min(max, KN_DISTRIBUTION_TOP);
+    if (max == 0) return 0;
+    size_t n = best_of_model(g, max, model);
     for (size_t i = 0; i < n; i++)
-        offer(own, most, &count, (ranked){kn_distribution_logprob(g, model[i].token), model[i].token});
+        offer(own, max, &count, (ranked){kn_distribution_logprob(g, model[i].token), model[i].token});
     for (size_t i = 0; i < g->value_count; i++)
-        offer(own, most, &count, (ranked){kn_distribution_logprob(g, g->values[i]), g->values[i]});
+        offer(own, max, &count, (ranked){kn_distribution_logprob(g, g->values[i]), g->values[i]});
     for (size_t i = 0; i < count; i++) tokens[i] = own[i].token;
     return count;
 }

@@ -28,9 +28,9 @@ knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const 
 // log p, and p, of a token.
 double kn_distribution_logprob(const kn_distribution *g, int32_t token);
 double kn_distribution_probability(const kn_distribution *g, int32_t token);
-// The `most` most probable tokens, by kn_distribution_logprob, the most probable first, of equals the lower
+// The `max` most probable tokens, by kn_distribution_logprob, the most probable first, of equals the lower
 // id; returns how many, KN_DISTRIBUTION_TOP at most.
 enum { KN_DISTRIBUTION_TOP = 1024 };
-size_t kn_distribution_top(const kn_distribution *g, size_t most, int32_t *tokens);
+size_t kn_distribution_top(const kn_distribution *g, size_t max, int32_t *tokens);
 
 #endif

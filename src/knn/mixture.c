@@ -14,7 +14,7 @@ static const kn_store_tuned *tuned_of(const kn_mixture_part *p) {
 // Another metric has another temperature: what was tuned is not of it.
 static bool is_tuned(const kn_mixture_part *p, const kn_mixture_options *o) {
     knnlm_distance own = kn_datastore_describe(p->store)->store->settings.distance;
-    return tuned_of(p)->known && (o->metric < 0 || (knnlm_distance)o->metric == own);
+    return tuned_of(p)->known && (o->distance < 0 || (knnlm_distance)o->distance == own);
 }
 
 static kn_bins tuned_bins(const kn_store_tuned *t) {
@@ -26,28 +26,28 @@ static void choose_search(const kn_mixture_part *p, const kn_mixture_options *o,
                           const kn_store_choice *choice, kn_mixture_store *s) {
     const kn_store_tuned *t = tuned_of(p);
     s->k = (size_t)(choice->k ? choice->k : o->k ? o->k : s->tuned && t->k ? t->k : 1024);
-    s->k = kn_least(s->k, (size_t)s->store->entries); // room for more would be in vain
-    s->probes = (uint32_t)kn_least(UINT32_MAX, (size_t)(choice->probes ? choice->probes
-                                                        : o->probes    ? o->probes
-                                                        : s->tuned     ? t->probes
-                                                                       : 0));
+    s->k = kn_min(s->k, (size_t)s->store->entries); // room for more would be in vain
+    s->probes = (uint32_t)kn_min(UINT32_MAX, (size_t)(choice->probes ? choice->probes
+                                                      : o->probes    ? o->probes
+                                                      : s->tuned     ? t->probes
+                                                                     : 0));
     s->codes = o->codes || (s->tuned && t->codes && !o->exact);
 }
 
 static void choose_weight(kn_mixture_part *p, const kn_mixture_options *o, const kn_store_choice *choice,
                           kn_mixture_store *s) {
     const kn_store_tuned *t = tuned_of(p);
-    bool said = !isnan(o->lambda) || !isnan(choice->weight);
+    bool given = !isnan(o->lambda) || !isnan(choice->weight);
     s->temperature = s->tuned ? t->temperature : 1;
     if (!isnan(o->temperature)) s->temperature = o->temperature;
     if (!isnan(choice->temperature)) s->temperature = choice->temperature;
     s->lambda = !isnan(o->lambda) ? o->lambda : s->tuned ? t->lambda : 0.25;
-    s->lambda /= (double)o->store_count; // what is not said of one store is of all together
+    s->lambda /= (double)o->store_count; // what is not given of one store is of all together
     if (!isnan(choice->weight)) s->lambda = choice->weight;
     s->fallback = o->fallback;
     p->sharers = o->store_count;
-    p->weight_said = !isnan(choice->weight);
-    if (s->tuned && t->bins.distances && !said && !o->fixed && o->store_count == 1)
+    p->weight_given = !isnan(choice->weight);
+    if (s->tuned && t->bins.distances && !given && !o->fixed && o->store_count == 1)
         p->rule.bins = tuned_bins(t);
 }
 
@@ -62,11 +62,11 @@ static knnlm_status open_store(kn_mixture *m, size_t number, const kn_lm *lm, co
     kn_mixture_part *p = &m->parts[number];
     kn_mixture_store *s = &m->info.stores[number];
     const kn_store_choice *choice = &o->stores[number];
-    kn_datastore_options how = {.distance = o->metric, .warn = o->warn};
+    kn_datastore_options how = {.distance = o->distance, .warn = o->warn};
     KN_TRY(kn_datastore_open(lm, choice->path, &how, &p->store));
     const kn_datastore_info *info = kn_datastore_describe(p->store);
     s->store = info->store;
-    s->metric = info->distance;
+    s->distance = info->distance;
     s->tuned = is_tuned(p, o);
     choose_search(p, o, choice, s);
     choose_weight(p, o, choice, s);
@@ -164,8 +164,8 @@ static knnlm_status check_weights(const kn_mixture_info *m) {
 }
 
 static knnlm_status open_all(kn_mixture *m, const kn_lm *lm, const kn_mixture_options *o) {
-    if (o->store_count > KN_STORES_MOST)
-        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
+    if (o->store_count > KN_STORES_MAX)
+        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MAX);
     for (size_t i = 0; i < o->store_count; i++) {
         m->info.count = i + 1;
         KN_TRY(open_store(m, i, lm, o));

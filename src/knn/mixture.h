@@ -10,25 +10,25 @@
 #include "mix/tune.h"
 #include "text/documents.h"
 
-enum { KN_STORES_MOST = KN_PARTS_MOST - 2 }; // beside model and cache
+enum { KN_STORES_MAX = KN_PARTS_MAX - 2 }; // beside model and cache
 
 typedef struct kn_store_choice {
     const char *path;
-    double weight, temperature; // of this store; NAN: not said
-    int64_t k, probes;          // likewise; 0: not said
+    double weight, temperature; // of this store; NAN: not given
+    int64_t k, probes;          // likewise; 0: not given
 } kn_store_choice;
 
 typedef struct kn_mixture_options {
     const kn_store_choice *stores;
     size_t store_count;
-    int64_t k, probes;          // 0: not said
-    double lambda, temperature; // NAN: not said
-    bool codes, exact;          // distances of the codes, or of the keys; neither: not said
-    int metric;                 // knnlm_distance; negative: the store's
+    int64_t k, probes;          // 0: not given
+    double lambda, temperature; // NAN: not given
+    bool codes, exact;          // distances of the codes, or of the keys; neither: not given
+    int distance;               // knnlm_distance; negative: the store's
     bool fixed;                 // one lambda, although there are bins
     bool fallback;              // lambda falls where neighbours are unusually far or uncertain
     bool include_self;          // documents that are in a store find themselves
-    int64_t cache;              // states; negative: not said; 0: none
+    int64_t cache;              // states; negative: not given; 0: none
     double cache_lambda, cache_temperature;
     void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody
 } kn_mixture_options;
@@ -38,20 +38,20 @@ typedef struct kn_mixture kn_mixture;
 // How one of its stores is searched and weighed.
 typedef struct kn_mixture_store {
     const kn_store_info *store;
-    knnlm_distance metric;
+    knnlm_distance distance;
     size_t k;
-    uint32_t probes; // as said or tuned; 0: the index's own
+    uint32_t probes; // as given or tuned; 0: the index's own
     uint32_t looked; // lists that searches look at; 0: every entry
     bool codes;      // distances are asked of codes
     bool of_codes;   // distances are of codes, asked for or for want of keys
-    bool tuned;      // settings that nobody said are as tuned
+    bool tuned;      // settings that nobody gave are as tuned
     bool adaptive;   // lambda by bins
     bool fallback;
     double temperature, lambda;
 } kn_mixture_store;
 
 typedef struct kn_mixture_info {
-    kn_mixture_store stores[KN_STORES_MOST];
+    kn_mixture_store stores[KN_STORES_MAX];
     size_t count;
     struct {
         size_t size; // 0: none
@@ -82,7 +82,7 @@ typedef struct kn_view_options {
 } kn_view_options;
 
 // The stores of these mixtures (one at least, of one model and one tap, or without stores) in one, in this
-// order, the options applied; the cache is the first one's. Stores whose weight nobody said share as those of
+// order, the options applied; the cache is the first one's. Stores whose weight nobody gave share as those of
 // a command do. It stands by itself: the mixtures may be closed before it. KNNLM_EINVAL: too many stores;
 // KNNLM_ENOMEM.
 knnlm_status kn_mixture_view(const kn_mixture *const *mixtures, size_t count, const kn_view_options *options,

@@ -9,13 +9,13 @@ typedef struct kn_mixture_part {
     kn_datastore *store;
     kn_retrieve_options retrieve;
     kn_lambda_rule rule;
-    size_t sharers;   // stores that its lambda was divided by
-    bool weight_said; // it was not divided
+    size_t sharers;    // stores that its lambda was divided by
+    bool weight_given; // it was not divided
 } kn_mixture_part;
 
 struct kn_mixture {
     kn_mixture_info info;
-    kn_mixture_part parts[KN_STORES_MOST];
+    kn_mixture_part parts[KN_STORES_MAX];
 };
 
 // After its settings are set: fills in what follows from them.

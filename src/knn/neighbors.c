@@ -5,55 +5,55 @@
 #include <string.h>
 
 // Keeps the list sorted by share, nearer first among equals.
-static void offer(kn_shown *out, size_t most, size_t *count, const kn_shown *one) {
+static void offer(kn_neighbor_detail *out, size_t max, size_t *count, const kn_neighbor_detail *one) {
     size_t at = *count;
     while (at > 0 && (one->share > out[at - 1].share ||
                       (one->share == out[at - 1].share && one->distance < out[at - 1].distance)))
         at--;
-    if (at == most) return;
-    size_t moved = kn_least(*count, most - 1) - at;
+    if (at == max) return;
+    size_t moved = kn_min(*count, max - 1) - at;
     memmove(out + at + 1, out + at, moved * sizeof *out);
     out[at] = *one;
-    *count = kn_least(*count + 1, most);
+    *count = kn_min(*count + 1, max);
 }
 
 static knnlm_status offer_store(double temperature, const kn_row_neighbors *found, size_t store, double part,
-                                size_t most, kn_shown *out, size_t *count) {
+                                size_t max, kn_neighbor_detail *out, size_t *count) {
     const kn_neighborhood *n = &found->near;
     double *shares = kn_alloc(n->count, sizeof *shares);
     if (!shares) return KNNLM_ENOMEM;
     kn_neighborhood_shares(n, temperature, shares);
     // They come nearest first: of one store, the first are those of the largest share.
-    for (size_t i = 0; i < kn_least(n->count, most); i++)
-        offer(out, most, count,
-              &(kn_shown){.store = store,
-                          .id = found->ids[i],
-                          .value = n->values[i],
-                          .share = part * shares[i],
-                          .distance = (double)n->distances[i]});
+    for (size_t i = 0; i < kn_min(n->count, max); i++)
+        offer(out, max, count,
+              &(kn_neighbor_detail){.store = store,
+                                    .id = found->ids[i],
+                                    .value = n->values[i],
+                                    .share = part * shares[i],
+                                    .distance = (double)n->distances[i]});
     free(shares);
     return KNNLM_OK;
 }
 
-knnlm_status kn_shown_find(const kn_mixture *m, const kn_row_neighbors *found,
-                           const kn_prediction *prediction, size_t most, size_t around, kn_shown *out,
-                           size_t *count) {
+knnlm_status kn_neighbor_details_find(const kn_mixture *m, const kn_row_neighbors *found,
+                                      const kn_prediction *prediction, size_t max, size_t around,
+                                      kn_neighbor_detail *out, size_t *count) {
     const kn_mixture_info *info = kn_mixture_describe(m);
     *count = 0;
     for (size_t s = 0; s < info->count; s++)
         KN_TRY(offer_store(info->stores[s].temperature, &found[s], s, kn_prediction_part(m, prediction, s),
-                           most, out, count));
+                           max, out, count));
     for (size_t i = 0; i < *count; i++) {
         knnlm_status status =
             kn_datastore_origin(kn_mixture_datastore(m, out[i].store), out[i].id, 1, around, &out[i].origin);
         if (status == KNNLM_OK) continue;
-        kn_shown_free(out, i);
+        kn_neighbor_details_free(out, i);
         *count = 0;
         return status;
     }
     return KNNLM_OK;
 }
 
-void kn_shown_free(kn_shown *shown, size_t count) {
+void kn_neighbor_details_free(kn_neighbor_detail *shown, size_t count) {
     for (size_t i = 0; i < count; i++) kn_origin_free(&shown[i].origin);
 }

@@ -4,20 +4,20 @@
 
 #include "knn/predict.h"
 
-typedef struct kn_shown {
+typedef struct kn_neighbor_detail {
     size_t store;
     uint64_t id;
     int32_t value;
     double share; // of p_kNN
     double distance;
     kn_origin origin;
-} kn_shown;
+} kn_neighbor_detail;
 
-// Up to `most` neighbours of one row, those of the largest share first; *count of them in `out` (most).
+// Up to `max` neighbours of one row, those of the largest share first; *count of them in `out` (most).
 // `around` tokens of text on both sides. KNNLM_ENOMEM, or the store is damaged.
-knnlm_status kn_shown_find(const kn_mixture *m, const kn_row_neighbors *found,
-                           const kn_prediction *prediction, size_t most, size_t around, kn_shown *out,
-                           size_t *count);
-void kn_shown_free(kn_shown *shown, size_t count);
+knnlm_status kn_neighbor_details_find(const kn_mixture *m, const kn_row_neighbors *found,
+                                      const kn_prediction *prediction, size_t max, size_t around,
+                                      kn_neighbor_detail *out, size_t *count);
+void kn_neighbor_details_free(kn_neighbor_detail *shown, size_t count);
 
 #endif

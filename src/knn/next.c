@@ -43,7 +43,7 @@ static knnlm_status read_before(kn_nexts *x, const int32_t *read, size_t count, 
 // The start token and the last tokens that the model's own context holds; all of them where it reads streams.
 static knnlm_status lay_window(kn_nexts *x, size_t number) {
     const kn_context *c = &x->contexts[number];
-    size_t n = kn_least(c->count, kn_session_room(x->lm) - 1);
+    size_t n = kn_min(c->count, kn_session_room(x->lm) - 1);
     size_t stream = (size_t)kn_lm_describe(x->lm)->stream, before = stream ? n / stream * stream : 0;
     int32_t *read = x->inputs[number] = kn_alloc(n + 1, sizeof *read);
     if (!read) return KNNLM_ENOMEM;

@@ -13,9 +13,9 @@ typedef struct kn_context {
 
 typedef struct kn_next {
     kn_distribution distribution;
-    size_t tokens;                          // of the context that the model read
-    bool cut;                               // there were more than its own context holds
-    kn_row_neighbors found[KN_STORES_MOST]; // in each of the mixture's stores
+    size_t tokens;                         // of the context that the model read
+    bool cut;                              // there were more than its own context holds
+    kn_row_neighbors found[KN_STORES_MAX]; // in each of the mixture's stores
 } kn_next;
 
 // Those of some contexts. One thread at a time.

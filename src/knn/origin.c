@@ -16,8 +16,8 @@ static knnlm_status decode(const kn_store *store, const kn_tokenizer *t, uint64_
 static knnlm_status read_texts(const kn_store *store, const kn_tokenizer *t, size_t count, size_t around,
                                kn_origin *o) {
     uint64_t id = o->entry.id;
-    size_t before = kn_least((size_t)o->entry.position, around);
-    size_t after = kn_least((size_t)(o->document.count - o->entry.position) - count, around);
+    size_t before = kn_min((size_t)o->entry.position, around);
+    size_t after = kn_min((size_t)(o->document.count - o->entry.position) - count, around);
     KN_TRY(decode(store, t, id - before, before, &o->before, &o->before_size));
     KN_TRY(decode(store, t, id, count, &o->word, &o->word_size));
     return decode(store, t, id + count, after, &o->after, &o->after_size);

@@ -18,7 +18,7 @@ static double lambda_of(const kn_mixture_part *p, const kn_row_neighbors *f, dou
 void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
                     double entropy, double cache, kn_prediction *out) {
     size_t count = m->info.count;
-    double parts[KN_STORES_MOST + 1];
+    double parts[KN_STORES_MAX + 1];
     for (size_t i = 0; i < count; i++) {
         parts[i] = out->knn[i] =
             kn_neighborhood_logprob(&found[i].near, m->info.stores[i].temperature, target);
@@ -41,7 +41,7 @@ double kn_prediction_part(const kn_mixture *m, const kn_prediction *x, size_t st
 }
 
 double kn_prediction_knn(const kn_mixture *m, const kn_prediction *x) {
-    double parts[KN_STORES_MOST];
+    double parts[KN_STORES_MAX];
     for (size_t i = 0; i < m->info.count; i++) parts[i] = kn_prediction_part(m, x, i);
     return m->info.count ? kn_mix(-INFINITY, x->knn, parts, m->info.count) : NAN;
 }

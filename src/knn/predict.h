@@ -21,9 +21,9 @@ typedef struct kn_row_neighbors {
 
 // One token, mixed.
 typedef struct kn_prediction {
-    double knn[KN_STORES_MOST];         // log p_kNN of each store
-    double lambdas[KN_STORES_MOST + 1]; // of each store, then of the cache
-    double p;                           // log p
+    double knn[KN_STORES_MAX];         // log p_kNN of each store
+    double lambdas[KN_STORES_MAX + 1]; // of each store, then of the cache
+    double p;                          // log p
 } kn_prediction;
 
 // `found`: its neighbours in each of the mixture's stores; `entropy` of the model's distribution; `cache` is
@@ -67,7 +67,7 @@ typedef struct kn_predict_rows {
 // Searches, then mixes: out (count), or NULL: neighbours alone are wanted. What each row gets does not depend
 // on the others. As kn_datastore_search fails.
 knnlm_status kn_predict(kn_predictor *predictor, const kn_predict_rows *rows, kn_prediction *out);
-// Neighbours of a row, in each of its mixture's stores: out (KN_STORES_MOST). Valid until the next batch. Any
+// Neighbours of a row, in each of its mixture's stores: out (KN_STORES_MAX). Valid until the next batch. Any
 // thread.
 void kn_predictor_neighbors(const kn_predictor *predictor, size_t row, kn_row_neighbors *out);
 // Seconds spent on a store of the rows' mixture, by its place there, in all batches.

@@ -28,11 +28,11 @@ struct kn_predictor {
     kn_predict_rows rows;
     search *searches;
     size_t search_count, searches_made, search_capacity;
-    place *places; // (count, KN_STORES_MOST)
+    place *places; // (count, KN_STORES_MAX)
     size_t place_capacity;
     float *gathered;
     size_t gathered_room;
-    double seconds[KN_STORES_MOST];
+    double seconds[KN_STORES_MAX];
 };
 
 knnlm_status kn_predictor_open(kn_predictor **out) {
@@ -89,10 +89,10 @@ static knnlm_status find_search(kn_predictor *p, const kn_mixture_part *part, si
 
 static knnlm_status plan_row(kn_predictor *p, size_t row) {
     const kn_mixture *m = mixture_of(&p->rows, row);
-    place *places = p->places + row * KN_STORES_MOST;
+    place *places = p->places + row * KN_STORES_MAX;
     for (size_t i = 0; i < m->info.count; i++) {
         size_t n;
-        KN_TRY(find_search(p, &m->parts[i], i, row ? (places - KN_STORES_MOST)[i].search : SIZE_MAX, &n));
+        KN_TRY(find_search(p, &m->parts[i], i, row ? (places - KN_STORES_MAX)[i].search : SIZE_MAX, &n));
         search *s = &p->searches[n];
         KN_TRY(kn_grow(&s->rows, &s->row_capacity, s->count + 1, sizeof *s->rows));
         places[i] = (place){n, s->count};
@@ -104,11 +104,11 @@ static knnlm_status plan_row(kn_predictor *p, size_t row) {
 static knnlm_status plan(kn_predictor *p) {
     size_t cells;
     p->search_count = 0;
-    if (!kn_mul(p->rows.count, KN_STORES_MOST, &cells))
+    if (!kn_mul(p->rows.count, KN_STORES_MAX, &cells))
         return kn_fail(KNNLM_ENOMEM, "too many rows at a time");
     KN_TRY(kn_grow(&p->places, &p->place_capacity, cells, sizeof *p->places));
     for (size_t row = 0; row < p->rows.count; row++) {
-        for (size_t i = 0; i < KN_STORES_MOST; i++) p->places[row * KN_STORES_MOST + i].search = SIZE_MAX;
+        for (size_t i = 0; i < KN_STORES_MAX; i++) p->places[row * KN_STORES_MAX + i].search = SIZE_MAX;
         KN_TRY(plan_row(p, row));
     }
     return KNNLM_OK;
@@ -166,7 +166,7 @@ static knnlm_status run_search(kn_predictor *p, search *s) {
 void kn_predictor_neighbors(const kn_predictor *p, size_t row, kn_row_neighbors *out) {
     size_t count = mixture_of(&p->rows, row)->info.count;
     for (size_t i = 0; i < count; i++) {
-        place at = p->places[row * KN_STORES_MOST + i];
+        place at = p->places[row * KN_STORES_MAX + i];
         const kn_retrieved *f = &p->searches[at.search].found;
         size_t first = at.query * f->k;
         out[i] = (kn_row_neighbors){{f->distances + first, f->values + first, NULL, f->counts[at.query], 0},
@@ -192,10 +192,10 @@ typedef struct mixing {
 static void mix_chunk(void *context, size_t task, int worker) {
     const mixing *x = context;
     const kn_predict_rows *r = &x->p->rows;
-    size_t end = kn_least((task + 1) * CHUNK, r->count);
+    size_t end = kn_min((task + 1) * CHUNK, r->count);
     (void)worker;
     for (size_t i = task * CHUNK; i < end; i++) {
-        kn_row_neighbors found[KN_STORES_MOST];
+        kn_row_neighbors found[KN_STORES_MAX];
         kn_predictor_neighbors(x->p, i, found);
         kn_predict_one(mixture_of(r, i), found, r->targets[i], (double)r->lm[i],
                        r->entropies ? (double)r->entropies[i] : 0, r->cache ? r->cache[i] : NAN, &x->out[i]);

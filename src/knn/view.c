@@ -7,7 +7,7 @@
 static void apply(const kn_view_options *o, kn_mixture_store *s) {
     if (!isnan(o->temperature)) s->temperature = o->temperature;
     if (o->fallback >= 0) s->fallback = o->fallback;
-    if (o->k) s->k = kn_least((size_t)o->k, (size_t)s->store->entries);
+    if (o->k) s->k = kn_min((size_t)o->k, (size_t)s->store->entries);
 }
 
 // Several stores share what each would have alone, and none has bins of its own; a lambda of all is dealt out
@@ -18,13 +18,13 @@ static void share(kn_mixture *m, double lambda) {
     double sum = 0;
     for (size_t i = 0; i < count; i++) {
         kn_mixture_part *p = &m->parts[i];
-        if (!p->weight_said && p->sharers != count)
+        if (!p->weight_given && p->sharers != count)
             stores[i].lambda = stores[i].lambda * (double)p->sharers / (double)count;
         p->sharers = count;
         if (count > 1) p->rule.bins = (kn_bins){0};
         sum += stores[i].lambda;
     }
-    if (isnan(lambda) && sum > 1) lambda = 1; // some were said, the others are as tuned
+    if (isnan(lambda) && sum > 1) lambda = 1; // some were given, the others are as tuned
     if (isnan(lambda)) return;
     for (size_t i = 0; i < count; i++) {
         stores[i].lambda = sum > 0 ? lambda * stores[i].lambda / sum : lambda / (double)count;
@@ -39,7 +39,7 @@ static knnlm_status join(kn_mixture *m, const kn_mixture *other, const kn_view_o
     }
     for (size_t i = 0; i < other->info.count; i++) {
         size_t at = m->info.count;
-        if (at == KN_STORES_MOST) return kn_fail(KNNLM_EINVAL, "at most %d stores at a time", KN_STORES_MOST);
+        if (at == KN_STORES_MAX) return kn_fail(KNNLM_EINVAL, "at most %d stores at a time", KN_STORES_MAX);
         m->parts[at] = other->parts[i];
         m->info.stores[at] = other->info.stores[i];
         kn_datastore_hold(m->parts[at].store);

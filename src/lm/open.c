@@ -24,7 +24,7 @@ static knnlm_status hash_file(const char *path, hashing *h) {
     kn_map map;
     KN_TRY(kn_map_open(path, &map));
     for (size_t at = 0, n; at < map.size && status == KNNLM_OK; at += n) {
-        n = kn_least(map.size - at, STEP);
+        n = kn_min(map.size - at, STEP);
         XXH3_128bits_update(h->state, map.data + at, n);
         h->bytes += n;
         if (!kn_progress_report(h->progress, "reading the model", h->bytes, h->total, "B"))

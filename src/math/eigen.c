@@ -110,7 +110,7 @@ static double make_reflection(double *x, size_t n, double *beside) {
 static void pass_rows(void *context, size_t task, int worker) {
     const solver *s = context;
     size_t k = s->step, n = s->n, from = k + 1, length = n - from;
-    size_t first = from + task * PASS_ROWS, last = kn_least(first + PASS_ROWS, n);
+    size_t first = from + task * PASS_ROWS, last = kn_min(first + PASS_ROWS, n);
     const double *v = s->matrix + k * n, *before = k ? v - n : NULL;
     (void)worker;
     for (size_t i = first; i < last; i++) {
@@ -146,8 +146,7 @@ static void clear_panel(void *context, size_t task, int worker) {
     double *panel = s->panels + task * s->n * PANEL;
     (void)worker;
     memset(panel, 0, s->n * PANEL * sizeof *panel);
-    for (size_t i = task * PANEL; i < kn_least((task + 1) * PANEL, s->n); i++)
-        panel[i * PANEL + i % PANEL] = 1;
+    for (size_t i = task * PANEL; i < kn_min((task + 1) * PANEL, s->n); i++) panel[i * PANEL + i % PANEL] = 1;
 }
 
 static void rotate_panel(void *context, size_t task, int worker) {
@@ -203,12 +202,12 @@ static double negligible(const solver *s) {
 }
 
 static knnlm_status diagonalise(solver *s) {
-    double least = negligible(s);
+    double min = negligible(s);
     kn_parallel(s->panel_count, clear_panel, s);
     for (size_t first = 0; first < s->n; first++) {
         for (int sweeps = 0;; sweeps++) {
             size_t last = first;
-            while (last + 1 < s->n && fabs(s->e[last]) > least) last++;
+            while (last + 1 < s->n && fabs(s->e[last]) > min) last++;
             if (last == first) break;
             if (sweeps == SWEEPS_MAX)
                 return kn_fail(KNNLM_EDATA, "eigenvalue %zu of %zu: not found in %d sweeps", first, s->n,
@@ -230,12 +229,12 @@ static int by_value(const void *left, const void *right) {
 
 static void reflect_back(void *context, size_t task, int worker) {
     const solver *s = context;
-    size_t n = s->n, first = task * BACK_ROWS, last = kn_least(first + BACK_ROWS, n);
+    size_t n = s->n, first = task * BACK_ROWS, last = kn_min(first + BACK_ROWS, n);
     (void)worker;
     for (size_t i = first; i < last; i++)
         for (size_t p = 0; p < s->panel_count; p++)
             memcpy(s->vectors + i * n + p * PANEL, s->panels + (p * n + s->order[i].index) * PANEL,
-                   kn_least(PANEL, n - p * PANEL) * sizeof *s->vectors);
+                   kn_min(PANEL, n - p * PANEL) * sizeof *s->vectors);
     for (size_t k = n - 1; k-- > 0;) {
         const double *v = s->matrix + k * n + k + 1;
         if (s->tau[k] == 0) continue;

@@ -71,8 +71,8 @@ typedef struct span {
 
 static span span_of(const product *p, size_t task) {
     size_t row = task % p->row_groups * TASK_ROWS, column = task / p->row_groups * TASK_COLUMNS;
-    return (span){row, kn_least(row + TASK_ROWS, kn_cells(p->rows)), column,
-                  kn_least(column + TASK_COLUMNS, kn_cells(p->rhs->columns))};
+    return (span){row, kn_min(row + TASK_ROWS, kn_cells(p->rows)), column,
+                  kn_min(column + TASK_COLUMNS, kn_cells(p->rhs->columns))};
 }
 
 // Block (r, c) over `cells` cells of depth after `done`. Meanwhile the cache gets what is next and may be
@@ -86,20 +86,20 @@ static void multiply_block(const product *p, const span *s, float *block, size_t
         ahead = c == s->column0 ? a + panel : NULL;
     else if (c + 1 < s->column1)
         ahead = b + panel;
-    p->k->multiply_ahead(block, a, b, cells, kn_least(KN_CELL, p->rows - r * KN_CELL), done > 0, ahead);
+    p->k->multiply_ahead(block, a, b, cells, kn_min(KN_CELL, p->rows - r * KN_CELL), done > 0, ahead);
 }
 
 static void emit(const product *p, const float *block, size_t r, size_t c) {
-    p->store(p->context, block, r * KN_CELL, c * KN_CELL, kn_least(KN_CELL, p->rows - r * KN_CELL),
-             kn_least(KN_CELL, p->rhs->columns - c * KN_CELL));
+    p->store(p->context, block, r * KN_CELL, c * KN_CELL, kn_min(KN_CELL, p->rows - r * KN_CELL),
+             kn_min(KN_CELL, p->rhs->columns - c * KN_CELL));
 }
 
 // Cells of depth at a time: as many as the kernel asks for, which suits an L1 cache of 48 KB; fewer for one
 // of 32 KB. As equal as can be. Sums are the same however they are cut.
 static size_t chunk_of(const kn_kernels *k, size_t cells) {
-    size_t most = kn_math_l1() < 48 << 10 ? k->chunk_cells * 3 / 4 : k->chunk_cells;
-    size_t chunks = (cells + most - 1) / most;
-    return (cells + chunks - 1) / kn_most(1, chunks);
+    size_t max = kn_math_l1() < 48 << 10 ? k->chunk_cells * 3 / 4 : k->chunk_cells;
+    size_t chunks = (cells + max - 1) / max;
+    return (cells + chunks - 1) / kn_max(1, chunks);
 }
 
 // A block is handed on as soon as it is done, while the L1 cache has it; only deep ones wait for one another.
@@ -113,7 +113,7 @@ static void multiply_task(void *context, size_t task, int worker) {
         for (size_t c = s.column0; c < s.column1; c++)
             for (size_t r = s.row0; r < s.row1; r++) {
                 float *block = blocks[cells <= chunk ? 0 : (r - s.row0) * TASK_COLUMNS + c - s.column0];
-                multiply_block(p, &s, block, r, c, done, kn_least(chunk, cells - done));
+                multiply_block(p, &s, block, r, c, done, kn_min(chunk, cells - done));
                 if (done + chunk >= cells) emit(p, block, r, c);
             }
 }
@@ -148,7 +148,7 @@ enum { SUM_COLUMNS = 128 };
 
 static void sum_columns(void *context, size_t task, int worker) {
     const sums *s = context;
-    size_t first = task * SUM_COLUMNS, n = kn_least(SUM_COLUMNS, s->columns - first);
+    size_t first = task * SUM_COLUMNS, n = kn_min(SUM_COLUMNS, s->columns - first);
     (void)worker;
     for (size_t r = 0; r < s->rows; r++) s->k->axpy(s->out + first, 1.0f, s->x + r * s->ld + first, n);
 }

@@ -24,7 +24,7 @@ typedef struct averaging {
 
 static void average_columns(void *context, size_t task, int worker) {
     const averaging *a = context;
-    size_t first = task * MEAN_COLUMNS, n = kn_least(MEAN_COLUMNS, a->in - first);
+    size_t first = task * MEAN_COLUMNS, n = kn_min(MEAN_COLUMNS, a->in - first);
     double sums[MEAN_COLUMNS] = {0};
     (void)worker;
     for (size_t r = 0; r < a->count; r++) {
@@ -68,7 +68,7 @@ enum { CENTRE_ROWS = 64 };
 
 static void centre_rows(void *context, size_t task, int worker) {
     const covariance *c = context;
-    size_t first = task * CENTRE_ROWS, last = kn_least(first + CENTRE_ROWS, c->rows);
+    size_t first = task * CENTRE_ROWS, last = kn_min(first + CENTRE_ROWS, c->rows);
     (void)worker;
     for (size_t r = first; r < last; r++)
         for (size_t i = 0; i < c->in; i++)
@@ -84,10 +84,10 @@ static void add_block(double *sums, size_t ld, const float *block, size_t rows, 
 static void multiply_panels(const covariance *c, size_t row, size_t column, size_t done, size_t cells) {
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     size_t panel = kn_panel_bytes(c->k, c->rows), cell = KN_CELL_SIZE * c->k->element;
-    size_t top = row * KN_CELL, left = column * KN_CELL, rows = kn_least(KN_CELL, c->in - top);
+    size_t top = row * KN_CELL, left = column * KN_CELL, rows = kn_min(KN_CELL, c->in - top);
     c->k->multiply(block, c->lhs + row * panel + done * cell,
                    (const char *)c->rhs.data + column * panel + done * cell, cells, rows, false);
-    add_block(c->sums + top * c->in + left, c->in, block, rows, kn_least(KN_CELL, c->in - left));
+    add_block(c->sums + top * c->in + left, c->in, block, rows, kn_min(KN_CELL, c->in - left));
 }
 
 static void multiply_tile(void *context, size_t task, int worker) {
@@ -97,9 +97,9 @@ static void multiply_tile(void *context, size_t task, int worker) {
     (void)worker;
     if (left < top) return; // the matrix is symmetric
     for (size_t done = 0; done < cells; done += SUM_CELLS)
-        for (size_t row = top; row < kn_least(top + TILE, panels); row++)
-            for (size_t column = kn_most(left, row); column < kn_least(left + TILE, panels); column++)
-                multiply_panels(c, row, column, done, kn_least(SUM_CELLS, cells - done));
+        for (size_t row = top; row < kn_min(top + TILE, panels); row++)
+            for (size_t column = kn_max(left, row); column < kn_min(left + TILE, panels); column++)
+                multiply_panels(c, row, column, done, kn_min(SUM_CELLS, cells - done));
 }
 
 static void add_batch(covariance *c) {
@@ -127,7 +127,7 @@ static knnlm_status finish_covariance(const covariance *c, size_t count) {
 static knnlm_status find_covariance(const float *samples, size_t count, size_t in, const double *mean,
                                     double *sums) {
     const kn_kernels *k = kernels();
-    size_t batch = kn_least(BATCH, count);
+    size_t batch = kn_min(BATCH, count);
     covariance c = {.k = k, .in = in, .mean = mean, .sums = sums, .tiles = (kn_cells(in) + TILE - 1) / TILE};
     knnlm_status status = kn_rhs_init(k, &c.rhs, in, batch);
     c.centred = kn_alloc_aligned(batch, in * sizeof *c.centred);
@@ -135,7 +135,7 @@ static knnlm_status find_covariance(const float *samples, size_t count, size_t i
     if (status == KNNLM_OK && c.centred && c.lhs) {
         for (size_t done = 0; done < count; done += batch) {
             c.samples = samples + done * in;
-            c.rows = kn_least(batch, count - done);
+            c.rows = kn_min(batch, count - done);
             add_batch(&c);
         }
         status = finish_covariance(&c, count);
@@ -227,7 +227,7 @@ static void centre_panel(float *panel, const kn_pca *p, const float *x, size_t r
                          size_t cells) {
     memset(panel, 0, cells * KN_CELL_SIZE * sizeof *panel);
     for (size_t c = 0; c < cells; c++) {
-        size_t begin = (first + c) * KN_CELL, n = kn_least(KN_CELL, p->in - begin);
+        size_t begin = (first + c) * KN_CELL, n = kn_min(KN_CELL, p->in - begin);
         for (size_t r = 0; r < rows; r++)
             for (size_t i = 0; i < n; i++)
                 panel[c * KN_CELL_SIZE + r * KN_CELL + i] = x[r * p->in + begin + i] - p->mean[begin + i];
@@ -239,13 +239,12 @@ static void project_panel(void *context, size_t task, int worker) {
     const kn_pca *p = j->p;
     float panel[APPLY_CELLS * KN_CELL_SIZE] __attribute__((aligned(64)));
     float blocks[APPLY_PANELS][KN_CELL_SIZE] __attribute__((aligned(64)));
-    size_t top = task % j->row_groups * KN_CELL, rows = kn_least(KN_CELL, j->rows - top);
-    size_t left = task / j->row_groups * APPLY_PANELS,
-           right = kn_least(left + APPLY_PANELS, kn_cells(p->out));
+    size_t top = task % j->row_groups * KN_CELL, rows = kn_min(KN_CELL, j->rows - top);
+    size_t left = task / j->row_groups * APPLY_PANELS, right = kn_min(left + APPLY_PANELS, kn_cells(p->out));
     size_t cells = kn_cells(p->in), bytes = kn_panel_bytes(j->k, p->in);
     (void)worker;
     for (size_t done = 0; done < cells; done += APPLY_CELLS) {
-        size_t now = kn_least(APPLY_CELLS, cells - done);
+        size_t now = kn_min(APPLY_CELLS, cells - done);
         centre_panel(panel, p, j->x + top * p->in, rows, done, now);
         for (size_t c = left; c < right; c++)
             j->k->multiply(blocks[c - left], panel,
@@ -254,7 +253,7 @@ static void project_panel(void *context, size_t task, int worker) {
     }
     for (size_t c = left; c < right; c++)
         j->k->store(j->y + top * p->out + c * KN_CELL, p->out, blocks[c - left], NULL, rows,
-                    kn_least(KN_CELL, p->out - c * KN_CELL), false);
+                    kn_min(KN_CELL, p->out - c * KN_CELL), false);
 }
 
 void kn_pca_apply(const kn_pca *p, const float *x, size_t rows, float *y) {

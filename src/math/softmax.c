@@ -18,7 +18,7 @@ float kn_logsum(const kn_kernels *k, const float *x, size_t n, float *entropy) {
     float best = k->max(x, n), largest[KN_CELL], sum[KN_CELL], moment[KN_CELL];
     double total = 0, weighted = 0;
     for (size_t at = 0; at < n;) {
-        size_t rows = kn_least((n - at) / KN_CELL, KN_CELL), columns = rows ? KN_CELL : n - at;
+        size_t rows = kn_min((n - at) / KN_CELL, KN_CELL), columns = rows ? KN_CELL : n - at;
         if (rows == 0) rows = 1;
         k->block_softmax(x + at, rows, columns, largest, sum, entropy ? moment : NULL, 1);
         kn_softmax_join(largest, sum, entropy ? moment : NULL, rows, best, &total, &weighted);

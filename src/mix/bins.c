@@ -52,7 +52,7 @@ static knnlm_status fit_each(const kn_bin_data *d, kn_bin_room *r) {
                                                            .fixed = d->fixed,
                                                            .tokens = members + starts[b],
                                                            .n = starts[b + 1] - starts[b],
-                                                           .most = d->most,
+                                                           .max = d->max,
                                                            .believed = d->believed,
                                                            .prior = KN_BIN_PRIOR});
     }

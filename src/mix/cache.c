@@ -22,14 +22,14 @@ typedef struct scoring {
     double *out;
 } scoring;
 
-static size_t least_row(const kn_cache *c, size_t row) {
+static size_t min_row(const kn_cache *c, size_t row) {
     size_t start = c->starts[row];
     return row - start > c->size ? row - c->size : start;
 }
 
 static void score_query(void *context, size_t q, int worker) {
     const scoring *s = context;
-    size_t row = s->begin + q, low = least_row(s->c, row), count = row - low, nearest = 0;
+    size_t row = s->begin + q, low = min_row(s->c, row), count = row - low, nearest = 0;
     float *distances = s->products + q * s->seen + (low - s->from);
     const float *norms = s->norms + (low - s->from);
     const kn_distance_form *form = kn_distance_form_of(s->c->distance);
@@ -63,8 +63,8 @@ static knnlm_status multiply(scoring *s) {
 }
 
 static knnlm_status score_some(scoring *s) {
-    s->from = least_row(s->c, s->begin);
-    for (size_t q = 1; q < s->queries; q++) s->from = kn_least(s->from, least_row(s->c, s->begin + q));
+    s->from = min_row(s->c, s->begin);
+    for (size_t q = 1; q < s->queries; q++) s->from = kn_min(s->from, min_row(s->c, s->begin + q));
     s->seen = s->begin + s->queries - s->from;
     s->products = kn_alloc_aligned(s->queries * s->seen, sizeof *s->products);
     s->norms = kn_alloc(s->seen, sizeof *s->norms);
@@ -85,7 +85,7 @@ knnlm_status kn_cache_score(const kn_cache *c, size_t first, size_t count, const
                  .count = count,
                  .out = out};
     for (s.begin = first; s.begin < first + count; s.begin += s.queries) {
-        s.queries = kn_least(QUERIES, first + count - s.begin);
+        s.queries = kn_min(QUERIES, first + count - s.begin);
         KN_TRY(score_some(&s));
     }
     return KNNLM_OK;

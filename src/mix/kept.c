@@ -37,7 +37,7 @@ void kn_kept_free(kn_kept *kept) {
 
 knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_t token) {
     if (kept->n == kept->capacity) return kn_fail(KNNLM_EINVAL, "more tokens than room was made for");
-    size_t count = kn_least(neighbors->count, kept->k), at = kept->n++;
+    size_t count = kn_min(neighbors->count, kept->k), at = kept->n++;
     uint64_t *hits = kept->hits + at * words(kept->k);
     for (size_t i = 0; i < count; i++) { // infinities are as far as f32 goes, as in kernel.c
         kept->distances[at * kept->k + i] = fmaxf(-FLT_MAX, fminf(FLT_MAX, neighbors->distances[i]));
@@ -98,11 +98,11 @@ static void sweep_token(const sweep *s, size_t token, size_t t, const float *gat
     float scale = (float)(-1 / s->temperatures[t]);
     double all = 0, hits = 0;
     for (size_t j = 0; j < s->count; j++) {
-        size_t to = kn_least(s->ks[j], have);
+        size_t to = kn_min(s->ks[j], have);
         if (to > from) all += (double)s->k->exp_scale_sum(distances + from, to - from, scale, distances[0]);
         if (among[j] > hit)
             hits += (double)s->k->exp_scale_sum(gathered + hit, among[j] - hit, scale, distances[0]);
-        from = kn_most(from, to);
+        from = kn_max(from, to);
         hit = among[j];
         s->out[(t * s->count + j) * s->kept->n + token] = all > 0 ? (float)fmin(1, hits / all) : 0;
     }
@@ -111,7 +111,7 @@ static void sweep_token(const sweep *s, size_t token, size_t t, const float *gat
 // A token's distances are read once for all temperatures: they are most of what there is to read.
 static void sweep_chunk(void *context, size_t task, int worker) {
     const sweep *s = context;
-    size_t end = kn_least((task + 1) * CHUNK, s->kept->n), among[KN_KEPT_KS];
+    size_t end = kn_min((task + 1) * CHUNK, s->kept->n), among[KN_KEPT_KS];
     float *gathered = s->gathered + (size_t)worker * s->kept->k;
     for (size_t token = task * CHUNK; token < end; token++) {
         gather_hits(s, token, gathered, among);
@@ -136,9 +136,9 @@ knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatur
     return KNNLM_OK;
 }
 
-size_t kn_kept_ks(size_t most, size_t ks[KN_KEPT_KS]) {
+size_t kn_kept_ks(size_t max, size_t ks[KN_KEPT_KS]) {
     size_t count = 0;
-    for (size_t k = 1; k < most && count + 1 < KN_KEPT_KS; k *= 2) ks[count++] = k;
-    ks[count++] = most;
+    for (size_t k = 1; k < max && count + 1 < KN_KEPT_KS; k *= 2) ks[count++] = k;
+    ks[count++] = max;
     return count;
 }

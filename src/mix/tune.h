@@ -10,7 +10,7 @@
 
 // ---------------------------------------------------------------- weights
 
-enum { KN_PARTS_MOST = 16 };
+enum { KN_PARTS_MAX = 16 };
 
 // The weights (parts; at least 0, in sum 1) that maximise the mean of log(sum over c of weights[c] p[c][i])
 // over n tokens: p (parts, n) are probabilities, of which one at least is above 0 for every token. *mean is
@@ -30,11 +30,11 @@ typedef struct kn_lambda_fit {
     const float *fixed;    // what is added to their mixture (the cache's part); NULL: nothing
     const uint32_t *tokens;
     size_t n;
-    double most;            // what is left for both: above 0
-    double believed, prior; // so many tokens' worth of belief in a weight of 0 to `most`
+    double max;             // what is left for both: above 0
+    double believed, prior; // so many tokens' worth of belief in a weight of 0 to `max`
 } kn_lambda_fit;
 
-// The weight between 0 and `most` that maximises the sum of log(fixed + (most - w) lm + w knn) over the
+// The weight between 0 and `max` that maximises the sum of log(fixed + (most - w) lm + w knn) over the
 // tokens, and the belief's prior (believed / most log w + (1 - believed / most) log(most - w)), which alone
 // is highest at `believed`. Tokens of whose parts none is above 0 say nothing.
 double kn_fit_lambda(const kn_lambda_fit *fit);
@@ -47,7 +47,7 @@ typedef struct kn_bin_data {
     const float *nearest, *entropies;
     const uint32_t *tokens; // those that count
     size_t n;
-    double most, believed;
+    double max, believed;
 } kn_bin_data;
 
 // Room for up to `distances` and `entropies` bins; how many there are afterwards.
@@ -70,7 +70,7 @@ typedef struct kn_kept {
     size_t n, capacity, k; // tokens; neighbours of each
     float *distances;      // (n, k), nearest first
     uint32_t *counts;      // (n)
-    uint64_t *hits;        // (n, ceil(k / 64)): a bit a neighbour whose value is the token
+    uint64_t *hits;        // (n, ceil(k / 64)): a bit per neighbour whose value is the token
 } kn_kept;
 
 // Bytes that n tokens take.
@@ -85,8 +85,8 @@ knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_
 // (temperatures, ks, n). 0 where there are no neighbours, and where those that hit are below e^-87 of the
 // nearest. KNNLM_EINVAL: too many ks; KNNLM_ENOMEM.
 enum { KN_KEPT_KS = 32 };
-// The powers of two below `most` (at most 2^30), and `most`; how many.
-size_t kn_kept_ks(size_t most, size_t ks[KN_KEPT_KS]);
+// The powers of two below `max` (at most 2^30), and `max`; how many.
+size_t kn_kept_ks(size_t max, size_t ks[KN_KEPT_KS]);
 knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatures, size_t temperature_count,
                                    const size_t *ks, size_t count, float *out);
 

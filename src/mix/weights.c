@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 4096, STRIP = 256, MOST = KN_PARTS_MOST, ROUNDS = 2000, HALVINGS = 30 };
+enum { CHUNK = 4096, STRIP = 256, MAX = KN_PARTS_MAX, ROUNDS = 2000, HALVINGS = 30 };
 #define GAP 1e-9
 #define RIDGE 1e-12 // parts may be the same
 #define SLACK 1e-13
 
 // Sums over tokens: of logarithms, of p / mixture, and of its products.
 typedef struct sums {
-    double logs, slope[MOST], curve[MOST][MOST];
+    double logs, slope[MAX], curve[MAX][MAX];
 } sums;
 
 typedef struct fitting {
@@ -42,7 +42,7 @@ static double sum_logs(const double *mixture, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i += 4) {
         double product = 1;
-        size_t end = kn_least(i + 4, n);
+        size_t end = kn_min(i + 4, n);
         for (size_t j = i; j < end; j++) product *= mixture[j];
         if (product >= DBL_MIN)
             sum += log(product);
@@ -70,12 +70,12 @@ static void sum_ratios(const fitting *f, size_t first, size_t n, const double *m
 static void add_chunk(void *context, size_t task, int worker) {
     const fitting *f = context;
     sums *s = &f->chunks[task];
-    size_t end = kn_least((task + 1) * CHUNK, f->n);
+    size_t end = kn_min((task + 1) * CHUNK, f->n);
     double mixture[STRIP];
     (void)worker;
     *s = (sums){0};
     for (size_t first = task * CHUNK; first < end; first += STRIP) {
-        size_t n = kn_least(STRIP, end - first);
+        size_t n = kn_min(STRIP, end - first);
         mix_strip(f, first, n, mixture);
         s->logs += sum_logs(mixture, n);
         if (!f->logs_only) sum_ratios(f, first, n, mixture, s);
@@ -104,7 +104,7 @@ static sums means(fitting *f, const double *weights, bool logs_only) {
 // ---------------------------------------------------------------- one round
 
 // Solves a (n, n) x = b in place by elimination with pivots; false when it is singular.
-static bool solve(double a[MOST][MOST], double *b, size_t n) {
+static bool solve(double a[MAX][MAX], double *b, size_t n) {
     for (size_t i = 0; i < n; i++) {
         size_t best = i;
         for (size_t r = i + 1; r < n; r++)
@@ -136,7 +136,7 @@ static bool solve(double a[MOST][MOST], double *b, size_t n) {
 // Curve times weights is slope, which leaves 2 slope - 1 for b.
 typedef struct model {
     size_t parts;
-    double units[MOST], a[MOST][MOST], b[MOST];
+    double units[MAX], a[MAX][MAX], b[MAX];
 } model;
 
 static void model_init(model *m, const sums *s, const double *weights, size_t parts) {
@@ -153,8 +153,8 @@ static void model_init(model *m, const sums *s, const double *weights, size_t pa
 
 // z: the highest point of the model of which only the parts in `in` are not 0.
 static bool highest_among(const model *m, unsigned in, double *z) {
-    double a[MOST][MOST], b[MOST];
-    size_t at[MOST], n = 0;
+    double a[MAX][MAX], b[MAX];
+    size_t at[MAX], n = 0;
     for (size_t c = 0; c < m->parts; c++)
         if (in >> c & 1) at[n++] = c;
     for (size_t i = 0; i < n; i++) {
@@ -168,19 +168,19 @@ static bool highest_among(const model *m, unsigned in, double *z) {
 
 // Moves y, of the parts in *in, to the model's highest point; parts that would fall below 0 on the way leave.
 static bool settle(const model *m, unsigned *in, double *y) {
-    double z[MOST];
+    double z[MAX];
     while (*in) {
         double length = 1;
-        size_t leaves = MOST;
+        size_t leaves = MAX;
         if (!highest_among(m, *in, z)) return false;
         for (size_t c = 0; c < m->parts; c++)
-            if (*in >> c & 1 && z[c] <= 0 && (leaves == MOST || y[c] < length * (y[c] - z[c]))) {
+            if (*in >> c & 1 && z[c] <= 0 && (leaves == MAX || y[c] < length * (y[c] - z[c]))) {
                 length = y[c] > 0 ? y[c] / (y[c] - z[c]) : 0;
                 leaves = c;
             }
         for (size_t c = 0; c < m->parts; c++)
-            if (*in >> c & 1) y[c] = leaves == MOST ? z[c] : fmax(0, y[c] + length * (z[c] - y[c]));
-        if (leaves == MOST) break;
+            if (*in >> c & 1) y[c] = leaves == MAX ? z[c] : fmax(0, y[c] + length * (z[c] - y[c]));
+        if (leaves == MAX) break;
         y[leaves] = 0;
         *in &= ~(1u << leaves);
     }
@@ -190,12 +190,12 @@ static bool settle(const model *m, unsigned *in, double *y) {
 // The part, but those in `out`, that most wants to be above 0; `parts`: none does.
 static size_t keenest(const model *m, const double *y, unsigned out) {
     size_t best = m->parts;
-    double most = 0;
+    double max = 0;
     for (size_t c = 0; c < m->parts; c++) {
         double slope = m->b[c];
         for (size_t d = 0; d < m->parts; d++) slope -= m->a[c][d] * y[d];
-        if (out >> c & 1 || slope * m->units[c] <= GAP / 100 || slope <= most) continue;
-        most = slope;
+        if (out >> c & 1 || slope * m->units[c] <= GAP / 100 || slope <= max) continue;
+        max = slope;
         best = c;
     }
     return best;
@@ -205,9 +205,9 @@ static size_t keenest(const model *m, const double *y, unsigned out) {
 // Lawson and Hanson's method. Newton's step cut off at 0 was tried: a part at 0 whose slope is above 1, but
 // whose step is negative beside the others', stopped it for good.
 static void model_highest(const model *m, double *weights) {
-    double y[MOST] = {0};
+    double y[MAX] = {0};
     unsigned in = 0, barred = 0;
-    for (int i = 0; i < 4 * MOST; i++) {
+    for (int i = 0; i < 4 * MAX; i++) {
         size_t c = keenest(m, y, in | barred);
         if (c == m->parts) break;
         in |= 1u << c;
@@ -234,7 +234,7 @@ static bool go_towards(fitting *f, const double *weights, const double *goal, do
 
 // From weights (with *s of them) to better ones.
 static void improve(fitting *f, double *weights, sums *s) {
-    double goal[MOST], next[MOST], slopes[MOST];
+    double goal[MAX], next[MAX], slopes[MAX];
     model m;
     memcpy(slopes, s->slope, sizeof slopes);
     model_init(&m, s, weights, f->parts);
@@ -279,18 +279,18 @@ knnlm_status kn_mean_log(const float *const *p, size_t parts, size_t n, const do
 
 // The derivative by the weight: falls from one end to the other.
 static double slope_at(const kn_lambda_fit *f, double w) {
-    double share = f->believed / f->most, sum = f->prior * (share / w - (1 - share) / (f->most - w));
+    double share = f->believed / f->max, sum = f->prior * (share / w - (1 - share) / (f->max - w));
     for (size_t j = 0; j < f->n; j++) {
         size_t i = f->tokens[j];
         double lm = (double)f->lm[i], knn = (double)f->knn[i];
-        double mixture = (f->fixed ? (double)f->fixed[i] : 0) + (f->most - w) * lm + w * knn;
+        double mixture = (f->fixed ? (double)f->fixed[i] : 0) + (f->max - w) * lm + w * knn;
         if (mixture > 0) sum += (knn - lm) / mixture;
     }
     return sum;
 }
 
 double kn_fit_lambda(const kn_lambda_fit *fit) {
-    double low = 0, high = fit->most;
+    double low = 0, high = fit->max;
     for (int i = 0; i < 50; i++) {
         double middle = (low + high) / 2;
         if (slope_at(fit, middle) > 0)

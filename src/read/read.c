@@ -192,10 +192,10 @@ static knnlm_status cut_windows(reader *r, uint64_t skip, const reached *at) {
     held d = r->documents[document];
     if (streamed && d.tokens > (size_t)r->o->score) KN_TRY(kn_past_open(r->lm, &r->documents[document].past));
     for (size_t done = 0, n; done < d.tokens; done += n) {
-        size_t before = kn_least(done, (size_t)r->o->context);
+        size_t before = kn_min(done, (size_t)r->o->context);
         n = kn_read_targets(r->o, d.tokens, done);
         if (done + n <= skip && !streamed) continue;
-        size_t unwanted = skip > done ? kn_least(n, (size_t)(skip - done)) : 0;
+        size_t unwanted = skip > done ? kn_min(n, (size_t)(skip - done)) : 0;
         KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
         r->windows[r->window_count++] = (pending){document, done, n, unwanted};
         r->window_tokens += before + n;

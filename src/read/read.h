@@ -58,8 +58,8 @@ typedef knnlm_status kn_record_sink(void *context, const kn_records *records);
 // The one cutting of windows: targets of the window that begins with target `done` of a document of `tokens`,
 // and that window. `stream` is the document's start token and tokens. Options were resolved.
 static inline size_t kn_read_targets(const kn_read_options *o, size_t tokens, size_t done) {
-    size_t most = (size_t)o->score + (done == 0 && o->long_start ? (size_t)o->context : 0);
-    return tokens - done < most ? tokens - done : most;
+    size_t max = (size_t)o->score + (done == 0 && o->long_start ? (size_t)o->context : 0);
+    return tokens - done < max ? tokens - done : max;
 }
 static inline kn_window kn_read_window(const kn_read_options *o, const int32_t *stream, size_t done,
                                        size_t targets, kn_past *past) {

@@ -40,7 +40,7 @@ static bool settle(kn_account *a) {
         return fall_short(a, KN_SHORTAGE_REQUEST);
     if (needed <= a->reserved) return true;
     size_t more = needed - a->reserved;
-    if (reserve(a, kn_most(more, PIECE)) || reserve(a, more)) return true;
+    if (reserve(a, kn_max(more, PIECE)) || reserve(a, more)) return true;
     return fall_short(a, KN_SHORTAGE_BUDGET);
 }
 

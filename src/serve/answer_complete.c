@@ -37,13 +37,13 @@ static bool make_score(kn_completion *a, size_t prompt, kn_request_task *t, kn_h
     const kn_read_prompt *p = &a->prompts[prompt];
     size_t top = (size_t)a->r.logprobs, cells = (p->count + 1) * top + 1;
     *t = (kn_request_task){.kind = KN_REQUEST_SCORE, .tokens = p->tokens, .count = p->count};
-    t->asked = (kn_asked){.top = top,
-                          .verdicts = kn_alloc(p->count + 1, sizeof(kn_verdict)),
-                          .ranked = kn_alloc(cells, sizeof(int32_t)),
-                          .ranked_p = kn_alloc(cells, sizeof(double)),
-                          .own_p = kn_alloc(p->count + 1, sizeof(double))};
+    t->scoring = (kn_score_text){.top = top,
+                                 .results = kn_alloc(p->count + 1, sizeof(kn_score_result)),
+                                 .ranked = kn_alloc(cells, sizeof(int32_t)),
+                                 .ranked_p = kn_alloc(cells, sizeof(double)),
+                                 .own_p = kn_alloc(p->count + 1, sizeof(double))};
     t->next_wanted = next_falls_off(a);
-    if (!t->asked.verdicts || !t->asked.ranked || !t->asked.ranked_p || !t->asked.own_p)
+    if (!t->scoring.results || !t->scoring.ranked || !t->scoring.ranked_p || !t->scoring.own_p)
         return kn_http_error_memory(err);
     return kn_served_select(a->server->served, &a->r.knn, false, &t->selection, err) &&
            kn_served_select(a->server->served, &a->r.knn, true, &t->next_selection, err);
@@ -87,12 +87,12 @@ static bool make_tasks(kn_completion *a, kn_http_error *err) {
 
 // Many prompts are one request, which others wait for.
 static bool check_all(const kn_completion *a, kn_http_error *err) {
-    size_t sum = 0, most = PROMPTS_OF_FULL_LENGTH * a->server->o.max_tokens;
+    size_t sum = 0, max = PROMPTS_OF_FULL_LENGTH * a->server->o.max_tokens;
     for (size_t i = 0; i < a->r.prompt_count; i++)
         sum += a->prompts[i].count + a->r.choices * a->r.max_tokens;
-    return sum <= most ||
+    return sum <= max ||
            kn_http_error_set(err, 400, "context_length_exceeded", "prompt",
-                             "all prompts and answers have %zu tokens: at most %zu in a request", sum, most);
+                             "all prompts and answers have %zu tokens: at most %zu in a request", sum, max);
 }
 
 // Bytes of an entry of "logprobs".
@@ -115,7 +115,7 @@ static bool take_memory(kn_completion *a, kn_http_error *err) {
         tokens += a->prompts[i].count;
         text += a->prompts[i].size;
     }
-    size_t scored = scores(a) ? tokens * (sizeof(kn_verdict) + 8 + 12 * (size_t)a->r.logprobs) : 0;
+    size_t scored = scores(a) ? tokens * (sizeof(kn_score_result) + 8 + 12 * (size_t)a->r.logprobs) : 0;
     size_t echoed = scores(a) ? tokens * n * cost_of_entry(a) : 0;
     size_t bytes =
         scored + echoed + text * n * KN_COST_TEXT + prompts * n * a->r.max_tokens * cost_of_generated(a);
@@ -165,10 +165,10 @@ void kn_completion_close(void *completion) {
     kn_completion *a = completion;
     if (a->submitted) kn_request_job_end(a->server->engine, &a->job);
     for (size_t i = 0; i < a->task_count; i++) {
-        free(a->tasks[i].asked.verdicts);
-        free(a->tasks[i].asked.ranked);
-        free(a->tasks[i].asked.ranked_p);
-        free(a->tasks[i].asked.own_p);
+        free(a->tasks[i].scoring.results);
+        free(a->tasks[i].scoring.ranked);
+        free(a->tasks[i].scoring.ranked_p);
+        free(a->tasks[i].scoring.own_p);
         kn_chunk_queue_free(&a->tasks[i].chunks);
     }
     for (size_t i = 0; a->prompts && i < a->r.prompt_count; i++) kn_read_prompt_free(&a->prompts[i]);

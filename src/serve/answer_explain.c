@@ -34,7 +34,7 @@ static json_t *words_json(const kn_server *s, const kn_explanation *x) {
     return words;
 }
 
-static json_t *neighbor_json(const kn_server *s, const kn_shown *n) {
+static json_t *neighbor_json(const kn_server *s, const kn_neighbor_detail *n) {
     const kn_origin *o = &n->origin;
     const char *store = kn_served_name(s->served, n->store);
     return json_pack("{s:o, s:I, s:i, s:o, s:o, s:o, s:f, s:o, s:o, s:I, s:I}", "store",

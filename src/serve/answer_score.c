@@ -8,15 +8,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-static json_t *at_temperatures(const kn_asked *a, size_t i) {
+static json_t *at_temperatures(const kn_score_text *a, size_t i) {
     json_t *list = json_array();
     for (size_t t = 0; t < a->temperature_count; t++)
         json_array_append_new(list, kn_json_exp(a->knn_at[i * a->temperature_count + t]));
     return list;
 }
 
-static json_t *token_json(const kn_server *s, const kn_read_prompt *p, const kn_asked *a, size_t i) {
-    const kn_verdict *v = &a->verdicts[i];
+static json_t *token_json(const kn_server *s, const kn_read_prompt *p, const kn_score_text *a, size_t i) {
+    const kn_score_result *v = &a->results[i];
     json_t *json = json_pack("{s:i, s:o, s:I, s:f, s:f, s:f, s:o, s:f, s:o, s:f}", "token", p->tokens[i],
                              "text", kn_json_token(kn_lm_tokenizer(s->lm), p->tokens[i]), "offset",
                              (json_int_t)p->offsets[i], "logprob", kn_json_log(v->p), "p", exp(v->p), "p_lm",
@@ -26,13 +26,13 @@ static json_t *token_json(const kn_server *s, const kn_read_prompt *p, const kn_
     return json;
 }
 
-static json_t *score_json(const kn_exchange *x, const kn_read_prompt *p, const kn_asked *a) {
+static json_t *score_json(const kn_exchange *x, const kn_read_prompt *p, const kn_score_text *a) {
     const kn_server *s = x->server;
     json_t *tokens = json_array();
     double lm = 0, mixed = 0;
     for (size_t i = 0; i < p->count && !x->account.shortage; i++) {
-        lm -= a->verdicts[i].lm;
-        mixed -= a->verdicts[i].p;
+        lm -= a->results[i].lm;
+        mixed -= a->results[i].p;
         json_array_append_new(tokens, token_json(s, p, a, i));
     }
     double n = (double)p->count;
@@ -43,7 +43,7 @@ static json_t *score_json(const kn_exchange *x, const kn_read_prompt *p, const k
 
 static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_prompt *p, kn_http_error *err) {
     kn_request_task task = {.kind = KN_REQUEST_SCORE, .tokens = p->tokens, .count = p->count};
-    kn_asked *a = &task.asked;
+    kn_score_text *a = &task.scoring;
     kn_request_job job;
     json_t *json = NULL;
     size_t each = KN_COST_SCORE + r->knn.temperature_count * KN_COST_TEMPERATURE;
@@ -52,16 +52,16 @@ static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_pr
         return NULL;
     }
     if (!kn_served_select(x->server->served, &r->knn, false, &task.selection, err)) return NULL;
-    *a = (kn_asked){.temperatures = r->knn.temperatures, .temperature_count = r->knn.temperature_count};
-    a->verdicts = kn_alloc(p->count + 1, sizeof *a->verdicts);
+    *a = (kn_score_text){.temperatures = r->knn.temperatures, .temperature_count = r->knn.temperature_count};
+    a->results = kn_alloc(p->count + 1, sizeof *a->results);
     if (a->temperature_count) a->knn_at = kn_alloc(p->count * a->temperature_count + 1, sizeof *a->knn_at);
     kn_request_job_init(&job);
-    if (!a->verdicts || (a->temperature_count && !a->knn_at))
+    if (!a->results || (a->temperature_count && !a->knn_at))
         kn_http_error_memory(err);
     else if (kn_exchange_run(x, &job, &task, 1, err))
-        json = score_json(x, p, &task.asked);
+        json = score_json(x, p, &task.scoring);
     kn_request_job_destroy(&job);
-    free(a->verdicts);
+    free(a->results);
     free(a->knn_at);
     return json;
 }

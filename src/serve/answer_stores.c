@@ -143,7 +143,7 @@ enum MHD_Result kn_answer_entry(kn_exchange *x) {
     unsigned long long entry = strtoull(id, &end, 10);
     if (*id < '0' || *id > '9' || *end || strlen(id) > 18)
         kn_http_error_set(&err, 404, "not_found", NULL, "'%.40s' is no number of an entry", id);
-    else if (kn_exchange_number(x, "around", KN_AROUND_MOST, 100, &around, &err))
+    else if (kn_exchange_number(x, "around", KN_AROUND_MAX, 100, &around, &err))
         json = passage_json(x, entry, (size_t)around, &err);
     return reply(x, 200, json, &err);
 }

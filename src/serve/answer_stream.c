@@ -122,7 +122,7 @@ static bool wait_for_more(kn_completion *a) {
     return true;
 }
 
-static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t most) {
+static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t max) {
     kn_completion *a = context;
     (void)position;
     kn_watch_asked(a->server->watch, a->x->connection); // it waits for us now
@@ -134,7 +134,7 @@ static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t 
             return MHD_CONTENT_READER_END_WITH_ERROR;
         }
     }
-    size_t n = kn_least(most, a->out_size - a->out_sent);
+    size_t n = kn_min(max, a->out_size - a->out_sent);
     a->last_sent = kn_seconds();
     memcpy(buffer, a->out + a->out_sent, n);
     a->out_sent += n;

@@ -42,7 +42,7 @@ static knnlm_status copy_tokens(const kn_sequence *s, kn_chunk_cursor *c, kn_chu
     out->tokens = kn_alloc(count - c->tokens + 1, sizeof *out->tokens);
     if (!out->tokens) return KNNLM_ENOMEM;
     for (size_t i = c->tokens; i < count; i++) {
-        size_t chars = chars_before(c, text, kn_least(tokens[i].offset, size));
+        size_t chars = chars_before(c, text, kn_min(tokens[i].offset, size));
         KN_TRY(copy_token(&tokens[i], chars, &out->tokens[out->token_count++]));
     }
     out->ended = end != NULL;

@@ -67,7 +67,7 @@ static void put_top(json_t *top, const kn_tokenizer *t, int32_t token, double lo
 static void put_scored(const kn_completion *a, const kn_choice *choice, kn_slice *slice, size_t i,
                        size_t chars) {
     const kn_read_prompt *p = &a->prompts[choice->prompt];
-    const kn_asked *s = &a->tasks[choice->prompt].asked;
+    const kn_score_text *s = &a->tasks[choice->prompt].scoring;
     const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
     bool first = i == 0 && !p->own_start;
     json_array_append_new(slice->tokens, kn_json_token(t, p->tokens[i]));
@@ -100,9 +100,9 @@ bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice)
     if (slice->tokens && p->own_start) put_start(a, slice);
     size_t chars = 0, at = 0;
     for (size_t i = 0; i < p->count && slice->tokens && !a->x->account.shortage; i++) {
-        size_t to = kn_least((size_t)p->offsets[i], p->size);
+        size_t to = kn_min((size_t)p->offsets[i], p->size);
         if (to > at) chars += count_chars(p->text + at, to - at);
-        at = kn_most(at, to);
+        at = kn_max(at, to);
         put_scored(a, choice, slice, i, chars);
     }
     choice->base = fine ? count_chars(slice->text, slice->size) : 0;
@@ -186,7 +186,7 @@ json_t *kn_slice_close(const kn_choice *choice, kn_slice *slice) {
 
 // What fell off scoring, in the shape of what sequences give.
 static kn_chunk *next_chunk(const kn_completion *a, const kn_choice *choice) {
-    const kn_asked *s = &a->tasks[choice->prompt].asked;
+    const kn_score_text *s = &a->tasks[choice->prompt].scoring;
     const kn_read_prompt *p = &a->prompts[choice->prompt];
     const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
     kn_generated g = {.token = s->next,

@@ -12,8 +12,8 @@
 enum { SCORED_TOGETHER = 2048, EXPLAINED_TOGETHER = 32 };
 
 struct kn_task_view {
-    kn_mixture *mixture, *next;     // next: for what comes after a text
-    size_t numbers[KN_STORES_MOST]; // of its stores among those served
+    kn_mixture *mixture, *next;    // next: for what comes after a text
+    size_t numbers[KN_STORES_MAX]; // of its stores among those served
 };
 
 struct kn_server_engine {
@@ -207,7 +207,7 @@ static bool still_wanted(void *context) {
 
 // States of stores may have changed since the last time.
 static knnlm_status view(kn_server_engine *e, kn_request_task *t) {
-    size_t numbers[KN_STORES_MOST];
+    size_t numbers[KN_STORES_MAX];
     view_free(t->view);
     t->view = kn_alloc(1, sizeof *t->view);
     if (!t->view) return KNNLM_ENOMEM;
@@ -215,9 +215,9 @@ static knnlm_status view(kn_server_engine *e, kn_request_task *t) {
     return t->next_wanted ? kn_served_view(e->served, &t->next_selection, &t->view->next, numbers) : KNNLM_OK;
 }
 
-static knnlm_status ask(kn_server_engine *e, kn_request_task *t, kn_asked *out) {
+static knnlm_status ask(kn_server_engine *e, kn_request_task *t, kn_score_text *out) {
     KN_TRY(view(e, t));
-    *out = t->asked;
+    *out = t->scoring;
     out->tokens = t->tokens;
     out->count = t->count;
     out->mixture = t->view->mixture;
@@ -228,24 +228,24 @@ static knnlm_status ask(kn_server_engine *e, kn_request_task *t, kn_asked *out) 
 }
 
 static void score(kn_server_engine *e, kn_request_task **tasks, size_t count) {
-    kn_asked *asked = kn_alloc(count, sizeof *asked);
-    knnlm_status status = asked ? KNNLM_OK : KNNLM_ENOMEM;
+    kn_score_text *texts = kn_alloc(count, sizeof *texts);
+    knnlm_status status = texts ? KNNLM_OK : KNNLM_ENOMEM;
     scoring s = {tasks, count};
-    for (size_t i = 0; i < count && status == KNNLM_OK; i++) status = ask(e, tasks[i], &asked[i]);
+    for (size_t i = 0; i < count && status == KNNLM_OK; i++) status = ask(e, tasks[i], &texts[i]);
     atomic_fetch_add(&e->metrics->batches, 1);
     atomic_fetch_add(&e->metrics->batched, count);
-    if (status == KNNLM_OK) status = kn_score_together(e->lm, asked, count, still_wanted, &s);
+    if (status == KNNLM_OK) status = kn_score_batch(e->lm, texts, count, still_wanted, &s);
     for (size_t i = 0; i < count; i++) {
-        if (status == KNNLM_OK) tasks[i]->asked = asked[i];
+        if (status == KNNLM_OK) tasks[i]->scoring = texts[i];
         finish(e, tasks[i], status);
     }
-    free(asked);
+    free(texts);
 }
 
-static size_t take_texts(kn_server_engine *e, kn_request_task **tasks, size_t most) {
+static size_t take_texts(kn_server_engine *e, kn_request_task **tasks, size_t max) {
     size_t count = 0, tokens = 0;
     pthread_mutex_lock(&e->lock);
-    while (count < most && (count == 0 || tokens < SCORED_TOGETHER)) {
+    while (count < max && (count == 0 || tokens < SCORED_TOGETHER)) {
         kn_request_task *t = take(e, KN_REQUEST_SCORE, count ? SCORED_TOGETHER - tokens : SIZE_MAX);
         if (!t) break;
         tokens += t->count + 1;
@@ -333,7 +333,7 @@ static void explain_some(kn_server_engine *e) {
         kn_request_task *t = take(e, KN_REQUEST_EXPLAIN, SIZE_MAX);
         pthread_mutex_unlock(&e->lock);
         if (!t) break;
-        tokens += kn_least(t->count, (size_t)kn_lm_describe(e->lm)->context);
+        tokens += kn_min(t->count, (size_t)kn_lm_describe(e->lm)->context);
         if (unwanted(t))
             finish(e, t, KNNLM_OK);
         else

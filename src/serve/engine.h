@@ -8,7 +8,7 @@
 #define KN_SERVE_ENGINE_H
 
 #include "eval/explain.h"
-#include "eval/together.h"
+#include "eval/score_batch.h"
 #include "serve/chunk.h"
 #include "serve/metrics.h"
 #include "serve/served.h"
@@ -39,7 +39,7 @@ typedef struct kn_request_task {
     const int32_t *tokens; // of the text, the context, the prompt
     size_t count;
     // score: all but the mixtures is filled in by who asks
-    kn_asked asked;
+    kn_score_text scoring;
     kn_selection next_selection;
     bool next_wanted;
     // explain

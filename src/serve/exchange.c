@@ -39,7 +39,7 @@ char *kn_exchange_text(kn_exchange *x, const char *name) {
     return NULL;
 }
 
-bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t most, uint64_t otherwise, uint64_t *out,
+bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t max, uint64_t otherwise, uint64_t *out,
                         kn_http_error *err) {
     const char *value = MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name);
     char *end;
@@ -47,12 +47,12 @@ bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t most, uint64_
     if (!value) return true;
     errno = 0;
     unsigned long long number = strtoull(value, &end, 10);
-    if (*value >= '0' && *value <= '9' && !*end && !errno && number <= most) {
+    if (*value >= '0' && *value <= '9' && !*end && !errno && number <= max) {
         *out = number;
         return true;
     }
     return kn_http_error_set(err, 400, NULL, name, "'%s' must be an integer from 0 to %llu", name,
-                             (unsigned long long)most);
+                             (unsigned long long)max);
 }
 
 bool kn_exchange_run(kn_exchange *x, kn_request_job *job, kn_request_task *tasks, size_t count,

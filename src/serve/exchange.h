@@ -9,7 +9,7 @@
 #include <jansson.h>
 #include <microhttpd.h>
 
-enum { KN_SEGMENTS_MOST = 8 };
+enum { KN_SEGMENTS_MAX = 8 };
 
 typedef struct kn_exchange {
     kn_server *server;
@@ -18,7 +18,7 @@ typedef struct kn_exchange {
     kn_account account;
     const struct kn_route *route;
     char *path; // segments that stars stand for are decoded in place
-    const char *segments[KN_SEGMENTS_MOST];
+    const char *segments[KN_SEGMENTS_MAX];
     size_t segment_count;
     char *rest; // what "**" stands for, with its slashes
     bool may_write;
@@ -34,7 +34,7 @@ const char *kn_exchange_header(const kn_exchange *x, const char *name);
 // A text of the query, decoded, "" when there is none; released with free(). NULL: not properly encoded.
 char *kn_exchange_text(kn_exchange *x, const char *name);
 // A number of the query, or `otherwise`; false: something else is there (error set).
-bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t most, uint64_t otherwise, uint64_t *out,
+bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t max, uint64_t otherwise, uint64_t *out,
                         kn_http_error *err);
 
 // Whether the client has closed the connection.

@@ -90,7 +90,7 @@ static knnlm_status decode(const kn_tokenizer *t, kn_read_prompt *p) {
     knnlm_status status = kn_tokenizer_decode(t, all, 1, &first, &first_size);
     if (status == KNNLM_OK) status = kn_tokenizer_decode(t, all, p->count + 1, &whole, &whole_size);
     if (status == KNNLM_OK) {
-        size_t skip = kn_least(first_size, whole_size);
+        size_t skip = kn_min(first_size, whole_size);
         // Tokenizers that join with spaces put one after the start token too.
         if (kn_tokenizer_joins_with_spaces(t) && skip < whole_size && whole[skip] == ' ') skip++;
         p->text = kn_strndup(whole + skip, whole_size - skip);

@@ -50,7 +50,7 @@ typedef struct sent {
 static ssize_t send_block(void *context, uint64_t position, char *buffer, size_t max) {
     const sent *s = context;
     if (position >= s->size) return MHD_CONTENT_READER_END_OF_STREAM;
-    size_t n = kn_least(max, s->size - (size_t)position);
+    size_t n = kn_min(max, s->size - (size_t)position);
     memcpy(buffer, s->text + position, n);
     kn_watch_sending(s->watch, s->connection);
     return (ssize_t)n;

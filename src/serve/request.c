@@ -42,34 +42,34 @@ static const json_t *member(const form *f, const char *name) {
     return json_is_null(value) ? NULL : value;
 }
 
-static bool take_number(const form *f, const char *name, double least, double most, double *out) {
+static bool take_number(const form *f, const char *name, double min, double max, double *out) {
     const json_t *value = member(f, name);
     char wanted[80];
     if (!value) return true;
     double number = json_is_number(value) ? json_number_value(value) : NAN;
-    if (number >= least && number <= most) {
+    if (number >= min && number <= max) {
         *out = number;
         return true;
     }
-    snprintf(wanted, sizeof wanted, "a number from %g to %g", least, most);
+    snprintf(wanted, sizeof wanted, "a number from %g to %g", min, max);
     return refuse(f, name, wanted);
 }
 
-static bool take_integer(const form *f, const char *name, int64_t least, int64_t most, int64_t *out) {
+static bool take_integer(const form *f, const char *name, int64_t min, int64_t max, int64_t *out) {
     const json_t *value = member(f, name);
     char wanted[80];
     if (!value) return true;
-    if (json_is_integer(value) && json_integer_value(value) >= least && json_integer_value(value) <= most) {
+    if (json_is_integer(value) && json_integer_value(value) >= min && json_integer_value(value) <= max) {
         *out = json_integer_value(value);
         return true;
     }
-    snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)least, (long long)most);
+    snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)min, (long long)max);
     return refuse(f, name, wanted);
 }
 
-static bool take_size(const form *f, const char *name, size_t least, size_t most, size_t *out) {
+static bool take_size(const form *f, const char *name, size_t min, size_t max, size_t *out) {
     int64_t number = (int64_t)*out;
-    if (!take_integer(f, name, (int64_t)least, (int64_t)most, &number)) return false;
+    if (!take_integer(f, name, (int64_t)min, (int64_t)max, &number)) return false;
     *out = (size_t)number;
     return true;
 }
@@ -110,11 +110,11 @@ static bool take_temperatures(const form *f, kn_knn_request *out) {
     const json_t *list = member(f, "temperatures"), *value;
     size_t i;
     if (!list) return true;
-    if (!json_is_array(list) || json_array_size(list) > KN_TEMPERATURES_MOST)
+    if (!json_is_array(list) || json_array_size(list) > KN_TEMPERATURES_MAX)
         return refuse(f, "temperatures", "a list of at most 64 numbers");
     json_array_foreach (list, i, value) {
         double t = json_is_number(value) ? json_number_value(value) : NAN;
-        if (!(t >= KN_TEMPERATURE_LEAST && t <= KN_TEMPERATURE_MOST))
+        if (!(t >= KN_TEMPERATURE_MIN && t <= KN_TEMPERATURE_MAX))
             return refuse(f, "temperatures", "numbers above 0");
         out->temperatures[out->temperature_count++] = t;
     }
@@ -162,8 +162,8 @@ static bool take_knn(const form *outer, kn_knn_request *out) {
     if (!json_is_object(object)) return refuse(outer, "knn", "an object");
     form f = {object, "knn.", outer->err};
     return known_members(&f) && take_number(&f, "lambda", 0, 1, &out->lambda) &&
-           take_number(&f, "temperature", KN_TEMPERATURE_LEAST, KN_TEMPERATURE_MOST, &out->temperature) &&
-           take_integer(&f, "k", 1, KN_NEIGHBORS_MOST, &out->k) && take_stores(&f, out) &&
+           take_number(&f, "temperature", KN_TEMPERATURE_MIN, KN_TEMPERATURE_MAX, &out->temperature) &&
+           take_integer(&f, "k", 1, KN_NEIGHBORS_MAX, &out->k) && take_stores(&f, out) &&
            take_flag(&f, "fallback", &out->fallback) && take_flag(&f, "explain", &out->explain) &&
            take_temperatures(&f, out);
 }
@@ -212,9 +212,9 @@ static bool take_prompts(const form *f, kn_completion_request *out) {
     const json_t *value = member(f, "prompt"), *one;
     bool several = value && json_is_array(value) && !is_ids(value);
     size_t count = several ? json_array_size(value) : 1, i;
-    if (count > KN_PROMPTS_MOST)
+    if (count > KN_PROMPTS_MAX)
         return kn_http_error_set(f->err, 400, NULL, "prompt", "%zu prompts: at most %d at a time", count,
-                                 KN_PROMPTS_MOST);
+                                 KN_PROMPTS_MAX);
     out->prompts = calloc(count, sizeof *out->prompts);
     if (!out->prompts) return kn_http_error_memory(f->err);
     out->prompt_count = count;
@@ -251,7 +251,7 @@ static bool take_stops(const form *f, kn_completion_request *out) {
     size_t i;
     if (!value) return true;
     if (json_is_string(value)) return take_stop(f, value, out);
-    if (!json_is_array(value) || json_array_size(value) > KN_STOPS_MOST)
+    if (!json_is_array(value) || json_array_size(value) > KN_STOPS_MAX)
         return refuse(f, "stop", "a string or at most 16 of them");
     json_array_foreach (value, i, one)
         if (!take_stop(f, one, out)) return false;
@@ -285,7 +285,7 @@ static bool take_logprobs(const form *f, kn_completion_request *out) {
     int64_t logprobs = -1;
     out->logprobs = -1;
     if (json_is_false(member(f, "logprobs"))) return true;
-    if (!take_integer(f, "logprobs", 0, KN_LOGPROBS_MOST, &logprobs)) return false;
+    if (!take_integer(f, "logprobs", 0, KN_LOGPROBS_MAX, &logprobs)) return false;
     out->logprobs = (int)logprobs;
     return true;
 }
@@ -311,14 +311,14 @@ static bool take_lengths(const form *f, kn_completion_request *out) {
     out->choices = 1;
     out->seed_given = member(f, "seed") != NULL;
     if (!take_size(f, "max_tokens", 0, INT32_MAX, &out->max_tokens) ||
-        !take_size(f, "n", 1, KN_CHOICES_MOST, &out->choices) ||
+        !take_size(f, "n", 1, KN_CHOICES_MAX, &out->choices) ||
         !take_integer(f, "seed", INT64_MIN, INT64_MAX, &seed) || !take_flag(f, "echo", &out->echo))
         return false;
     out->seed = (uint64_t)seed;
-    if (out->prompt_count * out->choices > KN_PROMPTS_MOST)
+    if (out->prompt_count * out->choices > KN_PROMPTS_MAX)
         return kn_http_error_set(f->err, 400, NULL, "n",
                                  "%zu prompts, %zu choices of each: at most %d in all", out->prompt_count,
-                                 out->choices, KN_PROMPTS_MOST);
+                                 out->choices, KN_PROMPTS_MAX);
     if (out->max_tokens == 0 && !out->echo) return refuse(f, "max_tokens", "at least 1, or 'echo' true");
     return true;
 }
@@ -356,8 +356,8 @@ bool kn_explain_parse(const json_t *root, kn_explain_request *out, kn_http_error
     *out = (kn_explain_request){.target_token = -1, .words = 8, .neighbors = 8, .around = 12};
     return take_knn(&f, &out->knn) && take_name(&f, "target", &out->target) &&
            take_integer(&f, "target_token", 0, INT32_MAX, &out->target_token) &&
-           take_size(&f, "words", 0, KN_EXPLAINED_MOST, &out->words) &&
-           take_size(&f, "neighbors", 0, KN_EXPLAINED_MOST, &out->neighbors) &&
+           take_size(&f, "words", 0, KN_EXPLAINED_MAX, &out->words) &&
+           take_size(&f, "neighbors", 0, KN_EXPLAINED_MAX, &out->neighbors) &&
            take_size(&f, "around", 0, 200, &out->around) && take_text(&f, "context", &out->context);
 }
 

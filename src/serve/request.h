@@ -9,14 +9,14 @@
 #include <jansson.h>
 
 enum {
-    KN_PROMPTS_MOST = 1024,
-    KN_CHOICES_MOST = 16,
-    KN_NEIGHBORS_MOST = 4096, // more make no difference, but to the memory of a batch
-    KN_STOPS_MOST = 16,
-    KN_LOGPROBS_MOST = 20,
-    KN_TEMPERATURES_MOST = 64,
-    KN_EXPLAINED_MOST = 100, // words, neighbours
-    KN_AROUND_MOST = 1000,
+    KN_PROMPTS_MAX = 1024,
+    KN_CHOICES_MAX = 16,
+    KN_NEIGHBORS_MAX = 4096, // more make no difference, but to the memory of a batch
+    KN_STOPS_MAX = 16,
+    KN_LOGPROBS_MAX = 20,
+    KN_TEMPERATURES_MAX = 64,
+    KN_EXPLAINED_MAX = 100, // words, neighbours
+    KN_AROUND_MAX = 1000,
 };
 
 // The text of a body as JSON; NULL: broken (error set).
@@ -29,7 +29,7 @@ typedef struct kn_knn_request {
     const char **stores;        // names; NULL: all
     size_t store_count;
     bool fallback, explain;
-    double temperatures[KN_TEMPERATURES_MOST];
+    double temperatures[KN_TEMPERATURES_MAX];
     size_t temperature_count;
 } kn_knn_request;
 
@@ -45,7 +45,7 @@ typedef struct kn_completion_request {
     kn_prompt *prompts;
     size_t prompt_count;
     kn_sampling sampling;
-    const char *stops[KN_STOPS_MOST];
+    const char *stops[KN_STOPS_MAX];
     size_t stop_count, max_tokens, choices;
     uint64_t seed;
     bool seed_given, stream, include_usage, echo;

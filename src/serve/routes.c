@@ -85,7 +85,7 @@ static bool matches(const kn_route *r, const char *path, kn_exchange *x) {
             return *path != 0;
         }
         if (n == 1 && *want == '*') {
-            if (have == 0 || x->segment_count == KN_SEGMENTS_MOST) return false;
+            if (have == 0 || x->segment_count == KN_SEGMENTS_MAX) return false;
             x->segments[x->segment_count++] = path;
         } else if (n != have || strncmp(want, path, n) != 0) {
             return false;

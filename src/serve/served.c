@@ -111,8 +111,8 @@ static knnlm_status check_weights(const kn_served *s) {
 }
 
 static knnlm_status open_all(kn_served *s, const kn_mixture_options *o) {
-    if (o->store_count > KN_STORES_MOST)
-        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MOST);
+    if (o->store_count > KN_STORES_MAX)
+        return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MAX);
     for (size_t i = 0; i < o->store_count; i++) {
         s->count = i + 1;
         KN_TRY(open_store(s, i));
@@ -139,7 +139,7 @@ knnlm_status kn_served_open(kn_lm *lm, kn_ticket_lock *model_lock, const kn_mixt
     init_lock(&s->lock);
     pthread_mutex_init(&s->writing, NULL);
     pthread_mutex_init(&s->publishing, NULL);
-    kn_mixture_options none = {.metric = -1};
+    kn_mixture_options none = {.distance = -1};
     knnlm_status status = kn_mixture_open(lm, &none, &s->nothing);
     if (status == KNNLM_OK) status = open_all(s, &s->options);
     if (status == KNNLM_OK)
@@ -234,7 +234,7 @@ bool kn_served_select(const kn_served *s, const kn_knn_request *knn, bool fallba
 
 knnlm_status kn_served_view(const kn_served *s, const kn_selection *selection, kn_mixture **out,
                             size_t *numbers) {
-    const kn_mixture *mixtures[KN_STORES_MOST + 1] = {s->nothing};
+    const kn_mixture *mixtures[KN_STORES_MAX + 1] = {s->nothing};
     size_t count = 0;
     for (size_t i = 0; i < s->count; i++) {
         const kn_served_store *b = &s->stores[i];

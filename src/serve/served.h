@@ -45,7 +45,7 @@ typedef struct kn_selection {
 // 404 for a name that is none.
 bool kn_served_select(const kn_served *served, const kn_knn_request *knn, bool fallback, kn_selection *out,
                       kn_http_error *err);
-// A mixture by the selection, the caller's, with *numbers (KN_STORES_MOST) of its stores among those served.
+// A mixture by the selection, the caller's, with *numbers (KN_STORES_MAX) of its stores among those served.
 // Who calls holds the model's lock. KNNLM_ENOMEM.
 knnlm_status kn_served_view(const kn_served *served, const kn_selection *selection, kn_mixture **out,
                             size_t *numbers);

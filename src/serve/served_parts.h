@@ -24,7 +24,7 @@ struct kn_served {
     kn_mixture_options options;
     kn_tap tap;
     kn_mixture *nothing; // without stores: every view begins with it
-    kn_served_store stores[KN_STORES_MOST];
+    kn_served_store stores[KN_STORES_MAX];
     size_t count;
     pthread_rwlock_t lock;   // of the states, against those who read without holding the model's lock
     pthread_mutex_t writing; // one change at a time

@@ -1,5 +1,5 @@
 // Stores that another process changes (knnlm add, remove, compact, tune): a thread looks at their manifests a
-// few times a second, and opens what is new beside the old.
+// few times per second, and opens what is new beside the old.
 #include "serve/served_parts.h"
 
 #include "base/progress.h"

@@ -71,7 +71,7 @@ static void name_address(kn_server *s) {
 // One address cannot have all connections, but where all clients have one.
 static size_t per_address(const kn_server *s) {
     if (s->o.per_address) return s->o.per_address;
-    return s->loopback ? s->o.connections + SPARE : kn_most(s->o.connections / 4, 1);
+    return s->loopback ? s->o.connections + SPARE : kn_max(s->o.connections / 4, 1);
 }
 
 static knnlm_status listen_on(kn_server *s) {

@@ -97,7 +97,7 @@ static knnlm_status seal_removed(kn_store_writer *w, const commit_job *job) {
 knnlm_status kn_manifest_publish(const char *directory, const kn_manifest *m) {
     char *data, *path = kn_store_file(directory, KN_STORE_MANIFEST);
     size_t size;
-    kn_writer *file;
+    kn_file_writer *file;
     if (!path) return KNNLM_ENOMEM;
     bool room = m->generation <= KN_MANIFEST_COUNTER_MAX && m->next_file <= KN_MANIFEST_COUNTER_MAX;
     knnlm_status status = room ? kn_manifest_print(m, &data, &size)
@@ -105,10 +105,10 @@ knnlm_status kn_manifest_publish(const char *directory, const kn_manifest *m) {
     if (status == KNNLM_OK) {
         int error = kn_directory_sync(directory);
         if (error) status = kn_fail_errno(KNNLM_EIO, error, "%s: cannot write", directory);
-        if (status == KNNLM_OK) status = kn_writer_open(path, &file);
+        if (status == KNNLM_OK) status = kn_file_writer_open(path, &file);
         if (status == KNNLM_OK) {
-            kn_writer_put(file, data, size); // a failure is told by the commit
-            status = kn_writer_commit(file);
+            kn_file_writer_put(file, data, size); // a failure is told by the commit
+            status = kn_file_writer_commit(file);
         }
         free(data);
     }

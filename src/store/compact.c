@@ -21,7 +21,7 @@ static size_t first_changed(const kn_store *s) {
         if (s->segments[i].entry.entries < s->manifest.settings.segment) first = i;
     for (uint64_t d = 0; s->removed_bits && d < s->manifest.documents; d++) {
         if (!kn_store_document_removed(s, d)) continue;
-        return kn_least(first, kn_store_find_document_segment(s, d));
+        return kn_min(first, kn_store_find_document_segment(s, d));
     }
     return first;
 }
@@ -55,7 +55,7 @@ static knnlm_status copy_document(compaction *c, size_t segment, uint64_t number
     KN_TRY(kn_writer_record(c->w, &d));
     c->w->documents++;
     uint64_t from = d.first - e->first_entry;
-    return kn_writer_copy(c->w, segment, from, kn_least((size_t)d.count, (size_t)(e->entries - from)));
+    return kn_writer_copy(c->w, segment, from, kn_min((size_t)d.count, (size_t)(e->entries - from)));
 }
 
 static knnlm_status copy_segment(compaction *c, size_t i) {

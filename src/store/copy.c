@@ -26,7 +26,7 @@ knnlm_status kn_writer_copy(kn_store_writer *w, size_t segment, uint64_t from, u
     KN_TRY(kn_segment_check_entries(w->base, &w->base->segments[segment], from, n));
     while (n) {
         size_t room = w->settings.segment - (w->filling ? w->filling->entries : 0);
-        size_t step = kn_least((size_t)n, room);
+        size_t step = kn_min((size_t)n, room);
         KN_TRY(put_raw(w, &view, from, step));
         from += step;
         n -= step;
@@ -43,7 +43,7 @@ static knnlm_status for_runs(const kn_store *s, uint64_t first, uint64_t count, 
                              void *context) {
     for (size_t at = count ? kn_store_find_segment(s, first) : 0; count; at++) {
         const kn_segment_entry *e = &s->segments[at].entry;
-        uint64_t from = first - e->first_entry, n = kn_least((size_t)count, (size_t)(e->entries - from));
+        uint64_t from = first - e->first_entry, n = kn_min((size_t)count, (size_t)(e->entries - from));
         KN_TRY(take(context, s, at, from, n));
         first += n;
         count -= n;

@@ -258,7 +258,7 @@ static knnlm_status for_range(const kn_store *s, uint64_t first, size_t count, c
     for (size_t done = 0; done < count; at++) {
         const kn_segment *g = &s->segments[at];
         uint64_t index = first + done - g->entry.first_entry;
-        size_t n = kn_least(count - done, (size_t)(g->entry.entries - index));
+        size_t n = kn_min(count - done, (size_t)(g->entry.entries - index));
         copy(s, g, index, n, out, done);
         done += n;
     }

@@ -21,7 +21,7 @@ typedef struct exporting {
     kn_export_totals *out;
     bool raw; // keys as they lie in the store
     kn_npy_writer *keys, *values, *origins;
-    kn_writer *documents;
+    kn_file_writer *documents;
     uint64_t done, begun; // entries written, documents
     float *row;           // (ROWS, d) of keys that are converted
     uint16_t *half;
@@ -93,7 +93,7 @@ static knnlm_status put_document(exporting *e, const kn_store_segment *g, const 
     uint64_t end = d->first + d->count, segment_end = g->first + g->count;
     if (end > segment_end) end = segment_end;
     for (uint64_t at = begin; at < end;) {
-        size_t n = kn_least((size_t)(end - at), ROWS);
+        size_t n = kn_min((size_t)(end - at), ROWS);
         KN_TRY(put_rows(e, g, d, at - g->first, n, at - d->first));
         at += n;
     }
@@ -119,15 +119,15 @@ static knnlm_status put_record(exporting *e, const kn_store_document *d) {
     kn_utf8_escape(d->path, d->path_size, escaped_path, path);
     print_time(d->added, added);
     int n = snprintf(line, ROW_BYTES, "%" PRIu64 "\t", e->begun++);
-    kn_writer_put(e->documents, line, (size_t)n);
-    kn_writer_put(e->documents, escaped_name, strlen(escaped_name));
-    kn_writer_put(e->documents, "\t", 1);
-    kn_writer_put(e->documents, escaped_path, strlen(escaped_path));
+    kn_file_writer_put(e->documents, line, (size_t)n);
+    kn_file_writer_put(e->documents, escaped_name, strlen(escaped_name));
+    kn_file_writer_put(e->documents, "\t", 1);
+    kn_file_writer_put(e->documents, escaped_path, strlen(escaped_path));
     // Of an interrupted addition, those tokens that are there.
     n = snprintf(line, ROW_BYTES,
                  "\t%" PRIu64 "\t%" PRIu64 "\t%016" PRIx64 "%016" PRIx64 "\t%s\t%" PRIu64 "\n", d->bytes,
                  d->count, d->hash[1], d->hash[0], added, d->source_offset);
-    return kn_writer_put(e->documents, line, (size_t)n);
+    return kn_file_writer_put(e->documents, line, (size_t)n);
 }
 
 // ---------------------------------------------------------------- segments
@@ -153,7 +153,7 @@ static knnlm_status put_segment(exporting *e, size_t i) {
 }
 
 static knnlm_status put_everything(exporting *e) {
-    KN_TRY(kn_writer_put(e->documents, columns, sizeof columns - 1));
+    KN_TRY(kn_file_writer_put(e->documents, columns, sizeof columns - 1));
     for (size_t i = 0; i < e->s->manifest.segment_count; i++) KN_TRY(put_segment(e, i));
     if (e->done == e->out->entries && e->begun == e->out->documents) return KNNLM_OK;
     return kn_fail(KNNLM_EDATA, "%s: its counts are not those of its content (`knnlm_store_verify` %s)",
@@ -192,7 +192,7 @@ static knnlm_status open_files(exporting *e) {
     }
     IN_DIRECTORY(e, new_names[1], kn_npy_create(path, KN_NPY_I32, 1, &n, &e->values));
     IN_DIRECTORY(e, new_names[2], kn_npy_create(path, KN_NPY_I64, 2, (size_t[]){n, ORIGIN}, &e->origins));
-    IN_DIRECTORY(e, new_names[3], kn_writer_open(path, &e->documents));
+    IN_DIRECTORY(e, new_names[3], kn_file_writer_open(path, &e->documents));
     return KNNLM_OK;
 }
 
@@ -203,9 +203,9 @@ static knnlm_status commit_array(kn_npy_writer **w) {
 }
 
 static knnlm_status commit_files(exporting *e) {
-    kn_writer *documents = e->documents;
+    kn_file_writer *documents = e->documents;
     e->documents = NULL;
-    KN_TRY(kn_writer_commit(documents));
+    KN_TRY(kn_file_writer_commit(documents));
     KN_TRY(commit_array(&e->values));
     KN_TRY(commit_array(&e->origins));
     return commit_array(&e->keys);
@@ -243,7 +243,7 @@ static void release(exporting *e) {
     kn_npy_abort(e->keys);
     kn_npy_abort(e->values);
     kn_npy_abort(e->origins);
-    kn_writer_abort(e->documents);
+    kn_file_writer_abort(e->documents);
     free(e->row);
     free(e->half);
     free(e->text);

@@ -64,7 +64,7 @@ static knnlm_status check_values(importing *m) {
         return kn_fail(KNNLM_EDATA, "%s: %s cannot hold the tokens of a vocabulary of %d: they are lost",
                        m->files.values_path, kn_npy_type_name(v->type), m->settings.vocabulary);
     for (size_t at = 0; at < m->entries; at += m->rows) {
-        size_t n = kn_least(m->entries - at, m->rows);
+        size_t n = kn_min(m->entries - at, m->rows);
         kn_npy_integers(v, at, n, m->integers);
         for (size_t i = 0; i < n; i++)
             if (m->integers[i] < 0 || m->integers[i] >= end) return bad_value(m, at + i, m->integers[i]);
@@ -122,7 +122,7 @@ static knnlm_status append(importing *m, size_t n, bool has_offsets) {
 static knnlm_status put_document(importing *m, const kn_store_document *d, uint64_t number) {
     KN_TRY(kn_store_writer_document(m->w, d));
     for (uint64_t position = 0; position < d->tokens;) {
-        size_t n = kn_least((size_t)(d->tokens - position), m->rows);
+        size_t n = kn_min((size_t)(d->tokens - position), m->rows);
         if (m->tsv_path) KN_TRY(take_origins(m, d, number, position, n));
         KN_TRY(append(m, n, d->has_offsets));
         position += n;
@@ -185,10 +185,11 @@ static bool parse_time(const char *text, int64_t *out) {
 
 static knnlm_status parse_record(importing *m, char *f[FIELDS], size_t sizes[FIELDS], size_t count,
                                  uint64_t number, kn_store_document *d) {
-    uint64_t said;
+    uint64_t stated;
     *d = (kn_store_document){.name = f[1], .path = f[2]};
     if (count != FIELDS && count != FIELDS - 1) return bad_line(m, "not the fields of a document");
-    if (!parse_u64(f[0], &said) || said != number) return bad_line(m, "documents are not numbered 0, 1, ...");
+    if (!parse_u64(f[0], &stated) || stated != number)
+        return bad_line(m, "documents are not numbered 0, 1, ...");
     if (!kn_utf8_unescape(f[1], sizes[1], f[1], &d->name_size) ||
         !kn_utf8_unescape(f[2], sizes[2], f[2], &d->path_size))
         return bad_line(m, "a backslash that escapes nothing");
@@ -283,7 +284,7 @@ static knnlm_status plan(importing *m, const char *path) {
                                  .dimension = (int32_t)m->dimension,
                                  .key_type = k->type,
                                  .value_type = m->files.values.type};
-    m->rows = kn_most(1, kn_least(CHUNK_ROWS, CHUNK_BYTES / (4 * m->dimension)));
+    m->rows = kn_max(1, kn_min(CHUNK_ROWS, CHUNK_BYTES / (4 * m->dimension)));
     m->integers = kn_alloc(m->rows, sizeof *m->integers);
     m->origin_rows = kn_alloc(m->rows, ORIGIN * sizeof *m->origin_rows);
     m->tokens = kn_alloc(m->rows, sizeof *m->tokens);

@@ -40,6 +40,6 @@ knnlm_status kn_writer_put_keys(kn_store_writer *w, const float *keys, size_t co
     size_t d = (size_t)w->settings.dimension;
     KN_TRY(kn_grow(&w->scratch, &w->scratch_capacity, ROWS * d, sizeof(float)));
     for (size_t row = 0; row < count; row += ROWS)
-        KN_TRY(put_rows(w, keys + row * d, kn_least(count - row, ROWS), row));
+        KN_TRY(put_rows(w, keys + row * d, kn_min(count - row, ROWS), row));
     return KNNLM_OK;
 }

@@ -312,10 +312,10 @@ static void fault(parse *p, const char *reason) {
     if (!p->reason) p->reason = reason;
 }
 
-static uint64_t get_integer(parse *p, const json_t *object, const char *key, uint64_t most) {
+static uint64_t get_integer(parse *p, const json_t *object, const char *key, uint64_t max) {
     const json_t *value = json_object_get(object, key);
     json_int_t number = json_integer_value(value);
-    if (!json_is_integer(value) || number < 0 || (uint64_t)number > most) fault(p, key);
+    if (!json_is_integer(value) || number < 0 || (uint64_t)number > max) fault(p, key);
     return p->reason ? 0 : (uint64_t)number;
 }
 
@@ -460,7 +460,7 @@ static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
 
 // The first line; *body is what follows it.
 static knnlm_status parse_line(const char *name, const char *data, size_t size, size_t *body) {
-    const char *end = size ? memchr(data, '\n', kn_least(size, 128)) : NULL;
+    const char *end = size ? memchr(data, '\n', kn_min(size, 128)) : NULL;
     char line[128], expected[KN_MANIFEST_LINE];
     int version;
     if (!end || strncmp(data, KN_STORE_MAGIC " ", sizeof KN_STORE_MAGIC) != 0)

@@ -251,7 +251,7 @@ void kn_npy_floats(const kn_npy *npy, size_t first, size_t count, float *out) {
 // ---------------------------------------------------------------- writing
 
 struct kn_npy_writer {
-    kn_writer *file;
+    kn_file_writer *file;
     char *path;
     size_t size, count, put; // of an element; elements in all, and so far
 };
@@ -288,8 +288,9 @@ knnlm_status kn_npy_create(const char *path, kn_npy_type type, uint32_t n_dims, 
     w->size = types[type].size;
     w->count = shape.count;
     w->path = kn_strdup(path);
-    knnlm_status status = w->path ? kn_writer_open(path, &w->file) : KNNLM_ENOMEM;
-    if (status == KNNLM_OK) status = kn_writer_put(w->file, text, print_header(text, type, n_dims, dims));
+    knnlm_status status = w->path ? kn_file_writer_open(path, &w->file) : KNNLM_ENOMEM;
+    if (status == KNNLM_OK)
+        status = kn_file_writer_put(w->file, text, print_header(text, type, n_dims, dims));
     if (status != KNNLM_OK)
         kn_npy_abort(w);
     else
@@ -299,12 +300,12 @@ knnlm_status kn_npy_create(const char *path, kn_npy_type type, uint32_t n_dims, 
 
 knnlm_status kn_npy_put(kn_npy_writer *w, const void *elements, size_t count) {
     w->put += count;
-    return kn_writer_put(w->file, elements, count * w->size);
+    return kn_file_writer_put(w->file, elements, count * w->size);
 }
 
 void kn_npy_abort(kn_npy_writer *w) {
     if (!w) return;
-    kn_writer_abort(w->file);
+    kn_file_writer_abort(w->file);
     free(w->path);
     free(w);
 }
@@ -315,7 +316,7 @@ knnlm_status kn_npy_commit(kn_npy_writer *w) {
         status =
             kn_fail(KNNLM_EINVAL, "%s: %zu elements put into an array of %zu", w->path, w->put, w->count);
     if (status == KNNLM_OK) {
-        status = kn_writer_commit(w->file);
+        status = kn_file_writer_commit(w->file);
         w->file = NULL;
     }
     kn_npy_abort(w);

@@ -157,7 +157,7 @@ static knnlm_status open_parts(kn_store *s) {
 // The first line of a manifest's bytes.
 static void first_line(const char *data, size_t size, char line[KN_MANIFEST_LINE]) {
     const char *end = size ? memchr(data, '\n', size) : NULL;
-    size_t length = kn_least(end ? (size_t)(end - data) : size, KN_MANIFEST_LINE - 1);
+    size_t length = kn_min(end ? (size_t)(end - data) : size, KN_MANIFEST_LINE - 1);
     if (length) memcpy(line, data, length);
     line[length] = 0;
 }

@@ -61,6 +61,6 @@ const char *kn_part_check(const kn_map *part, kn_part_kind kind, uint64_t count,
 
 bool kn_part_block_intact(const kn_map *part, uint64_t payload, size_t block) {
     uint64_t start = (uint64_t)block * KN_PART_BLOCK;
-    size_t size = kn_least((size_t)(payload - start), KN_PART_BLOCK);
+    size_t size = kn_min((size_t)(payload - start), KN_PART_BLOCK);
     return XXH3_64bits(part->data + start, size) == load_u64(part->data + payload + block * sizeof(uint64_t));
 }

@@ -102,7 +102,7 @@ knnlm_status kn_part_put(kn_part_writer *p, const void *data, size_t size) {
     const uint8_t *bytes = data;
     while (size) {
         if (p->used == KN_PART_BLOCK) KN_TRY(queue_block(p));
-        size_t n = kn_least(size, KN_PART_BLOCK - p->used);
+        size_t n = kn_min(size, KN_PART_BLOCK - p->used);
         memcpy(p->block + p->used, bytes, n);
         p->used += n;
         p->payload += n;

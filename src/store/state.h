@@ -126,7 +126,7 @@ struct kn_store {
     char *annex_fault;           // why parts of it cannot be read; NULL: all are there
     size_t *annex_bits;          // of their blocks in `checked`
     _Atomic uint64_t *checked;   // a bit a block that was found intact, and one a part whose seal was
-    uint64_t *removed_bits;      // a bit a document; NULL: none removed
+    uint64_t *removed_bits;      // a bit per document; NULL: none removed
     char seen[KN_MANIFEST_LINE]; // the first line of the manifest: its checksum, which no two states share
 };
 

@@ -46,11 +46,11 @@ typedef struct kn_store_settings {
 } kn_store_settings;
 
 // A weight for every bin of the nearest distance and of the model's entropy. No bins: one weight for all.
-enum { KN_BINS_MOST = 16 };
+enum { KN_BINS_MAX = 16 };
 typedef struct kn_store_bins {
-    uint32_t distances, entropies;                                            // bins of each
-    double distance_edges[KN_BINS_MOST - 1], entropy_edges[KN_BINS_MOST - 1]; // between them, ascending
-    double lambdas[KN_BINS_MOST * KN_BINS_MOST];                              // (distances, entropies)
+    uint32_t distances, entropies;                                          // bins of each
+    double distance_edges[KN_BINS_MAX - 1], entropy_edges[KN_BINS_MAX - 1]; // between them, ascending
+    double lambdas[KN_BINS_MAX * KN_BINS_MAX];                              // (distances, entropies)
 } kn_store_bins;
 
 // The states of the text at hand, beside the store. size 0: not used.
@@ -71,8 +71,8 @@ typedef struct kn_store_seen {
 } kn_store_seen;
 
 // Beyond these f32 has no exp(-d / T) any more.
-#define KN_TEMPERATURE_LEAST KNNLM_TEMPERATURE_MIN
-#define KN_TEMPERATURE_MOST KNNLM_TEMPERATURE_MAX
+#define KN_TEMPERATURE_MIN KNNLM_TEMPERATURE_MIN
+#define KN_TEMPERATURE_MAX KNNLM_TEMPERATURE_MAX
 
 // Tuned on some validation text: how to mix. `known` false: nobody did yet.
 enum { KN_TUNED_TEXTS = 256 };

@@ -15,7 +15,7 @@ static bool is_share(double x) {
 }
 
 static bool is_scale(double x) {
-    return x >= KN_TEMPERATURE_LEAST && x <= KN_TEMPERATURE_MOST;
+    return x >= KN_TEMPERATURE_MIN && x <= KN_TEMPERATURE_MAX;
 }
 
 static bool ascend(const double *edges, size_t count) {
@@ -26,7 +26,7 @@ static bool ascend(const double *edges, size_t count) {
 
 static bool bins_valid(const kn_store_bins *b) {
     if (!b->distances && !b->entropies) return true;
-    if (b->distances < 1 || b->distances > KN_BINS_MOST || b->entropies < 1 || b->entropies > KN_BINS_MOST)
+    if (b->distances < 1 || b->distances > KN_BINS_MAX || b->entropies < 1 || b->entropies > KN_BINS_MAX)
         return false;
     for (size_t i = 0; i < (size_t)b->distances * b->entropies; i++)
         if (!is_share(b->lambdas[i])) return false;
@@ -136,9 +136,9 @@ static bool get_count(const json_t *o, const char *key, int64_t *out) {
     return !value || (json_is_integer(value) && *out >= 0);
 }
 
-static bool parse_reals(const json_t *list, size_t most, double *out, size_t *count) {
+static bool parse_reals(const json_t *list, size_t max, double *out, size_t *count) {
     *count = json_array_size(list);
-    if (!json_is_array(list) || *count > most) return false;
+    if (!json_is_array(list) || *count > max) return false;
     for (size_t i = 0; i < *count; i++) {
         const json_t *number = json_array_get(list, i);
         if (!json_is_number(number)) return false;
@@ -150,9 +150,9 @@ static bool parse_reals(const json_t *list, size_t most, double *out, size_t *co
 static bool parse_bins(const json_t *o, kn_store_bins *b) {
     size_t distances, entropies, lambdas;
     if (!o) return true;
-    if (!parse_reals(json_object_get(o, "distances"), KN_BINS_MOST - 1, b->distance_edges, &distances) ||
-        !parse_reals(json_object_get(o, "entropies"), KN_BINS_MOST - 1, b->entropy_edges, &entropies) ||
-        !parse_reals(json_object_get(o, "lambdas"), KN_BINS_MOST * KN_BINS_MOST, b->lambdas, &lambdas))
+    if (!parse_reals(json_object_get(o, "distances"), KN_BINS_MAX - 1, b->distance_edges, &distances) ||
+        !parse_reals(json_object_get(o, "entropies"), KN_BINS_MAX - 1, b->entropy_edges, &entropies) ||
+        !parse_reals(json_object_get(o, "lambdas"), KN_BINS_MAX * KN_BINS_MAX, b->lambdas, &lambdas))
         return false;
     b->distances = (uint32_t)distances + 1;
     b->entropies = (uint32_t)entropies + 1;

@@ -18,9 +18,9 @@ typedef struct verification {
     void (*found)(void *context, const knnlm_problem *problem);
     void *context;
     knnlm_verify_result *out;
-    uint64_t *entry_bits; // a bit an entry that cannot be trusted
+    uint64_t *entry_bits; // a bit per entry that cannot be trusted
     bool *documents;      // those that cannot
-    uint64_t *lost_bits;  // a bit an entry that leads to no document, as its record cannot be read
+    uint64_t *lost_bits;  // a bit per entry that leads to no document, as its record cannot be read
     uint64_t total;       // bytes to read
 } verification;
 
@@ -100,8 +100,8 @@ static void check_block(void *context, size_t task, int worker) {
     if (!kn_part_block_intact(t->part, t->payload, t->first + task))
         t->wrong[task] = "are damaged";
     else if (t->keys != KNNLM_KEYS_NONE &&
-             kn_keys_check(t->keys, t->part->data, t->rows_end, kn_most(from, KN_PART_HEADER),
-                           kn_least(from + KN_PART_BLOCK, t->payload)))
+             kn_keys_check(t->keys, t->part->data, t->rows_end, kn_max(from, KN_PART_HEADER),
+                           kn_min(from + KN_PART_BLOCK, t->payload)))
         t->wrong[task] = "have a key that is not finite";
 }
 
@@ -126,7 +126,7 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
             t.keys = v->s->manifest.settings.key_type;
             t.rows_end = v->s->segments[segment].layout.scales;
         }
-        size_t n = kn_least(blocks - at, BLOCKS_AT_A_TIME);
+        size_t n = kn_min(blocks - at, BLOCKS_AT_A_TIME);
         kn_parallel(n, check_block, &t);
         for (size_t i = 0; i < n; i++) {
             uint64_t from = (uint64_t)(at + i) * KN_PART_BLOCK, to = from + KN_PART_BLOCK;
@@ -138,7 +138,7 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
                    t.wrong[i]);
         }
         kn_map_release(part, at * KN_PART_BLOCK, n * KN_PART_BLOCK);
-        v->out->bytes += kn_least(n * KN_PART_BLOCK, (size_t)(payload - at * KN_PART_BLOCK));
+        v->out->bytes += kn_min(n * KN_PART_BLOCK, (size_t)(payload - at * KN_PART_BLOCK));
         if (!kn_progress_report(v->progress, "verifying", v->out->bytes, v->total, "B"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while verifying");
     }

@@ -349,7 +349,7 @@ knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, c
     w->changed |= count > 0;
     for (size_t done = 0; done < count;) {
         size_t room = w->settings.segment - (w->filling ? w->filling->entries : 0);
-        size_t n = kn_least(count - done, room);
+        size_t n = kn_min(count - done, room);
         KN_TRY(kn_writer_keep(w, put_entries(w, tokens + done, offsets ? offsets + done : NULL,
                                              keys ? keys + done * d : NULL, n)));
         done += n;

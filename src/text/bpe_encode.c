@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Words met before are answered by a direct-mapped cache of one line a word: no eviction to manage, and the
+// Words met before are answered by a direct-mapped cache of one line per word: no eviction to manage, and the
 // frequent words of a language win their slots by being met again. Longer words, and those of more tokens,
 // are merged anew.
 enum { CACHE_BITS = 16, CACHE_SLOTS = 1 << CACHE_BITS, KEY = 16, KEPT = 11, SHORT = 24 };

@@ -72,13 +72,13 @@ typedef struct head {
 static void pack_sequence(const head *h) {
     size_t panel = kn_panel_bytes(h->k, h->width), wide = kn_panel_bytes(h->k, h->length);
     for (size_t i = 0; i < h->length; i += KN_CELL) {
-        size_t n = kn_least(KN_CELL, h->length - i);
+        size_t n = kn_min(KN_CELL, h->length - i);
         h->k->pack_rhs(h->s->keys + i / KN_CELL * panel, h->keys + i * h->ld, h->ld, n, h->width);
         h->k->pack_rhs(h->s->values + i / KN_CELL * panel, h->v + i * h->ld, h->ld, n, h->width);
     }
     for (size_t i = 0; i < h->width; i += KN_CELL)
-        h->k->pack_rhs_t(h->s->keys_t + i / KN_CELL * wide, h->keys + i, h->ld,
-                         kn_least(KN_CELL, h->width - i), h->length);
+        h->k->pack_rhs_t(h->s->keys_t + i / KN_CELL * wide, h->keys + i, h->ld, kn_min(KN_CELL, h->width - i),
+                         h->length);
 }
 
 // The 32 queries from `query` on, and the gradient of their output, packed every way that is needed.
@@ -91,7 +91,7 @@ static void pack_queries(const head *h, size_t query, size_t rows) {
     h->k->pack_lhs(s->query, s->rows, h->width, rows, h->width);
     h->k->pack_lhs(s->slope_out, h->dout + query * h->ldo, h->ldo, rows, h->width);
     for (size_t i = 0; i < h->width; i += KN_CELL) {
-        size_t n = kn_least(KN_CELL, h->width - i), at = i / KN_CELL * cell;
+        size_t n = kn_min(KN_CELL, h->width - i), at = i / KN_CELL * cell;
         h->k->pack_rhs_t(s->query_t + at, s->rows + i, h->width, n, rows);
         h->k->pack_rhs_t(s->slope_out_t + at, h->dout + query * h->ldo + i, h->ldo, n, rows);
     }
@@ -155,7 +155,7 @@ static void write_query_slopes(const head *h, size_t query, size_t rows, blocks_
     for (size_t b = 0; b < seen.count; b++)
         h->k->pack_lhs(s->slopes + b * cell, s->dscores + b * KN_CELL_SIZE, KN_CELL, rows, KN_CELL);
     for (size_t i = 0; i < h->width; i += KN_CELL) {
-        size_t n = kn_least(KN_CELL, h->width - i);
+        size_t n = kn_min(KN_CELL, h->width - i);
         h->k->multiply(block, s->slopes, s->keys_t + i / KN_CELL * wide + seen.first * cell, seen.count, rows,
                        false);
         for (size_t r = 0; r < rows; r++)
@@ -170,7 +170,7 @@ static void write_sums(const head *h, const float *sums, float *out) {
         for (size_t i = 0; i < h->width; i += KN_CELL)
             memcpy(out + row * h->ld + i,
                    sums + (row / KN_CELL * panels + i / KN_CELL) * KN_CELL_SIZE + row % KN_CELL * KN_CELL,
-                   kn_least(KN_CELL, h->width - i) * sizeof *out);
+                   kn_min(KN_CELL, h->width - i) * sizeof *out);
 }
 
 static void head_task(void *context, size_t task, int worker) {
@@ -205,7 +205,7 @@ static void head_task(void *context, size_t task, int worker) {
     }
     pack_sequence(&h);
     for (size_t query = 0; query < h.length; query += KN_CELL) {
-        size_t rows = kn_least(KN_CELL, h.length - query);
+        size_t rows = kn_min(KN_CELL, h.length - query);
         blocks_seen seen = blocks_of(&h, query, rows);
         pack_queries(&h, query, rows);
         score_slopes(&h, query, rows, seen);

@@ -41,7 +41,7 @@ static void softmax_panel(void *context, size_t task, int worker) {
     const chunk *at = context;
     const cluster *c = at->c;
     const kn_kernels *k = c->g->k;
-    size_t first = at->first + task * KN_CELL, rows = kn_least(KN_CELL, at->first + at->rows - first);
+    size_t first = at->first + task * KN_CELL, rows = kn_min(KN_CELL, at->first + at->rows - first);
     size_t panel = kn_panel_bytes(k, at->group_rows), cell = KN_CELL_SIZE * k->element;
     float *x = c->g->logits + task * KN_CELL * c->classes;
     (void)worker;
@@ -50,8 +50,7 @@ static void softmax_panel(void *context, size_t task, int worker) {
     k->pack_lhs((char *)c->g->left + task * kn_panel_bytes(k, c->classes), x, c->classes, rows, c->classes);
     char *depth = (char *)c->g->right + (first - at->group) / KN_CELL * cell;
     for (size_t i = 0; i < c->classes; i += KN_CELL)
-        k->pack_rhs_t(depth + i / KN_CELL * panel, x + i, c->classes, kn_least(KN_CELL, c->classes - i),
-                      rows);
+        k->pack_rhs_t(depth + i / KN_CELL * panel, x + i, c->classes, kn_min(KN_CELL, c->classes - i), rows);
 }
 
 // Blocks of a cluster's gradient go to its embeddings; in an adaptive cluster 0 the last rows are the
@@ -83,7 +82,7 @@ static void run_chunk(chunk *at) {
 static void run_group(const cluster *c, size_t group, size_t rows) {
     kn_gradient *g = c->g;
     for (size_t first = group; first < group + rows; first += KN_HEAD_ROWS) {
-        chunk at = {c, group, rows, first, kn_least(KN_HEAD_ROWS, group + rows - first)};
+        chunk at = {c, group, rows, first, kn_min(KN_HEAD_ROWS, group + rows - first)};
         run_chunk(&at);
     }
     if (!g->grads) return;
@@ -95,13 +94,13 @@ static void run_group(const cluster *c, size_t group, size_t rows) {
 
 size_t kn_head_group(const kn_kernels *k, size_t classes, size_t capacity) {
     size_t rows = KN_HEAD_BYTES / (classes * k->element) / KN_HEAD_ROWS * KN_HEAD_ROWS;
-    return kn_least(kn_most(rows, KN_HEAD_ROWS), capacity);
+    return kn_min(kn_max(rows, KN_HEAD_ROWS), capacity);
 }
 
 static void run_cluster(const cluster *c) {
     size_t group = kn_head_group(c->g->k, c->classes, c->g->capacity);
     for (size_t first = 0; first < c->rows; first += group)
-        run_group(c, first, kn_least(group, c->rows - first));
+        run_group(c, first, kn_min(group, c->rows - first));
 }
 
 static knnlm_status run_first(kn_gradient *g) {

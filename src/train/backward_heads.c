@@ -36,7 +36,7 @@ static void unplace_part(const job *j, size_t row, size_t part, const float *rot
 static void unplace_panel(void *context, size_t task, int worker) {
     const job *j = context;
     kn_gradient *g = j->g;
-    size_t first = task * KN_CELL, end = kn_least(first + KN_CELL, g->batch.rows);
+    size_t first = task * KN_CELL, end = kn_min(first + KN_CELL, g->batch.rows);
     float scratch[KN_HEAD_WIDTH_MAX];
     float *sums = j->sums ? j->sums + task * 2 * kn_config_head_width(&g->config) : NULL;
     (void)worker;

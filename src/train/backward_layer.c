@@ -46,7 +46,7 @@ typedef struct norm_back {
 static void norm_back_panel(void *context, size_t task, int worker) {
     const norm_back *n = context;
     size_t d = (size_t)n->g->config.width, first = task * KN_CELL,
-           end = kn_least(first + KN_CELL, n->g->batch.rows);
+           end = kn_min(first + KN_CELL, n->g->batch.rows);
     (void)worker;
     for (size_t r = first; r < end; r++) switch (n->g->config.norm) {
         case KNNLM_NORM_LAYER:
@@ -63,7 +63,7 @@ static void norm_back_panel(void *context, size_t task, int worker) {
 static void norm_again_panel(void *context, size_t task, int worker) {
     const norm_back *n = context;
     size_t d = (size_t)n->g->config.width, first = task * KN_CELL,
-           end = kn_least(first + KN_CELL, n->g->batch.rows);
+           end = kn_min(first + KN_CELL, n->g->batch.rows);
     float mean, inverse;
     (void)worker;
     for (size_t r = first; r < end; r++)
@@ -82,7 +82,7 @@ enum { SUM_COLUMNS = 64 };
 
 static void norm_sum_columns(void *context, size_t task, int worker) {
     const norm_sums *n = context;
-    size_t d = (size_t)n->g->config.width, first = task * SUM_COLUMNS, end = kn_least(first + SUM_COLUMNS, d);
+    size_t d = (size_t)n->g->config.width, first = task * SUM_COLUMNS, end = kn_min(first + SUM_COLUMNS, d);
     (void)worker;
     for (size_t r = 0; r < n->g->batch.rows; r++) {
         size_t at = r * d + first;
@@ -118,7 +118,7 @@ typedef struct hidden_back {
 static void active_panel(void *context, size_t task, int worker) {
     const hidden_back *h = context;
     kn_gradient *g = h->g;
-    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, rows = kn_least(KN_CELL, g->batch.rows - first);
+    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, rows = kn_min(KN_CELL, g->batch.rows - first);
     (void)worker;
     const float *hidden = g->layers[h->layer].hidden + first * kn_config_hidden(&g->config);
     kn_activate(&g->w, h->active + first * f, hidden, rows, first, g->dropout ? g->dropout->activation : 0,
@@ -128,7 +128,7 @@ static void active_panel(void *context, size_t task, int worker) {
 static void hidden_back_panel(void *context, size_t task, int worker) {
     const hidden_back *h = context;
     kn_gradient *g = h->g;
-    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, end = kn_least(first + KN_CELL, g->batch.rows);
+    size_t f = (size_t)g->config.ffn, first = task * KN_CELL, end = kn_min(first + KN_CELL, g->batch.rows);
     size_t wide = kn_config_hidden(&g->config);
     (void)worker;
     for (size_t r = first; r < end; r++) {

@@ -73,16 +73,16 @@ static knnlm_status init_transposed(kn_gradient *g) {
 // Room for the two packed operands of any weight's gradient, and for those of the softmax.
 static knnlm_status init_operands(kn_gradient *g) {
     const kn_config *c = &g->config;
-    size_t d = (size_t)c->width, widest = kn_most(3 * d, kn_config_hidden(c)), classes = 0,
+    size_t d = (size_t)c->width, widest = kn_max(3 * d, kn_config_hidden(c)), classes = 0,
            chunk = KN_HEAD_ROWS;
     size_t right_bytes = kn_cells(widest) * kn_panel_bytes(g->k, g->capacity);
     for (int32_t b = 0; b < c->bands; b++) {
         size_t n = kn_cluster_size(c, b), group = kn_head_group(g->k, n, g->capacity);
-        classes = kn_most(classes, n);
-        right_bytes = kn_most(right_bytes, kn_cells(n) * kn_panel_bytes(g->k, group));
+        classes = kn_max(classes, n);
+        right_bytes = kn_max(right_bytes, kn_cells(n) * kn_panel_bytes(g->k, group));
     }
     size_t left_bytes =
-        kn_most(kn_lhs_bytes(g->k, widest, g->capacity), kn_lhs_bytes(g->k, chunk, kn_most(classes, d)));
+        kn_max(kn_lhs_bytes(g->k, widest, g->capacity), kn_lhs_bytes(g->k, chunk, kn_max(classes, d)));
     knnlm_status status = KNNLM_OK;
     g->logits = floats(chunk, classes, &status);
     g->left = kn_alloc_aligned(1, left_bytes);
@@ -92,8 +92,8 @@ static knnlm_status init_operands(kn_gradient *g) {
 
 static knnlm_status init_buffers(kn_gradient *g) {
     const kn_config *c = &g->config;
-    size_t rows = g->capacity, d = (size_t)c->width, widest = kn_most(3 * d, kn_config_hidden(c));
-    size_t keys = kn_most(1, rows < (size_t)c->context ? rows : (size_t)c->context),
+    size_t rows = g->capacity, d = (size_t)c->width, widest = kn_max(3 * d, kn_config_hidden(c));
+    size_t keys = kn_max(1, rows < (size_t)c->context ? rows : (size_t)c->context),
            head = d / (size_t)c->heads;
     knnlm_status status = KNNLM_OK;
     g->last = floats(rows, d, &status);

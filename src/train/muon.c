@@ -48,7 +48,7 @@ static size_t lay_out(const kn_kernels *k, size_t small, size_t large, char *bas
     TAKE(poly, small * small * sizeof(float));
     TAKE(left, kn_lhs_bytes(k, small, large));
     TAKE(right.data,
-         kn_most(kn_cells(small) * kn_panel_bytes(k, large), kn_cells(large) * kn_panel_bytes(k, small)));
+         kn_max(kn_cells(small) * kn_panel_bytes(k, large), kn_cells(large) * kn_panel_bytes(k, small)));
 #undef TAKE
     return used;
 }
@@ -83,7 +83,7 @@ static void update_part(void *context, size_t task, int worker) {
     const job *j = context;
     const kn_optimizer *o = j->o;
     const part *p = &j->parts[task];
-    size_t n = kn_least(p->rows, p->columns), m = kn_most(p->rows, p->columns), count = n * m;
+    size_t n = kn_min(p->rows, p->columns), m = kn_max(p->rows, p->columns), count = n * m;
     float *moment = o->first + p->offset, *w = j->params + p->offset, momentum = o->options.muon_momentum;
     scratch s;
     lay_out(o->k, n, m, j->scratch + (size_t)worker * j->stride, &s);
@@ -130,8 +130,8 @@ knnlm_status kn_muon_update(kn_optimizer *o, float *params, const float *grads, 
     if (!parts) return KNNLM_ENOMEM;
     list_parts(o->layout, parts);
     for (size_t i = 0; i < count; i++) {
-        small = kn_most(small, kn_least(parts[i].rows, parts[i].columns));
-        large = kn_most(large, kn_most(parts[i].rows, parts[i].columns));
+        small = kn_max(small, kn_min(parts[i].rows, parts[i].columns));
+        large = kn_max(large, kn_max(parts[i].rows, parts[i].columns));
     }
     scratch unused;
     static char origin[1]; // only differences matter

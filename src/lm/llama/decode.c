@@ -35,7 +35,7 @@ static double cell_bytes(const kn_llama *m) {
     const kn_lm_info *info = &m->lm.info;
     double keys = kn_llama_number(m, "attention.key_length"),
            values = kn_llama_number(m, "attention.value_length");
-    double usual = (double)info->width / (double)kn_most((size_t)info->heads, 1);
+    double usual = (double)info->width / (double)kn_max((size_t)info->heads, 1);
     double heads = (double)m->api->llama_model_n_head_kv(m->model);
     return (double)info->layers * heads * ((keys > 0 ? keys : usual) + (values > 0 ? values : usual)) *
            (m->full ? 4 : 2);
@@ -76,14 +76,14 @@ static knnlm_status init(kn_llama_context *c) {
 
 knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length, bool lasting,
                                    kn_llama_context **out) {
-    size_t vocabulary = (size_t)m->lm.info.vocabulary, heads = kn_most((size_t)m->lm.info.heads, 1);
+    size_t vocabulary = (size_t)m->lm.info.vocabulary, heads = kn_max((size_t)m->lm.info.heads, 1);
     kn_llama_context *c = kn_alloc(1, sizeof *c);
     if (!c) return KNNLM_ENOMEM;
     *c =
         (kn_llama_context){.m = m, .sequences = sequences, .length = whole_cells(length), .lasting = lasting};
-    c->rows = kn_least(KN_LLAMA_ROWS, kn_most(KN_LLAMA_LOGITS / vocabulary, 64));
-    c->rows = kn_least(c->rows, kn_most(KN_LLAMA_SCORES / heads / c->length, 64));
-    c->rows = kn_least(c->rows, c->sequences * c->length) / KN_LLAMA_CELL * KN_LLAMA_CELL;
+    c->rows = kn_min(KN_LLAMA_ROWS, kn_max(KN_LLAMA_LOGITS / vocabulary, 64));
+    c->rows = kn_min(c->rows, kn_max(KN_LLAMA_SCORES / heads / c->length, 64));
+    c->rows = kn_min(c->rows, c->sequences * c->length) / KN_LLAMA_CELL * KN_LLAMA_CELL;
     c->observer = (kn_observer){.api = m->api};
     knnlm_status status = init(c);
     if (status == KNNLM_OK)
@@ -169,15 +169,15 @@ static int decode(kn_llama_context *c) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static kn_pace pace = {.idle = kn_cpus_idle};
     const kn_llama_library *api = c->m->api;
-    int most = kn_threads();
+    int max = kn_threads();
     pthread_mutex_lock(&lock);
-    int threads = kn_pace_threads(&pace, most);
+    int threads = kn_pace_threads(&pace, max);
     pthread_mutex_unlock(&lock);
     double wall = kn_seconds(), cpu = kn_cpu_seconds();
     api->llama_set_n_threads(c->ctx, threads, threads);
     int code = api->llama_decode(c->ctx, c->batch);
     pthread_mutex_lock(&lock);
-    kn_pace_note(&pace, most, kn_seconds() - wall, kn_cpu_seconds() - cpu);
+    kn_pace_note(&pace, max, kn_seconds() - wall, kn_cpu_seconds() - cpu);
     pthread_mutex_unlock(&lock);
     return code;
 }

@@ -13,7 +13,7 @@
 #include "lm/llama/library.h"
 
 // Tokens that go through the graph at a time, at most: more do not make it faster. Every one that is scored
-// has a row of logits, and every one a row of attention scores a head: so many of each fit, and no more.
+// has a row of logits, and each a row of attention scores per head: so many of each fit, and no more.
 enum { KN_LLAMA_ROWS = 1024, KN_LLAMA_LOGITS = 32 << 20, KN_LLAMA_SCORES = 128 << 20 };
 // Numbers of rows are multiples of this: kernels of some types have another way, with another rounding, for
 // the rows that are left, and what a window gives must not depend on what is beside it.

@@ -23,7 +23,7 @@ static struct {
     kn_lm_log *log;
     char line[LINE];
     bool complaining, idle; // idle: for those who debug llama.cpp itself
-} said = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} logged = {.lock = PTHREAD_MUTEX_INITIALIZER};
 // It complains in the thread that called it.
 static _Thread_local char complaint[LINE];
 static _Thread_local bool muted;
@@ -35,39 +35,39 @@ static const char *without_function(const char *line) {
 }
 
 static void end_line(void) {
-    const char *text = without_function(said.line);
-    if (said.log && !muted) said.log(said.line, false);
-    if (said.complaining && !*complaint) snprintf(complaint, LINE, ": %s", text);
-    *said.line = 0;
+    const char *text = without_function(logged.line);
+    if (logged.log && !muted) logged.log(logged.line, false);
+    if (logged.complaining && !*complaint) snprintf(complaint, LINE, ": %s", text);
+    *logged.line = 0;
 }
 
 static void take_text(const char *text) {
-    for (size_t n = strlen(said.line); *text; text++) {
+    for (size_t n = strlen(logged.line); *text; text++) {
         if (*text == '\n') {
             end_line();
             n = 0;
         } else if (n + 1 < LINE) {
-            said.line[n++] = *text;
-            said.line[n] = 0;
+            logged.line[n++] = *text;
+            logged.line[n] = 0;
         }
     }
 }
 
 static void hear(enum ggml_log_level level, const char *text, void *context) {
     (void)context;
-    pthread_mutex_lock(&said.lock);
+    pthread_mutex_lock(&logged.lock);
     if (level != GGML_LOG_LEVEL_CONT) {
-        said.complaining = level == GGML_LOG_LEVEL_ERROR;
-        said.idle = level == GGML_LOG_LEVEL_DEBUG;
+        logged.complaining = level == GGML_LOG_LEVEL_ERROR;
+        logged.idle = level == GGML_LOG_LEVEL_DEBUG;
     }
-    if (!said.idle) take_text(text);
-    pthread_mutex_unlock(&said.lock);
+    if (!logged.idle) take_text(text);
+    pthread_mutex_unlock(&logged.lock);
 }
 
 static kn_lm_log *listener(void) {
-    pthread_mutex_lock(&said.lock);
-    kn_lm_log *log = said.log;
-    pthread_mutex_unlock(&said.lock);
+    pthread_mutex_lock(&logged.lock);
+    kn_lm_log *log = logged.log;
+    pthread_mutex_unlock(&logged.lock);
     return log;
 }
 
@@ -237,9 +237,9 @@ knnlm_status kn_llama_library_open(kn_lm_log *log, const kn_llama_library **out)
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static kn_llama_library library;
     static bool loaded;
-    pthread_mutex_lock(&said.lock);
-    said.log = log;
-    pthread_mutex_unlock(&said.lock);
+    pthread_mutex_lock(&logged.lock);
+    logged.log = log;
+    pthread_mutex_unlock(&logged.lock);
     pthread_mutex_lock(&lock);
     knnlm_status status = loaded ? KNNLM_OK : load(&library);
     loaded = loaded || status == KNNLM_OK;

@@ -22,7 +22,7 @@ knnlm_status kn_llama_session_open(kn_lm *lm, kn_session **out) {
     llama_session *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
     s->session.lm = lm;
-    size_t room = kn_least((size_t)lm->info.context, ROOM_AT_FIRST);
+    size_t room = kn_min((size_t)lm->info.context, ROOM_AT_FIRST);
     knnlm_status status = kn_llama_context_open((kn_llama *)lm, 1, room, true, &s->c);
     if (status == KNNLM_OK)
         *out = &s->session;
@@ -57,7 +57,7 @@ void kn_llama_session_cut(kn_session *session, size_t length) {
 static knnlm_status make_room(llama_session *s, size_t length) {
     kn_llama *m = s->c->m;
     if (length <= s->c->length) return KNNLM_OK;
-    size_t room = kn_least(kn_most(2 * s->c->length, length), kn_most((size_t)m->lm.info.context, length));
+    size_t room = kn_min(kn_max(2 * s->c->length, length), kn_max((size_t)m->lm.info.context, length));
     kn_llama_context *larger;
     KN_TRY(kn_llama_context_open(m, 1, room, true, &larger));
     kn_llama_context_close(s->c);
@@ -70,7 +70,7 @@ static knnlm_status make_room(llama_session *s, size_t length) {
 static knnlm_status read_on(llama_session *s, size_t length, kn_tap tap, const kn_lm_output *out) {
     static const kn_lm_output nothing = {0};
     while (s->held < length) {
-        size_t n = kn_least(length - s->held, s->c->rows);
+        size_t n = kn_min(length - s->held, s->c->rows);
         bool last = s->held + n == length;
         kn_llama_begin(s->c);
         for (size_t i = 0; i < n; i++)

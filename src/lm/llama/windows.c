@@ -60,8 +60,8 @@ static void copy(float *to, const float *from, size_t to_row, size_t from_row, s
 
 // The part of a window that lies in positions [from, to), scored positions only.
 static size_t scored_in(const kn_window *w, size_t from, size_t to, size_t *first) {
-    *first = kn_most((size_t)w->first, from);
-    size_t end = kn_least((size_t)w->length, to);
+    *first = kn_max((size_t)w->first, from);
+    size_t end = kn_min((size_t)w->length, to);
     return end > *first ? end - *first : 0;
 }
 
@@ -98,15 +98,15 @@ static void fill_batch(kn_llama_context *c, const placed *group, size_t count, s
 static size_t filled_length(const kn_llama *m, const kn_window *longest) {
     size_t length = (size_t)longest->length,
            cells = (length + KN_LLAMA_CELL - 1) / KN_LLAMA_CELL * KN_LLAMA_CELL;
-    return kn_least(cells, kn_most((size_t)m->lm.info.context, length));
+    return kn_min(cells, kn_max((size_t)m->lm.info.context, length));
 }
 
 static knnlm_status run_group(kn_llama_context *c, const placed *group, size_t count, kn_tap tap, gathered *g,
                               const kn_lm_output *out) {
-    size_t length = filled_length(c->m, group->window), step = kn_least(length, c->rows / count);
+    size_t length = filled_length(c->m, group->window), step = kn_min(length, c->rows / count);
     kn_llama_clear(c);
     for (size_t from = 0; from < length; from += step) {
-        size_t to = kn_least(from + step, length);
+        size_t to = kn_min(from + step, length);
         fill_batch(c, group, count, from, to, g);
         KN_TRY(kn_llama_run(c, tap, g->targets, to < length, &g->out));
         scatter(c->m, group, count, from, to, g, out);
@@ -124,8 +124,8 @@ static bool is_tiled(size_t length) {
 // them another way than they would go alone.
 static size_t group_size(const kn_llama_context *c, const placed *windows, size_t count) {
     size_t longest = filled_length(c->m, windows->window), n = 1;
-    size_t most = kn_least(c->sequences, kn_most(c->rows / longest, 1));
-    for (; n < count && n < most; n++) {
+    size_t max = kn_min(c->sequences, kn_max(c->rows / longest, 1));
+    for (; n < count && n < max; n++) {
         size_t length = filled_length(c->m, windows[n].window);
         if (length * 8 <= longest * 7 || is_tiled(length) != is_tiled(longest)) break;
     }
@@ -147,11 +147,11 @@ static knnlm_status run_placed(kn_llama_context *c, const placed *windows, size_
 
 // A context for windows up to `longest`, as many side by side as fill a batch.
 static knnlm_status make_room(kn_llama *m, size_t longest) {
-    enum { SEQUENCES_MOST = 16 };
+    enum { SEQUENCES_MAX = 16 };
     if (m->shared && m->shared->length >= longest) return KNNLM_OK;
     kn_llama_context_close(m->shared);
     m->shared = NULL;
-    size_t sequences = kn_least(kn_most(KN_LLAMA_ROWS / longest, 1), SEQUENCES_MOST);
+    size_t sequences = kn_min(kn_max(KN_LLAMA_ROWS / longest, 1), SEQUENCES_MAX);
     return kn_llama_context_open(m, m->sequential ? 1 : sequences, longest, false, &m->shared);
 }
 

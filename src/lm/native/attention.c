@@ -59,10 +59,10 @@ static void pack_keys_and_values(const job *j, const kn_attention *a, size_t hea
                        j->width);
     for (size_t i = 0; i < fresh; i += KN_CELL)
         j->k->pack_rhs(s->keys + (a->past + i) / KN_CELL * panel, a->k + i * a->ldk + offset, a->ldk,
-                       kn_least(KN_CELL, fresh - i), j->width);
+                       kn_min(KN_CELL, fresh - i), j->width);
     for (size_t i = 0; i < j->width; i += KN_CELL) {
         char *values = s->values + i / KN_CELL * wide;
-        size_t columns = kn_least(KN_CELL, j->width - i);
+        size_t columns = kn_min(KN_CELL, j->width - i);
         if (a->past) j->k->pack_rhs_t(values, a->past_v + offset + i, a->ldpast, columns, a->past);
         j->k->pack_rhs_t(values + past_bytes, a->v + offset + i, a->ldk, columns, fresh);
     }
@@ -105,7 +105,7 @@ static void gather_values(const job *j, const kn_attention *a, size_t head, size
     size_t unseen = unseen_blocks(a, a->keys - a->queries + query + 1);
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t i = 0; i < j->width; i += KN_CELL) {
-        size_t columns = kn_least(KN_CELL, j->width - i);
+        size_t columns = kn_min(KN_CELL, j->width - i);
         j->k->multiply(block, s->weights, s->values + i / KN_CELL * wide + unseen * cell, blocks, rows,
                        false);
         for (size_t r = 0; r < rows; r++)
@@ -149,7 +149,7 @@ static void attention_task(void *context, size_t task, int worker) {
     }
     pack_keys_and_values(j, a, head, &s);
     for (size_t query = a->from / KN_CELL * KN_CELL; query < a->queries; query += KN_CELL) {
-        size_t rows = kn_least(KN_CELL, a->queries - query);
+        size_t rows = kn_min(KN_CELL, a->queries - query);
         size_t blocks = attend(j, a, sequence, head, query, rows, &s);
         gather_values(j, a, head, query, rows, blocks, &s);
     }

@@ -29,7 +29,7 @@ typedef struct kn_attention_dropout {
 // Per-worker scratch for sequences of up to `keys` positions.
 size_t kn_attention_scratch(const kn_kernels *k, size_t keys, size_t head_width);
 
-// All heads of all sequences, spread over the pool; `scratch` has kn_attention_scratch bytes a worker,
+// All heads of all sequences, spread over the pool; `scratch` has kn_attention_scratch bytes per worker,
 // 64-aligned.
 void kn_attention_run(const kn_kernels *k, const kn_attention *sequences, size_t count, size_t heads,
                       size_t head_width, const kn_attention_dropout *dropout, void *scratch,

@@ -76,7 +76,7 @@ static void join_parts(const cluster *c, size_t row) {
 static void join_rows(void *context, size_t task, int worker) {
     const cluster *c = context;
     (void)worker;
-    for (size_t r = task * KN_CELL; r < kn_least((task + 1) * KN_CELL, c->rows); r++) join_parts(c, r);
+    for (size_t r = task * KN_CELL; r < kn_min((task + 1) * KN_CELL, c->rows); r++) join_parts(c, r);
 }
 
 static knnlm_status cluster_init(cluster *c, const head_run *r, int32_t band, size_t rows) {

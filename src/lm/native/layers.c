@@ -8,7 +8,7 @@
 
 knnlm_status kn_scratch_init(const kn_config *c, const kn_kernels *k, size_t rows, size_t keys,
                              kn_scratch *out) {
-    size_t widest = kn_most(kn_config_hidden(c), 3 * (size_t)c->width);
+    size_t widest = kn_max(kn_config_hidden(c), 3 * (size_t)c->width);
     *out = (kn_scratch){.k = k, .rows = rows, .workers = (size_t)kn_threads()};
     out->panel_stride = KN_CELL * widest;
     out->attention_stride = kn_attention_scratch(k, keys, (size_t)(c->width / c->heads));
@@ -137,7 +137,7 @@ void kn_norm_row(const kn_weights *w, float *y, const float *x, const float *wei
 
 static void norm_panel(void *context, size_t task, int worker) {
     const norming *n = context;
-    size_t d = (size_t)n->w->config.width, first = task * KN_CELL, rows = kn_least(KN_CELL, n->rows - first);
+    size_t d = (size_t)n->w->config.width, first = task * KN_CELL, rows = kn_min(KN_CELL, n->rows - first);
     float *panel = n->copy ? n->copy + first * d : n->s->panel + (size_t)worker * n->s->panel_stride;
     float mean, inverse;
     for (size_t r = 0; r < rows; r++) {
@@ -199,7 +199,7 @@ void kn_activate(const kn_weights *w, float *out, const float *u, size_t rows, s
 
 static void activate_panel(void *context, size_t task, int worker) {
     const activating *a = context;
-    size_t f = (size_t)a->w->config.ffn, first = task * KN_CELL, rows = kn_least(KN_CELL, a->rows - first);
+    size_t f = (size_t)a->w->config.ffn, first = task * KN_CELL, rows = kn_min(KN_CELL, a->rows - first);
     float *panel = a->s->panel + (size_t)worker * a->s->panel_stride;
     const float *u = a->u + first * kn_config_hidden(&a->w->config);
     kn_activate(a->w, panel, u, rows, first, a->probability, a->key);

@@ -28,7 +28,7 @@ static knnlm_status put_values(kn_gguf_writer *w, const float *values, size_t n,
     float scaled[PIECE];
     if (factor == 1.0f) return kn_gguf_put_data_f32(w, values, n);
     for (size_t done = 0, count; done < n; done += count) {
-        count = kn_least(PIECE, n - done);
+        count = kn_min(PIECE, n - done);
         for (size_t i = 0; i < count; i++) scaled[i] = factor * values[done + i];
         KN_TRY(kn_gguf_put_data_f32(w, scaled, count));
     }

@@ -92,8 +92,8 @@ knnlm_status kn_native_open(const char *path, const kn_lm_options *options, kn_l
 
 static knnlm_status make_room(kn_native *m, size_t rows, size_t keys) {
     if (m->ws.rows >= rows && m->ws_keys >= keys) return KNNLM_OK;
-    rows = kn_most(rows, m->ws.rows); // what it had stays: batches of many and of long windows may alternate
-    keys = kn_most(keys, m->ws_keys);
+    rows = kn_max(rows, m->ws.rows); // what it had stays: batches of many and of long windows may alternate
+    keys = kn_max(keys, m->ws_keys);
     kn_workspace_free(&m->ws);
     m->ws_keys = keys;
     return kn_workspace_init(&m->ws, &m->w.config, m->w.k, rows, keys);
@@ -181,7 +181,7 @@ static knnlm_status run_native(kn_lm *lm, const kn_window *windows, size_t count
         size_t n = sub_batch(windows + done, count - done), sum = 0;
         for (size_t i = done; i < done + n; i++) {
             sum += (size_t)windows[i].length;
-            size_t keys = (size_t)windows[i].length + (windows[i].past ? kn_past_most(&m->w.config) : 0);
+            size_t keys = (size_t)windows[i].length + (windows[i].past ? kn_past_max(&m->w.config) : 0);
             if (keys > longest) longest = keys;
         }
         if (sum > rows) rows = sum;

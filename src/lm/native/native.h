@@ -16,7 +16,7 @@ enum { KN_NATIVE_STREAM = 512 };
 // Keys and values of each layer that positions to come still see: (kept, 2 width).
 typedef struct kn_native_past {
     kn_past past;
-    float **kept;    // a layer: room for kn_past_most() rows
+    float **kept;    // a layer: room for kn_past_max() rows
     size_t position; // of the next token
     size_t rows;     // kept: those before it, from a multiple of 32 on
 } kn_native_past;
@@ -27,7 +27,7 @@ static inline size_t kn_past_first(const kn_config *c, size_t position) {
     return unseen / KN_CELL * KN_CELL;
 }
 // Rows that are kept at most.
-static inline size_t kn_past_most(const kn_config *c) {
+static inline size_t kn_past_max(const kn_config *c) {
     return (size_t)c->window + KN_CELL;
 }
 

@@ -8,7 +8,7 @@ static knnlm_status init(kn_native_past *p, const kn_config *c) {
     p->kept = kn_alloc((size_t)c->layers, sizeof *p->kept);
     if (!p->kept) return KNNLM_ENOMEM;
     for (int32_t n = 0; n < c->layers; n++) {
-        p->kept[n] = kn_alloc_aligned(kn_past_most(c) * 2 * (size_t)c->width, sizeof(float));
+        p->kept[n] = kn_alloc_aligned(kn_past_max(c) * 2 * (size_t)c->width, sizeof(float));
         if (!p->kept[n]) return KNNLM_ENOMEM;
     }
     return KNNLM_OK;

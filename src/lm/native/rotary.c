@@ -46,7 +46,7 @@ static size_t sequence_of(const kn_batch *b, size_t row) {
 
 static void place_panel(void *context, size_t task, int worker) {
     const placing *p = context;
-    size_t first = task * KN_CELL, end = kn_least(first + KN_CELL, p->b->rows), s = sequence_of(p->b, first);
+    size_t first = task * KN_CELL, end = kn_min(first + KN_CELL, p->b->rows), s = sequence_of(p->b, first);
     float scratch[KN_HEAD_WIDTH_MAX];
     (void)worker;
     for (size_t row = first; row < end; row++) {

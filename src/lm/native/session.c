@@ -21,7 +21,7 @@ static knnlm_status init(native_session *s, const kn_native *m) {
     s->caches = kn_alloc((size_t)c->layers, sizeof *s->caches);
     if (!s->caches) return KNNLM_ENOMEM;
     // Room for as much again as is kept: what is kept then moves seldom.
-    s->room = c->window ? 2 * kn_past_most(c) + PIECE : (size_t)c->context;
+    s->room = c->window ? 2 * kn_past_max(c) + PIECE : (size_t)c->context;
     size_t cells;
     if (!kn_mul(s->room, 2 * (size_t)c->width, &cells))
         return kn_fail(KNNLM_ENOMEM, "a context of %d tokens does not fit into memory", c->context);
@@ -29,7 +29,7 @@ static knnlm_status init(native_session *s, const kn_native *m) {
         s->caches[n] = kn_alloc_aligned(cells, sizeof(float));
         if (!s->caches[n]) return KNNLM_ENOMEM;
     }
-    return kn_workspace_init(&s->ws, c, m->w.k, kn_least(s->room, PIECE), s->room);
+    return kn_workspace_init(&s->ws, c, m->w.k, kn_min(s->room, PIECE), s->room);
 }
 
 // Forgets what no position to come sees, when there is no room for `rows` more.
@@ -138,7 +138,7 @@ knnlm_status kn_native_sessions_feed(kn_session *const *sessions, size_t count, 
     native_session *const *mine = (native_session *const *)sessions;
     kn_lm_output rest = *out;
     for (size_t done = 0; done < count;) {
-        size_t n = kn_least(count - done, mine[0]->ws.rows);
+        size_t n = kn_min(count - done, mine[0]->ws.rows);
         KN_TRY(feed_together(mine + done, n, tokens + done, tap, &rest));
         kn_lm_output_advance(sessions[0]->lm, &rest, n);
         done += n;

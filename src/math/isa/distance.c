@@ -77,7 +77,7 @@ static inline void load_block(float *block, kn_vec *norms, const uint8_t *rows, 
     for (size_t r = 0; r < n; r++) {
         const uint8_t *row = rows + r * stride;
         float scale = scales ? scales[r] : 1, *out = block + r * KN_CELL;
-        size_t j = 0, width = kn_least(KN_CELL, d - k);
+        size_t j = 0, width = kn_min(KN_CELL, d - k);
         for (; j + KN_LANES <= width; j += KN_LANES) {
             kn_vec v = widen(row, k + j, type, scale) - *(const kn_vec *)(centre + k + j);
             *(kn_vec *)(out + j) = v;
@@ -96,7 +96,7 @@ float kn_isa(load_row)(float *cells, const float *row, const float *centre, size
     kn_vec sum = {0};
     float rest = 0;
     for (size_t k = 0; k < d; k += KN_CELL, cells += KN_CELL_SIZE) {
-        size_t j = 0, width = kn_least(KN_CELL, d - k);
+        size_t j = 0, width = kn_min(KN_CELL, d - k);
         for (; j + KN_LANES <= width; j += KN_LANES) {
             kn_vec v = *(const kn_vec *)(row + k + j) - *(const kn_vec *)(centre + k + j);
             *(kn_vec *)(cells + j) = v;
@@ -175,10 +175,10 @@ void kn_isa(near)(float *block, const float *row_terms, const float *query_terms
         for (int h = 0; h < 2; h++) {
             __m512 terms = _mm512_add_ps(_mm512_loadu_ps(row_terms + 16 * h), b);
             __m512 d = _mm512_fmadd_ps(f, _mm512_load_ps(line + 16 * h), terms);
-            __m512 least = _mm512_mul_ps(_mm512_set1_ps(small), terms);
+            __m512 min = _mm512_mul_ps(_mm512_set1_ps(small), terms);
             _mm512_store_ps(line + 16 * h, d);
             mask |= (uint32_t)_mm512_cmp_ps_mask(d, l, _CMP_LE_OQ) << (16 * h);
-            little |= (uint32_t)_mm512_cmp_ps_mask(d, least, _CMP_LT_OQ) << (16 * h);
+            little |= (uint32_t)_mm512_cmp_ps_mask(d, min, _CMP_LT_OQ) << (16 * h);
             lost |= (uint32_t)_mm512_cmp_ps_mask(d, _mm512_set1_ps(FLT_MAX), _CMP_NLE_UQ) << (16 * h);
         }
 #else

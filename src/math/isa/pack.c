@@ -41,7 +41,7 @@ void kn_isa(pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, siz
     element *cell = panel;
     for (size_t k = 0; k < depth; k += KN_CELL, cell += KN_CELL_SIZE) {
         for (size_t r = 0; r < rows; r++)
-            convert_row(cell + r * KN_CELL, src + r * ld + k, kn_least(KN_CELL, depth - k));
+            convert_row(cell + r * KN_CELL, src + r * ld + k, kn_min(KN_CELL, depth - k));
         memset(cell + rows * KN_CELL, 0, (KN_CELL - rows) * KN_CELL * sizeof *cell);
     }
 }
@@ -162,7 +162,7 @@ void kn_isa(pack_lhs_t)(void *panel, const float *src, size_t ld, size_t rows, s
             if (depth - k >= 2 * KN_CELL) fetch_rows(src + (k + KN_CELL) * ld, ld, KN_CELL);
             transpose_block(turned, src + k * ld, ld);
         } else {
-            load_block(in, src + k * ld, ld, kn_least(KN_CELL, depth - k), rows);
+            load_block(in, src + k * ld, ld, kn_min(KN_CELL, depth - k), rows);
             transpose_block(turned, in, KN_CELL);
         }
         for (size_t r = 0; r < KN_CELL && turned == out; r++)
@@ -213,7 +213,7 @@ void kn_isa(pack_rhs)(void *panel, const float *src, size_t ld, size_t columns, 
         if (columns == KN_CELL && depth - k >= KN_CELL) {
             rhs_cell(cell, src + k, ld);
         } else {
-            load_block(block, src + k, ld, columns, kn_least(KN_CELL, depth - k));
+            load_block(block, src + k, ld, columns, kn_min(KN_CELL, depth - k));
             rhs_cell(cell, block, KN_CELL);
         }
     }
@@ -227,7 +227,7 @@ void kn_isa(pack_rhs_t)(void *panel, const float *src, size_t ld, size_t columns
             if (depth - k >= 2 * KN_CELL) fetch_rows(src + (k + KN_CELL) * ld, ld, KN_CELL);
             rhs_cell_t(cell, src + k * ld, ld);
         } else {
-            load_block(block, src + k * ld, ld, kn_least(KN_CELL, depth - k), columns);
+            load_block(block, src + k * ld, ld, kn_min(KN_CELL, depth - k), columns);
             rhs_cell_t(cell, block, KN_CELL);
         }
     }

@@ -4,7 +4,7 @@
 
 #include "build/build.h"
 #include "eval/pass.h"
-#include "eval/together.h"
+#include "eval/score_batch.h"
 #include "knn/next.h"
 
 #include <math.h>
@@ -19,21 +19,21 @@
 enum { TEXTS = 5, TOP = 4, TEMPERATURES = 3 };
 static const double temperatures[TEMPERATURES] = {0.5, 3, 40};
 
-typedef struct desk {
+typedef struct fixture {
     char folder[64];
     kn_lm *lm;
     kn_mixture *whole, *views[TEXTS]; // settings of their own for each text
     kn_tokens texts[TEXTS];
-} desk;
+} fixture;
 
-static void fill_text(desk *d, size_t number, size_t length) {
+static void fill_text(fixture *d, size_t number, size_t length) {
     char text[1200];
     for (size_t i = 0; i < length; i++)
         text[i] = "the nearest of a context, and then "[(i * (number + 3)) % 35];
     OK(kn_tokenizer_encode(kn_lm_tokenizer(d->lm), text, length, &d->texts[number]));
 }
 
-static void build_store(desk *d, const char *path) {
+static void build_store(fixture *d, const char *path) {
     static const char text[] =
         "the nearest contexts are those of a text that the model has read; and then another, "
         "and then the nearest of them all, of a context and of the text.";
@@ -54,8 +54,8 @@ static kn_mixture *view(const kn_mixture *of, kn_view_options o) {
     return m;
 }
 
-static int desk_open(void **state) {
-    desk *d = calloc(1, sizeof *d);
+static int fixture_open(void **state) {
+    fixture *d = calloc(1, sizeof *d);
     char path[100];
     test_folder(d->folder, sizeof d->folder);
     snprintf(path, sizeof path, "%s/s.store", d->folder);
@@ -66,13 +66,13 @@ static int desk_open(void **state) {
                             .store_count = 1,
                             .lambda = 0.4,
                             .temperature = 5,
-                            .metric = -1,
+                            .distance = -1,
                             .cache_lambda = NAN,
                             .cache_temperature = NAN};
     OK(kn_mixture_open(d->lm, &o, &d->whole));
     d->views[0] = view(d->whole, (kn_view_options){NAN, NAN, 0, -1});
     d->views[1] = view(d->whole, (kn_view_options){NAN, NAN, 7, -1});
-    OK(kn_mixture_open(d->lm, &(kn_mixture_options){.metric = -1}, &d->views[2]));
+    OK(kn_mixture_open(d->lm, &(kn_mixture_options){.distance = -1}, &d->views[2]));
     d->views[3] = view(d->whole, (kn_view_options){0.9, 2, 0, -1});
     d->views[4] = view(d->whole, (kn_view_options){NAN, NAN, 0, 1});
     static const size_t lengths[TEXTS] = {1, 30, 200, 400, 1000};
@@ -81,8 +81,8 @@ static int desk_open(void **state) {
     return 0;
 }
 
-static int desk_close(void **state) {
-    desk *d = *state;
+static int fixture_close(void **state) {
+    fixture *d = *state;
     char command[100];
     for (size_t i = 0; i < TEXTS; i++) kn_tokens_free(&d->texts[i]);
     for (size_t i = 0; i < TEXTS; i++) kn_mixture_close(d->views[i]);
@@ -94,33 +94,33 @@ static int desk_close(void **state) {
     return 0;
 }
 
-static kn_asked ask(const desk *d, size_t i) {
+static kn_score_text ask(const fixture *d, size_t i) {
     size_t n = d->texts[i].count;
-    return (kn_asked){.tokens = d->texts[i].ids,
-                      .count = n,
-                      .mixture = d->views[i],
-                      .verdicts = calloc(n, sizeof(kn_verdict)),
-                      .top = TOP,
-                      .ranked = calloc((n + 1) * TOP, sizeof(int32_t)),
-                      .ranked_p = calloc((n + 1) * TOP, sizeof(double)),
-                      .own_p = calloc(n, sizeof(double)),
-                      .knn_at = calloc(n * TEMPERATURES, sizeof(double)),
-                      .temperatures = temperatures,
-                      .temperature_count = TEMPERATURES,
-                      .next_mixture = i % 2 ? d->views[i] : NULL};
+    return (kn_score_text){.tokens = d->texts[i].ids,
+                           .count = n,
+                           .mixture = d->views[i],
+                           .results = calloc(n, sizeof(kn_score_result)),
+                           .top = TOP,
+                           .ranked = calloc((n + 1) * TOP, sizeof(int32_t)),
+                           .ranked_p = calloc((n + 1) * TOP, sizeof(double)),
+                           .own_p = calloc(n, sizeof(double)),
+                           .knn_at = calloc(n * TEMPERATURES, sizeof(double)),
+                           .temperatures = temperatures,
+                           .temperature_count = TEMPERATURES,
+                           .next_mixture = i % 2 ? d->views[i] : NULL};
 }
 
-static void asked_free(kn_asked *a) {
-    free(a->verdicts);
+static void asked_free(kn_score_text *a) {
+    free(a->results);
     free(a->ranked);
     free(a->ranked_p);
     free(a->own_p);
     free(a->knn_at);
 }
 
-static void assert_same(const kn_asked *a, const kn_asked *b) {
+static void assert_same(const kn_score_text *a, const kn_score_text *b) {
     size_t n = a->count;
-    assert_memory_equal(a->verdicts, b->verdicts, n * sizeof *a->verdicts);
+    assert_memory_equal(a->results, b->results, n * sizeof *a->results);
     assert_memory_equal(a->ranked, b->ranked, n * TOP * sizeof *a->ranked);
     assert_memory_equal(a->ranked_p, b->ranked_p, n * TOP * sizeof *a->ranked_p);
     assert_memory_equal(a->own_p, b->own_p, n * sizeof *a->own_p);
@@ -130,13 +130,13 @@ static void assert_same(const kn_asked *a, const kn_asked *b) {
 }
 
 static void together_is_as_alone(void **state) {
-    const desk *d = *state;
-    kn_asked all[TEXTS];
+    const fixture *d = *state;
+    kn_score_text all[TEXTS];
     for (size_t i = 0; i < TEXTS; i++) all[i] = ask(d, i);
-    OK(kn_score_together(d->lm, all, TEXTS, NULL, NULL));
+    OK(kn_score_batch(d->lm, all, TEXTS, NULL, NULL));
     for (size_t i = 0; i < TEXTS; i++) {
-        kn_asked one = ask(d, i);
-        OK(kn_score_together(d->lm, &one, 1, NULL, NULL));
+        kn_score_text one = ask(d, i);
+        OK(kn_score_batch(d->lm, &one, 1, NULL, NULL));
         assert_same(&all[i], &one);
         asked_free(&one);
         asked_free(&all[i]);
@@ -145,14 +145,14 @@ static void together_is_as_alone(void **state) {
 
 typedef struct evaluated {
     const kn_mixture *m;
-    const kn_asked *a;
+    const kn_score_text *a;
     size_t seen;
 } evaluated;
 
 static knnlm_status compare(void *context, const kn_scored *b) {
     evaluated *e = context;
     for (size_t i = 0; i < b->count; i++) {
-        const kn_verdict *v = &e->a->verdicts[b->tokens[i].position];
+        const kn_score_result *v = &e->a->results[b->tokens[i].position];
         assert_true(v->p == b->predictions[i].p);
         assert_true(v->lm == (double)b->lm[i]);
         assert_true(v->lambda == kn_prediction_lambda(e->m, &b->predictions[i]));
@@ -162,12 +162,12 @@ static knnlm_status compare(void *context, const kn_scored *b) {
 }
 
 static void as_an_evaluation(void **state) {
-    const desk *d = *state;
+    const fixture *d = *state;
     for (size_t i = 0; i < TEXTS; i++) {
-        kn_asked a = ask(d, i);
+        kn_score_text a = ask(d, i);
         kn_pass_options o = {.read = {.context = -1}, .entropies = true};
         evaluated e = {d->views[i], &a, 0};
-        OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
+        OK(kn_score_batch(d->lm, &a, 1, NULL, NULL));
         OK(kn_pass_tokens(d->lm, d->views[i], a.tokens, a.count, &o, compare, &e));
         assert_int_equal(e.seen, a.count);
         asked_free(&a);
@@ -188,16 +188,16 @@ static void check_ranks(const kn_distribution *g, const int32_t *ranked, const d
 
 // In the first window the model sees all that came before, as it does when asked for one context.
 static void as_one_context_after_another(void **state) {
-    const desk *d = *state;
+    const fixture *d = *state;
     for (size_t i = 0; i < TEXTS; i++) {
-        kn_asked a = ask(d, i);
-        OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
-        for (size_t at = 0; at < kn_least(a.count, 24); at++) {
+        kn_score_text a = ask(d, i);
+        OK(kn_score_batch(d->lm, &a, 1, NULL, NULL));
+        for (size_t at = 0; at < kn_min(a.count, 24); at++) {
             kn_nexts *nexts;
             OK(kn_nexts_open(d->lm, &(kn_context){a.tokens, at, d->views[i]}, 1, &nexts));
             const kn_next *next = kn_nexts_at(nexts, 0);
             double own = kn_distribution_logprob(&next->distribution, a.tokens[at]);
-            assert_true(fabs(own - a.own_p[at]) < 2e-5 && fabs(own - a.verdicts[at].p) < 2e-5);
+            assert_true(fabs(own - a.own_p[at]) < 2e-5 && fabs(own - a.results[at].p) < 2e-5);
             check_ranks(&next->distribution, a.ranked + at * TOP, a.ranked_p + at * TOP);
             for (size_t j = 0; j < TOP; j++)
                 if (a.ranked[at * TOP + j] == a.tokens[at])
@@ -209,11 +209,11 @@ static void as_one_context_after_another(void **state) {
 }
 
 static void what_comes_next(void **state) {
-    const desk *d = *state;
-    kn_asked a = ask(d, 1);
+    const fixture *d = *state;
+    kn_score_text a = ask(d, 1);
     kn_nexts *nexts;
     int32_t best;
-    OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
+    OK(kn_score_batch(d->lm, &a, 1, NULL, NULL));
     OK(kn_nexts_open(d->lm, &(kn_context){a.tokens, a.count, d->views[1]}, 1, &nexts));
     const kn_next *next = kn_nexts_at(nexts, 0);
     assert_int_equal(kn_distribution_top(&next->distribution, 1, &best), 1);
@@ -226,15 +226,15 @@ static void what_comes_next(void **state) {
 }
 
 static void other_temperatures(void **state) {
-    const desk *d = *state;
-    kn_asked a = ask(d, 1);
-    OK(kn_score_together(d->lm, &a, 1, NULL, NULL));
+    const fixture *d = *state;
+    kn_score_text a = ask(d, 1);
+    OK(kn_score_batch(d->lm, &a, 1, NULL, NULL));
     for (size_t t = 0; t < TEMPERATURES; t++) {
         kn_mixture *m = view(d->views[1], (kn_view_options){NAN, temperatures[t], 0, -1});
-        kn_asked b = ask(d, 1);
+        kn_score_text b = ask(d, 1);
         b.mixture = m;
-        OK(kn_score_together(d->lm, &b, 1, NULL, NULL));
-        for (size_t i = 0; i < a.count; i++) assert_true(a.knn_at[i * TEMPERATURES + t] == b.verdicts[i].knn);
+        OK(kn_score_batch(d->lm, &b, 1, NULL, NULL));
+        for (size_t i = 0; i < a.count; i++) assert_true(a.knn_at[i * TEMPERATURES + t] == b.results[i].knn);
         kn_mixture_close(m);
         asked_free(&b);
     }
@@ -247,19 +247,19 @@ static bool never(void *context) {
 }
 
 static void stopped_and_refused(void **state) {
-    const desk *d = *state;
-    kn_asked many[40];
+    const fixture *d = *state;
+    kn_score_text many[40];
     int times = 0;
     for (size_t i = 0; i < 40; i++) many[i] = ask(d, 4);
-    assert_int_equal(kn_score_together(d->lm, many, 40, never, &times), KNNLM_ESTOPPED);
+    assert_int_equal(kn_score_batch(d->lm, many, 40, never, &times), KNNLM_ESTOPPED);
     assert_int_equal(times, 1);
     for (size_t i = 0; i < 40; i++) asked_free(&many[i]);
-    OK(kn_score_together(d->lm, NULL, 0, never, &times));
+    OK(kn_score_batch(d->lm, NULL, 0, never, &times));
     int32_t bad = kn_lm_describe(d->lm)->vocabulary;
-    kn_asked a = ask(d, 0);
+    kn_score_text a = ask(d, 0);
     a.tokens = &bad;
     a.count = 1;
-    assert_int_equal(kn_score_together(d->lm, &a, 1, NULL, NULL), KNNLM_EINVAL);
+    assert_int_equal(kn_score_batch(d->lm, &a, 1, NULL, NULL), KNNLM_EINVAL);
     asked_free(&a);
 }
 
@@ -269,5 +269,5 @@ int main(void) {
         cmocka_unit_test(as_one_context_after_another), cmocka_unit_test(what_comes_next),
         cmocka_unit_test(other_temperatures),           cmocka_unit_test(stopped_and_refused),
     };
-    return cmocka_run_group_tests(tests, desk_open, desk_close);
+    return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -1,5 +1,5 @@
 // Scores several texts in memory together.
-#include "eval/together.h"
+#include "eval/score_batch.h"
 
 #include "base/threads.h"
 #include "knn/distribution.h"
@@ -25,7 +25,7 @@ typedef struct row {
 
 typedef struct session {
     kn_lm *lm;
-    kn_asked *asked;
+    kn_score_text *texts;
     size_t count;
     kn_read_options read;
     kn_tap tap;
@@ -52,20 +52,20 @@ static size_t width_of(const session *s) {
 static size_t vocabulary_of(const session *s) {
     return (size_t)kn_lm_describe(s->lm)->vocabulary;
 }
-static size_t targets_of(const kn_asked *a) {
+static size_t targets_of(const kn_score_text *a) {
     return a->count + (a->next_mixture != NULL);
 }
-static bool ranks(const kn_asked *a) {
+static bool ranks(const kn_score_text *a) {
     return a->ranked || a->next_mixture;
 }
-static const kn_mixture *mixture_of(const kn_asked *a, size_t position) {
+static const kn_mixture *mixture_of(const kn_score_text *a, size_t position) {
     return position == a->count ? a->next_mixture : a->mixture;
 }
 
 // ---------------------------------------------------------------- windows
 
 static knnlm_status lay_stream(session *s, size_t number) {
-    const kn_asked *a = &s->asked[number];
+    const kn_score_text *a = &s->texts[number];
     int32_t start = kn_tokenizer_start(kn_lm_tokenizer(s->lm));
     int32_t *stream = s->streams[number] = kn_alloc(a->count + 2, sizeof *stream);
     if (!stream) return KNNLM_ENOMEM;
@@ -76,7 +76,7 @@ static knnlm_status lay_stream(session *s, size_t number) {
 }
 
 static knnlm_status cut(session *s, size_t number) {
-    size_t targets = targets_of(&s->asked[number]);
+    size_t targets = targets_of(&s->texts[number]);
     if (s->read.stream && targets > (size_t)s->read.score) KN_TRY(kn_past_open(s->lm, &s->pasts[number]));
     for (size_t done = 0, n; done < targets; done += n) {
         n = kn_read_targets(&s->read, targets, done);
@@ -96,9 +96,9 @@ static size_t next_batch(const session *s, size_t first, bool *ranked) {
     *ranked = false;
     for (; first + n < s->piece_count; n++) {
         const piece *p = &s->pieces[first + n];
-        bool wanted = *ranked || ranks(&s->asked[p->text]);
+        bool wanted = *ranked || ranks(&s->texts[p->text]);
         size_t more = (size_t)window_of(s, p).length;
-        size_t found = neighbors + p->count * kn_mixture_describe(s->asked[p->text].mixture)->neighbors;
+        size_t found = neighbors + p->count * kn_mixture_describe(s->texts[p->text].mixture)->neighbors;
         if (n && (tokens + more > ROWS || found > NEIGHBORS ||
                   (wanted && (rows + p->count) * vocabulary_of(s) > NUMBERS)))
             break;
@@ -145,7 +145,7 @@ static knnlm_status run_model(session *s, size_t first, size_t n, bool ranked) {
         const piece *p = &s->pieces[first + i];
         s->windows[i] = window_of(s, p);
         for (size_t t = 0; t < p->count; t++) {
-            s->mixtures[s->row_count] = mixture_of(&s->asked[p->text], p->from + t);
+            s->mixtures[s->row_count] = mixture_of(&s->texts[p->text], p->from + t);
             s->rows[s->row_count++] = (row){p->text, p->from + t};
         }
     }
@@ -158,30 +158,30 @@ static knnlm_status run_model(session *s, size_t first, size_t n, bool ranked) {
     return kn_lm_run(s->lm, s->windows, n, s->tap, &out);
 }
 
-// ---------------------------------------------------------------- verdicts
+// ---------------------------------------------------------------- results
 
-static void judge(const session *s, const row *w, size_t r, kn_asked *a) {
+static void judge(const session *s, const row *w, size_t r, kn_score_text *a) {
     const kn_mixture *m = a->mixture;
-    kn_row_neighbors found[KN_STORES_MOST];
+    kn_row_neighbors found[KN_STORES_MAX];
     kn_prediction prediction;
     kn_predictor_neighbors(s->predictor, r, found);
     kn_predict_one(m, found, a->tokens[w->position], (double)s->logprobs[r], (double)s->entropies[r], NAN,
                    &prediction);
-    a->verdicts[w->position] = (kn_verdict){.p = prediction.p,
-                                            .lm = (double)s->logprobs[r],
-                                            .knn = kn_prediction_knn(m, &prediction),
-                                            .lambda = kn_prediction_lambda(m, &prediction),
-                                            .nearest = kn_nearest(m, found),
-                                            .entropy = (double)s->entropies[r]};
+    a->results[w->position] = (kn_score_result){.p = prediction.p,
+                                                .lm = (double)s->logprobs[r],
+                                                .knn = kn_prediction_knn(m, &prediction),
+                                                .lambda = kn_prediction_lambda(m, &prediction),
+                                                .nearest = kn_nearest(m, found),
+                                                .entropy = (double)s->entropies[r]};
 }
 
 // Of all stores together, each by the part it has at its own temperature.
-static void judge_temperatures(const session *s, const row *w, size_t r, kn_asked *a) {
+static void judge_temperatures(const session *s, const row *w, size_t r, kn_score_text *a) {
     const kn_mixture *m = a->mixture;
-    kn_row_neighbors found[KN_STORES_MOST];
+    kn_row_neighbors found[KN_STORES_MAX];
     kn_prediction other;
     kn_predictor_neighbors(s->predictor, r, found);
-    kn_predict_one(m, found, -1, 0, a->verdicts[w->position].entropy, NAN, &other);
+    kn_predict_one(m, found, -1, 0, a->results[w->position].entropy, NAN, &other);
     for (size_t t = 0; t < a->temperature_count; t++) {
         for (size_t i = 0; i < kn_mixture_describe(m)->count; i++)
             other.knn[i] =
@@ -190,7 +190,7 @@ static void judge_temperatures(const session *s, const row *w, size_t r, kn_aske
     }
 }
 
-static void rank(const kn_distribution *g, size_t position, kn_asked *a) {
+static void rank(const kn_distribution *g, size_t position, kn_score_text *a) {
     int32_t *ranked = a->ranked + position * a->top;
     double *p = a->ranked_p + position * a->top;
     size_t n = kn_distribution_top(g, a->top, ranked);
@@ -198,27 +198,27 @@ static void rank(const kn_distribution *g, size_t position, kn_asked *a) {
     if (position < a->count) a->own_p[position] = kn_distribution_logprob(g, a->tokens[position]);
 }
 
-static void rank_next(const kn_distribution *g, kn_asked *a) {
+static void rank_next(const kn_distribution *g, kn_score_text *a) {
     kn_distribution_top(g, 1, &a->next);
     if (a->ranked) rank(g, a->count, a);
-    a->next_verdict = (kn_verdict){.p = kn_distribution_logprob(g, a->next),
-                                   .lm = (double)g->lm[a->next],
-                                   .knn = g->stores ? log(g->knn[a->next]) : NAN,
-                                   .lambda = g->lambda,
-                                   .nearest = g->nearest,
-                                   .entropy = g->entropy};
+    a->next_verdict = (kn_score_result){.p = kn_distribution_logprob(g, a->next),
+                                        .lm = (double)g->lm[a->next],
+                                        .knn = g->stores ? log(g->knn[a->next]) : NAN,
+                                        .lambda = g->lambda,
+                                        .nearest = g->nearest,
+                                        .entropy = g->entropy};
 }
 
 static void judge_row(void *context, size_t r, int worker) {
     session *s = context;
     const row *w = &s->rows[r];
-    kn_asked *a = &s->asked[w->text];
+    kn_score_text *a = &s->texts[w->text];
     bool next = w->position == a->count;
     s->statuses[r] = KNNLM_OK;
     if (!next) judge(s, w, r, a);
     if (!next && a->knn_at) judge_temperatures(s, w, r, a);
     if (!next && !a->ranked) return;
-    kn_row_neighbors found[KN_STORES_MOST];
+    kn_row_neighbors found[KN_STORES_MAX];
     kn_distribution *g = &s->distributions[worker];
     kn_predictor_neighbors(s->predictor, r, found);
     s->statuses[r] = kn_distribution_mix(g, s->mixtures[r], found, s->distribution + r * vocabulary_of(s),
@@ -258,7 +258,7 @@ static knnlm_status prepare(session *s) {
     s->tap = KN_TAP_DEFAULT;
     KN_TRY(kn_read_resolve(s->lm, &s->read));
     for (size_t i = 0; i < s->count; i++) {
-        const kn_mixture_info *m = kn_mixture_describe(s->asked[i].mixture);
+        const kn_mixture_info *m = kn_mixture_describe(s->texts[i].mixture);
         if (m->count) s->tap = m->tap;
         KN_TRY(lay_stream(s, i));
         KN_TRY(cut(s, i));
@@ -281,8 +281,9 @@ static void session_free(session *s) {
     free(s->distributions);
 }
 
-knnlm_status kn_score_together(kn_lm *lm, kn_asked *asked, size_t count, kn_go_on *go_on, void *context) {
-    session s = {.lm = lm, .asked = asked, .count = count};
+knnlm_status kn_score_batch(kn_lm *lm, kn_score_text *texts, size_t count, kn_keep_going *go_on,
+                            void *context) {
+    session s = {.lm = lm, .texts = texts, .count = count};
     knnlm_status status = prepare(&s);
     for (size_t done = 0; done < s.piece_count && status == KNNLM_OK;) {
         bool ranked;
