@@ -242,6 +242,10 @@ static void test_zstd_cut_off_or_corrupt(void **state) {
     expect_failure(put("tail.zst", packed, n + 4), KNNLM_EDATA, "zstd");
     packed[4] ^= 0x08; // a reserved bit of the frame's header
     expect_failure(put("corrupt.zst", packed, n), KNNLM_EDATA, "corrupt zstd data");
+    // A frame that says it holds 48 MiB, more than one read takes, and ends with an empty block: libzstd lets
+    // it pass.
+    static const char lying[] = "\x28\xb5\x2f\xfd\xa0\x00\x00\x00\x03\x01\x00\x00";
+    expect_failure(put("lying.zst", lying, sizeof lying - 1), KNNLM_EDATA, "does not hold what it says");
 }
 
 static void gzip_pack(const char *path, const char *mode, const char *text) {

@@ -14,7 +14,12 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { INPUT = 1 << 18, GZIP_WINDOW = 15 + 16, PATIENCE = 200 /* ms */ };
+enum {
+    INPUT = 1 << 18,
+    GZIP_WINDOW = 15 + 16,
+    ZSTD_HEADER = 18, // of a frame, at most
+    PATIENCE = 200,   // ms
+};
 
 typedef knnlm_status unpacker(kn_unpack *u, char *data, size_t size, size_t *got);
 
@@ -26,6 +31,7 @@ struct kn_unpack {
     z_stream gzip;
     bool gzip_open, inside; // inside: a frame has begun and not ended
     bool ended;             // the file has
+    uint64_t claimed, made; // bytes of the zstd frame at hand: as it says itself, and so far
     const kn_progress *progress;
     uint64_t done;
     size_t at, filled; // of input
@@ -80,9 +86,30 @@ static knnlm_status truncated(const kn_unpack *u, const char *format) {
     return kn_fail(KNNLM_EDATA, "%s: the %s data ends too early: the file is cut off", u->name, format);
 }
 
+// All of a frame's header, which may lie across two reads: it says how much the frame holds.
+static knnlm_status begin_frame(kn_unpack *u) {
+    while (u->filled - u->at < ZSTD_HEADER && !u->ended) {
+        memmove(u->input, u->input + u->at, u->filled - u->at);
+        u->filled -= u->at;
+        u->at = 0;
+        KN_TRY(read_more(u));
+    }
+    u->claimed = ZSTD_getFrameContentSize(u->input + u->at, u->filled - u->at);
+    u->made = 0;
+    return KNNLM_OK;
+}
+
+// Of a frame that ends with an empty block libzstd (1.5) compares this only when it unpacks it at one go.
+static knnlm_status end_frame(const kn_unpack *u) {
+    bool known = u->claimed != ZSTD_CONTENTSIZE_UNKNOWN && u->claimed != ZSTD_CONTENTSIZE_ERROR;
+    if (!known || u->made == u->claimed) return KNNLM_OK;
+    return kn_fail(KNNLM_EDATA, "%s: corrupt zstd data: a frame does not hold what it says", u->name);
+}
+
 static knnlm_status unpack_zstd(kn_unpack *u, char *data, size_t size, size_t *got) {
     ZSTD_outBuffer out = {data, size, 0};
     while (out.pos == 0) {
+        if (!u->inside) KN_TRY(begin_frame(u));
         if (u->at == u->filled) KN_TRY(refill(u));
         if (u->at == u->filled && !u->inside) break;
         ZSTD_inBuffer in = {u->input, u->filled, u->at};
@@ -90,7 +117,9 @@ static knnlm_status unpack_zstd(kn_unpack *u, char *data, size_t size, size_t *g
         if (ZSTD_isError(hint))
             return kn_fail(KNNLM_EDATA, "%s: corrupt zstd data: %s", u->name, ZSTD_getErrorName(hint));
         u->at = in.pos;
+        u->made += out.pos;
         u->inside = hint != 0;
+        if (!u->inside) KN_TRY(end_frame(u));
         if (u->inside && u->ended && out.pos == 0) return truncated(u, "zstd");
     }
     *got = out.pos;
