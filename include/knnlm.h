@@ -4,7 +4,7 @@
 // key) and the token (the value). To predict, the states nearest to the present one are searched for, and
 // what followed them then is mixed into what the model says. The sections below stand in that order: status,
 // model, building, store, index and search, upkeep, files of other programs, predicting, evaluating,
-// generating, training.
+// explaining, generating, training.
 //
 // Conventions. Every function that can fail returns a knnlm_status: 0 is done, and otherwise knnlm_message()
 // has one line for people. Handles are opaque; what _open gives, _close takes back. The library never prints
@@ -932,6 +932,98 @@ KNNLM_API knnlm_status knnlm_tune(knnlm_model *model, const char *const *texts, 
                                   const knnlm_mixture_options *mixture, const knnlm_tune_options *options,
                                   knnlm_tune_result *result);
 KNNLM_API void knnlm_tune_result_free(knnlm_tune_result *result);
+
+// ---------------------------------------------------------------- explaining
+
+// Why a word is probable: what the model says of it, what the neighbours say, and which passages they are
+// from. Of one context, or of a text: then of those tokens at which neighbours helped most, and hurt most.
+
+// A neighbour with its origin: what followed it is origin.entry.token. Names of documents are the mixture's;
+// texts are the result's, NULL where the store keeps no tokenizer.
+typedef struct knnlm_neighbor {
+    size_t store;    // its number among the mixture's
+    double share;    // of p_kNN of all stores
+    double distance; // smaller is nearer
+    knnlm_origin origin;
+} knnlm_neighbor;
+
+typedef struct knnlm_word {
+    int32_t token;
+    double lm, knn, p; // p_LM, p_kNN of all stores (NAN: there are none), p
+} knnlm_word;
+
+typedef struct knnlm_explain_options {
+    size_t size;        // of this struct: set by knnlm_explain_options_default
+    const char *target; // a word that is told of too, whatever its probability; NULL: none
+    size_t words;       // told of, the most probable; at most 1024
+    size_t neighbors;   // told of, those of the largest share
+    size_t around;      // tokens of text on both sides of a neighbour
+} knnlm_explain_options;
+
+typedef struct knnlm_explanation {
+    size_t tokens;        // of the context that the model read
+    bool cut;             // there was more of it than the model's context holds
+    int32_t target;       // -1: none was asked for
+    bool target_has_more; // it is several tokens: this is the first
+    knnlm_word *words;    // the most probable first, then the target where it is not among them
+    size_t word_count;
+    knnlm_neighbor *neighbors; // those of the largest share first
+    size_t neighbor_count;
+    double lambda, nearest, entropy; // as knnlm_next has them
+} knnlm_explanation;
+
+// 8 words, 8 neighbours, 12 tokens around.
+KNNLM_API knnlm_explain_options knnlm_explain_options_default(void);
+
+// What comes after `context`, the beginning of a document. The cache is not used. `options` may be NULL. *out
+// is released with knnlm_explanation_free after KNNLM_OK, while the mixture is open. KNNLM_EINVAL: a target
+// without tokens; KNNLM_EDATA: not UTF-8, as knnlm_model_encode has it, or the store is damaged;
+// KNNLM_ENOMEM; else as a search fails.
+KNNLM_API knnlm_status knnlm_explain(knnlm_mixture *mixture, const char *context,
+                                     const knnlm_explain_options *options, knnlm_explanation *out);
+KNNLM_API void knnlm_explanation_free(knnlm_explanation *explanation);
+
+typedef struct knnlm_explain_texts_options {
+    size_t size; // of this struct: set by knnlm_explain_texts_options_default
+    knnlm_split split;
+    bool split_given;       // false: as the first store was cut, else by files
+    int32_t score, context; // as knnlm_score_options has them
+    size_t best, worst;     // tokens told of where neighbours helped, and hurt, most; at most 2^20 each
+    size_t neighbors;       // told of at each
+    size_t around;          // tokens of text on both sides of a neighbour
+    knnlm_progress progress;
+} knnlm_explain_texts_options;
+
+// A token of a text at which neighbours made a difference, p - lm. Strings are the result's.
+typedef struct knnlm_token_gain {
+    char *document, *before; // before: the text of up to 64 tokens before it; NUL added to both
+    size_t before_size;
+    uint64_t position, offset; // in its document: token, byte
+    int32_t token;
+    double lm, knn, cache, p; // log p_LM, log p_kNN of all stores, log p_cache, log p; NAN: there is none
+    double lambda;            // of all stores
+    knnlm_neighbor *neighbors;
+    size_t neighbor_count;
+} knnlm_token_gain;
+
+typedef struct knnlm_token_gains {
+    knnlm_token_gain *best, *worst; // the largest gain first; the largest loss first
+    size_t best_count, worst_count; // fewer than asked for where there are not as many
+    uint64_t tokens;                // that were scored
+    double ppl_lm, ppl;             // per token: of the model alone, and with neighbours
+} knnlm_token_gains;
+
+// 5 best, 5 worst, 3 neighbours, 12 tokens around.
+KNNLM_API knnlm_explain_texts_options knnlm_explain_texts_options_default(void);
+
+// Looks through texts (files, directories, "-"), scored as knnlm_eval scores them. `options` may be NULL.
+// *out is released with knnlm_token_gains_free after KNNLM_OK, while the mixture is open. KNNLM_EINVAL:
+// options, no text, or a mixture with neither store nor cache; KNNLM_EDATA: a text is not UTF-8, there is
+// none in the files, or a store is damaged; KNNLM_EIO; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+KNNLM_API knnlm_status knnlm_explain_texts(knnlm_mixture *mixture, const char *const *texts, size_t count,
+                                           const knnlm_explain_texts_options *options,
+                                           knnlm_token_gains *out);
+KNNLM_API void knnlm_token_gains_free(knnlm_token_gains *gains);
 
 // ---------------------------------------------------------------- generating
 

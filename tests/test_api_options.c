@@ -84,6 +84,8 @@ static void test_each_struct(void **state) {
     REFUSES(knnlm_mixture_options, knnlm_eval(NULL, NULL, 1, &o, NULL, NULL));
     REFUSES(knnlm_eval_options, knnlm_eval(NULL, NULL, 1, NULL, &o, NULL));
     REFUSES(knnlm_tune_options, knnlm_tune(NULL, NULL, 1, NULL, &o, NULL));
+    REFUSES(knnlm_explain_options, knnlm_explain(NULL, "", &o, &(knnlm_explanation){0}));
+    REFUSES(knnlm_explain_texts_options, knnlm_explain_texts(NULL, NULL, 1, &o, &(knnlm_token_gains){0}));
     REFUSES(knnlm_text_options, knnlm_text_open(NULL, NULL, 0, &o, (knnlm_text **)&none));
 }
 

@@ -4,6 +4,7 @@
 
 #include "build/build.h"
 #include "knn/mixture.h"
+#include "knn/origin.h"
 
 #include <pthread.h>
 
@@ -48,6 +49,8 @@ knnlm_tuned api_tuned(const kn_store_tuned *tuned);
 // A document as the public header has it; strings are the store's.
 knnlm_document api_document(const kn_store_document *d);
 knnlm_entry api_entry(const kn_store_entry *e);
+// An origin likewise; its texts are the new one's.
+knnlm_origin api_origin(const kn_origin *o);
 
 // Options that were given (NULL: none) over the defaults that *out holds: an older caller's, shorter ones up
 // to their own size. KNNLM_EINVAL, naming the struct: no size, or one above `size`.

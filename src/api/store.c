@@ -1,6 +1,5 @@
 // The public functions about stores.
 #include "api/api.h"
-#include "knn/origin.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -201,19 +200,23 @@ knnlm_status knnlm_store_text(const knnlm_store *s, uint64_t first, size_t count
     return status;
 }
 
+knnlm_origin api_origin(const kn_origin *o) {
+    return (knnlm_origin){.entry = api_entry(&o->entry),
+                          .document = api_document(&o->document),
+                          .before = o->before,
+                          .word = o->word,
+                          .after = o->after,
+                          .before_size = o->before_size,
+                          .word_size = o->word_size,
+                          .after_size = o->after_size};
+}
+
 knnlm_status knnlm_store_origin(const knnlm_store *s, uint64_t id, size_t around, knnlm_origin *out) {
     const kn_tokenizer *t;
     kn_origin o;
     KN_TRY(tokenizer_of(s, &t));
     KN_TRY(kn_origin_read(s->store, t, id, around, &o));
-    *out = (knnlm_origin){.entry = api_entry(&o.entry),
-                          .document = api_document(&o.document),
-                          .before = o.before,
-                          .word = o.word,
-                          .after = o.after,
-                          .before_size = o.before_size,
-                          .word_size = o.word_size,
-                          .after_size = o.after_size};
+    *out = api_origin(&o);
     return KNNLM_OK;
 }
 

@@ -1,7 +1,6 @@
 // knnlm explain: what model and neighbours say of a context, and where the neighbours are from.
-#include "eval/explain.h"
-#include "base/file.h"
-#include "cli/inner.h"
+#include "cli/mixture.h"
+#include "cli/model.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -30,7 +29,7 @@ static const cli_option options[] = {
     {0, "text", CLI_STRING, &args.text, "FILE", "look through this text instead of one context", 0, 0, NULL},
     {0, "best", CLI_INTEGER, &args.best, "N", "with --text: tokens where neighbours helped most (default: 5)", 0, 10000, NULL},
     {0, "worst", CLI_INTEGER, &args.worst, "N", "with --text: tokens where they hurt most (default: 5)", 0, 10000, NULL},
-    {0, "documents", CLI_CHOICE, &args.split, "HOW", "with --text: file, or wiki (default: as the store's, else file)", 0, 0, kn_split_names},
+    {0, "documents", CLI_CHOICE, &args.split, "HOW", "with --text: file, or wiki (default: as the store's, else file)", 0, 0, cli_splits},
     {0, "score", CLI_INTEGER, &args.score, "N", "with --text: tokens scored a window", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &args.context, "N", "with --text: tokens before them", 0, 1 << 20, NULL},
     CLI_ENGINE_OPTION(args.common),
@@ -41,12 +40,12 @@ static const cli_option options[] = {
 
 // ---------------------------------------------------------------- pieces of text
 
-static char *token_text(const kn_lm *lm, int32_t token) {
+static char *token_text(const knnlm_model *model, int32_t token) {
     char *text, *line;
     size_t size;
-    if (kn_tokenizer_decode(kn_lm_tokenizer(lm), &token, 1, &text, &size) != KNNLM_OK) return NULL;
+    if (knnlm_model_decode(model, &token, 1, &text, &size) != KNNLM_OK) return NULL;
     line = cli_line(text, size, 40, false);
-    free(text);
+    knnlm_free(text);
     return line;
 }
 
@@ -58,11 +57,11 @@ static const char *or_empty(const char *text) {
 
 enum { BEFORE = 60, AFTER = 30 }; // bytes of a neighbour's text on its line
 
-static void print_neighbor(const kn_neighbor_detail *n, int32_t target) {
+static void print_neighbor(const knnlm_neighbor *n, int32_t target) {
     char *before = cli_line(or_empty(n->origin.before), n->origin.before_size, BEFORE, true),
          *word = cli_line(or_empty(n->origin.word), n->origin.word_size, 40, false),
          *after = cli_line(or_empty(n->origin.after), n->origin.after_size, AFTER, false);
-    printf("  %7.4f %10.4g %c %s[%s]%s\n", n->share, n->distance, n->value == target ? '*' : ' ',
+    printf("  %7.4f %10.4g %c %s[%s]%s\n", n->share, n->distance, n->origin.entry.token == target ? '*' : ' ',
            or_empty(before), or_empty(word), or_empty(after));
     printf("                       ");
     cli_put_text(stdout, n->origin.document.name, n->origin.document.name_size);
@@ -72,19 +71,19 @@ static void print_neighbor(const kn_neighbor_detail *n, int32_t target) {
     free(after);
 }
 
-static void print_neighbors(const kn_neighbor_detail *shown, size_t count, int32_t target) {
+static void print_neighbors(const knnlm_neighbor *shown, size_t count, int32_t target) {
     if (count) printf("    share   distance   context [what followed it]\n");
     for (size_t i = 0; i < count; i++) print_neighbor(&shown[i], target);
 }
 
-static void print_explanation(const kn_lm *lm, const kn_explanation *e) {
+static void print_explanation(const knnlm_model *model, const knnlm_explanation *e) {
     printf("context          %zu tokens%s; entropy %.3f nats", e->tokens,
            e->cut ? " (the last; it has more)" : "", e->entropy);
     if (!isnan(e->nearest)) printf("; nearest distance %.4g, lambda %.4g", e->nearest, e->lambda);
     printf("\n\n       p    p_LM   p_kNN   word\n");
     for (size_t i = 0; i < e->word_count; i++) {
-        const kn_word *w = &e->words[i];
-        char *text = token_text(lm, w->token);
+        const knnlm_word *w = &e->words[i];
+        char *text = token_text(model, w->token);
         printf(" %7.4f %7.4f ", w->p, w->lm);
         if (isnan(w->knn))
             printf("      -");
@@ -98,8 +97,8 @@ static void print_explanation(const kn_lm *lm, const kn_explanation *e) {
     print_neighbors(e->neighbors, e->neighbor_count, e->target);
 }
 
-static void print_moment(const kn_lm *lm, const kn_token_gain *x) {
-    char *before = cli_line(x->before, x->before_size, 100, true), *word = token_text(lm, x->token);
+static void print_gain(const knnlm_model *model, const knnlm_token_gain *x) {
+    char *before = cli_line(x->before, x->before_size, 100, true), *word = token_text(model, x->token);
     printf("\n%s[%s]\n", or_empty(before), or_empty(word));
     printf("  p_LM %.3g, p_kNN %.3g, ", exp(x->lm), isnan(x->knn) ? 0 : exp(x->knn));
     if (!isnan(x->cache)) printf("p_cache %.3g, ", exp(x->cache));
@@ -111,64 +110,65 @@ static void print_moment(const kn_lm *lm, const kn_token_gain *x) {
     free(word);
 }
 
-static void print_moments(const kn_lm *lm, const kn_token_gains *m) {
-    printf("tokens           %" PRIu64 "\nmodel alone      %.3f\nwith neighbours  %.3f\n",
-           m->totals.read.tokens, m->ppl_lm, m->ppl);
+static void print_gains(const knnlm_model *model, const knnlm_token_gains *m) {
+    printf("tokens           %" PRIu64 "\nmodel alone      %.3f\nwith neighbours  %.3f\n", m->tokens,
+           m->ppl_lm, m->ppl);
     if (m->best_count) printf("\n== where neighbours helped most\n");
-    for (size_t i = 0; i < m->best_count; i++) print_moment(lm, &m->best[i]);
+    for (size_t i = 0; i < m->best_count; i++) print_gain(model, &m->best[i]);
     if (m->worst_count) printf("\n== where they hurt most\n");
-    for (size_t i = 0; i < m->worst_count; i++) print_moment(lm, &m->worst[i]);
+    for (size_t i = 0; i < m->worst_count; i++) print_gain(model, &m->worst[i]);
 }
 
 // ---------------------------------------------------------------- JSON
 
-static json_t *json_neighbors(const kn_neighbor_detail *shown, size_t count) {
+static json_t *json_neighbors(const knnlm_neighbor *shown, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
-        const kn_neighbor_detail *n = &shown[i];
-        const kn_origin *o = &n->origin;
-        cli_json_append(
-            list,
-            json_pack("{s:I, s:I, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I}", "store",
-                      (json_int_t)n->store, "entry", (json_int_t)n->id, "token", n->value, "share", n->share,
-                      "distance", n->distance, "before", cli_json_text(o->before, o->before_size), "text",
-                      cli_json_text(o->word, o->word_size), "after", cli_json_text(o->after, o->after_size),
-                      "document", cli_json_name(o->document.name, o->document.name_size), "position",
-                      (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset));
+        const knnlm_neighbor *n = &shown[i];
+        const knnlm_origin *o = &n->origin;
+        cli_json_append(list,
+                        json_pack("{s:I, s:I, s:i, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I}", "store",
+                                  (json_int_t)n->store, "entry", (json_int_t)o->entry.id, "token",
+                                  o->entry.token, "share", n->share, "distance", n->distance, "before",
+                                  cli_json_text(o->before, o->before_size), "text",
+                                  cli_json_text(o->word, o->word_size), "after",
+                                  cli_json_text(o->after, o->after_size), "document",
+                                  cli_json_name(o->document.name, o->document.name_size), "position",
+                                  (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset));
     }
     return list;
 }
 
-static json_t *json_token(const kn_lm *lm, int32_t token) {
+static json_t *json_token(const knnlm_model *model, int32_t token) {
     char *text;
     size_t size;
-    if (kn_tokenizer_decode(kn_lm_tokenizer(lm), &token, 1, &text, &size) != KNNLM_OK) return json_null();
+    if (knnlm_model_decode(model, &token, 1, &text, &size) != KNNLM_OK) return json_null();
     json_t *out = cli_json_text(text, size);
-    free(text);
+    knnlm_free(text);
     return out;
 }
 
-static json_t *json_explanation(const kn_lm *lm, const kn_explanation *e) {
+static json_t *json_explanation(const knnlm_model *model, const knnlm_explanation *e) {
     json_t *words = json_array();
     for (size_t i = 0; i < e->word_count; i++) {
-        const kn_word *w = &e->words[i];
+        const knnlm_word *w = &e->words[i];
         cli_json_append(words, json_pack("{s:i, s:o, s:f, s:o?, s:f, s:b}", "token", w->token, "text",
-                                         json_token(lm, w->token), "p_lm", w->lm, "p_knn", json_real(w->knn),
-                                         "p", w->p, "target", w->token == e->target));
+                                         json_token(model, w->token), "p_lm", w->lm, "p_knn",
+                                         json_real(w->knn), "p", w->p, "target", w->token == e->target));
     }
     return json_pack("{s:I, s:b, s:f, s:o?, s:f, s:o, s:o}", "tokens", (json_int_t)e->tokens, "cut", e->cut,
                      "lambda", e->lambda, "nearest", json_real(e->nearest), "entropy", e->entropy, "words",
                      words, "neighbors", json_neighbors(e->neighbors, e->neighbor_count));
 }
 
-static json_t *json_moments(const kn_lm *lm, const kn_token_gain *moments, size_t count) {
+static json_t *json_gains(const knnlm_model *model, const knnlm_token_gain *gains, size_t count) {
     json_t *list = json_array();
     for (size_t i = 0; i < count; i++) {
-        const kn_token_gain *x = &moments[i];
+        const knnlm_token_gain *x = &gains[i];
         cli_json_append(list, json_pack("{s:o?, s:I, s:I, s:i, s:o, s:o, s:f, s:o?, s:o?, s:o?, s:f, s:o}",
                                         "document", json_string(x->document), "position",
                                         (json_int_t)x->position, "offset", (json_int_t)x->offset, "token",
-                                        x->token, "text", json_token(lm, x->token), "before",
+                                        x->token, "text", json_token(model, x->token), "before",
                                         cli_json_text(x->before, x->before_size), "logprob_lm", x->lm,
                                         "logprob_knn", json_real(x->knn), "logprob_cache",
                                         json_real(x->cache), "logprob", json_real(x->p), "lambda", x->lambda,
@@ -179,50 +179,57 @@ static json_t *json_moments(const kn_lm *lm, const kn_token_gain *moments, size_
 
 // ---------------------------------------------------------------- the command
 
-static knnlm_status explain_text(kn_lm *lm, const kn_mixture *m) {
-    kn_pass_options o = {
-        .read = {.score = (int32_t)args.score,
-                 .context = (int32_t)args.context,
-                 .split = args.split < 0 ? kn_mixture_describe(m)->split : (knnlm_split)args.split}};
-    kn_token_gains moments;
-    KN_TRY(kn_explain_texts(lm, m, &args.text, 1, &o, (size_t)args.best, (size_t)args.worst,
-                            (size_t)(args.shown < 0 ? 3 : args.shown), (size_t)args.around, &cli_progress,
-                            &moments));
+static knnlm_status explain_text(const knnlm_model *model, knnlm_mixture *m) {
+    knnlm_explain_texts_options o = knnlm_explain_texts_options_default();
+    knnlm_token_gains gains;
+    o.score = (int32_t)args.score;
+    o.context = (int32_t)args.context;
+    o.split_given = args.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)args.split;
+    o.best = (size_t)args.best;
+    o.worst = (size_t)args.worst;
+    if (args.shown >= 0) o.neighbors = (size_t)args.shown;
+    o.around = (size_t)args.around;
+    o.progress = cli_progress;
+    KN_TRY(knnlm_explain_texts(m, &args.text, 1, &o, &gains));
     cli_progress_clear();
     if (args.common.json)
-        cli_print_json(json_pack("{s:I, s:f, s:o?, s:o, s:o}", "tokens",
-                                 (json_int_t)moments.totals.read.tokens, "ppl_lm", moments.ppl_lm, "ppl",
-                                 json_real(moments.ppl), "best",
-                                 json_moments(lm, moments.best, moments.best_count), "worst",
-                                 json_moments(lm, moments.worst, moments.worst_count)));
+        cli_print_json(json_pack("{s:I, s:f, s:o?, s:o, s:o}", "tokens", (json_int_t)gains.tokens, "ppl_lm",
+                                 gains.ppl_lm, "ppl", json_real(gains.ppl), "best",
+                                 json_gains(model, gains.best, gains.best_count), "worst",
+                                 json_gains(model, gains.worst, gains.worst_count)));
     else
-        print_moments(lm, &moments);
-    kn_token_gains_free(&moments);
+        print_gains(model, &gains);
+    knnlm_token_gains_free(&gains);
     return KNNLM_OK;
 }
 
-static knnlm_status explain_context(kn_lm *lm, const kn_mixture *m, const char *context) {
-    kn_explanation e;
-    KN_TRY(kn_explain(lm, m, context, args.target, (size_t)args.words,
-                      (size_t)(args.shown < 0 ? 8 : args.shown), (size_t)args.around, &e));
+static knnlm_status explain_context(const knnlm_model *model, knnlm_mixture *m, const char *context) {
+    knnlm_explain_options o = knnlm_explain_options_default();
+    knnlm_explanation e;
+    o.target = args.target;
+    o.words = (size_t)args.words;
+    if (args.shown >= 0) o.neighbors = (size_t)args.shown;
+    o.around = (size_t)args.around;
+    KN_TRY(knnlm_explain(m, context, &o, &e));
     if (args.common.json)
-        cli_print_json(json_explanation(lm, &e));
+        cli_print_json(json_explanation(model, &e));
     else
-        print_explanation(lm, &e);
-    kn_explanation_free(&e);
+        print_explanation(model, &e);
+    knnlm_explanation_free(&e);
     return KNNLM_OK;
 }
 
-static knnlm_status explain(const kn_mixture_options *mix, const char *context) {
-    kn_mixture *m;
-    kn_lm *lm;
-    KN_TRY(cli_open_lm(args.model, &args.common, &lm));
-    knnlm_status status = kn_mixture_open(lm, mix, &m);
+static knnlm_status explain(const knnlm_mixture_options *mix, const char *context) {
+    knnlm_mixture *m;
+    knnlm_model *model;
+    KN_TRY(cli_open_model(args.model, &args.common, &model));
+    knnlm_status status = knnlm_mixture_open(model, mix, &m);
     if (status == KNNLM_OK) {
-        status = args.text ? explain_text(lm, m) : explain_context(lm, m, context);
-        kn_mixture_close(m);
+        status = args.text ? explain_text(model, m) : explain_context(model, m, context);
+        knnlm_mixture_close(m);
     }
-    kn_lm_close(lm);
+    knnlm_model_close(model);
     return status;
 }
 
@@ -235,8 +242,7 @@ static int check_usage(size_t count) {
 }
 
 static int run(int argc, char **argv) {
-    kn_store_choice choices[CLI_LIST_MAX];
-    kn_mixture_options mix;
+    knnlm_mixture_options mix;
     char **rest;
     size_t count;
     cli_mixture_init(&args.mixture);
@@ -248,7 +254,7 @@ static int run(int argc, char **argv) {
     int code = cli_parse(&cli_explain, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_explain, &args.mixture, choices, &mix);
+    if (code == CLI_DONE) code = cli_mixture_read(&cli_explain, &args.mixture, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_explain, &args.common);
     cli_catch_interrupts();
     if (code == CLI_DONE && explain(&mix, count ? rest[0] : NULL) != KNNLM_OK) code = cli_fail(&cli_explain);

@@ -36,12 +36,13 @@ knnlm_status kn_explain_target(const kn_lm *lm, const char *context, const char 
 
 // ---------------------------------------------------------------- the words
 
-static kn_word word_of(const kn_distribution *g, int32_t token) {
-    return (kn_word){token, exp((double)g->lm[token]), g->stores ? g->knn[token] : NAN,
-                     kn_distribution_probability(g, token)};
+static knnlm_word word_of(const kn_distribution *g, int32_t token) {
+    return (knnlm_word){token, exp((double)g->lm[token]), g->stores ? g->knn[token] : NAN,
+                        kn_distribution_probability(g, token)};
 }
 
 static knnlm_status choose_words(const kn_distribution *g, size_t max, kn_explanation *out) {
+    max = kn_min(max, KN_DISTRIBUTION_TOP);
     int32_t *best = kn_alloc(max, sizeof *best);
     bool target_seen = out->target < 0;
     out->words = kn_alloc(max + 1, sizeof *out->words);
@@ -66,6 +67,7 @@ static knnlm_status tell(const kn_mixture *m, const kn_next *next, size_t words,
     out->lambda = g->lambda;
     out->nearest = g->nearest;
     out->entropy = g->entropy;
+    neighbors = kn_min(neighbors, kn_mixture_describe(m)->neighbors);
     out->neighbors = kn_alloc(neighbors, sizeof *out->neighbors);
     if (!out->neighbors) return KNNLM_ENOMEM;
     KN_TRY(kn_neighbor_details_find(m, next->found, &g->prediction, neighbors, around, out->neighbors,

@@ -8,17 +8,12 @@
 
 // ---------------------------------------------------------------- a context
 
-typedef struct kn_word {
-    int32_t token;
-    double lm, knn, p; // probabilities; knn NAN: no store
-} kn_word;
-
 typedef struct kn_explanation {
     size_t tokens;        // of the context that the model read
     bool cut;             // there was more of it than the model's context holds
     int32_t target;       // -1: none was asked for
     bool target_has_more; // it is several tokens: this is the first
-    kn_word *words;       // the most probable, then the target where it is not among them
+    knnlm_word *words;    // the most probable, then the target where it is not among them
     size_t word_count;
     kn_neighbor_detail *neighbors;
     size_t neighbor_count;
@@ -57,7 +52,9 @@ typedef struct kn_token_gains {
     double ppl_lm, ppl;
 } kn_token_gains;
 
-// KNNLM_EINVAL: nothing is mixed in.
+enum { KN_GAINS_MAX = 1 << 20 };
+
+// KNNLM_EINVAL: nothing is mixed in, or `best` or `worst` is above KN_GAINS_MAX.
 knnlm_status kn_explain_texts(kn_lm *lm, const kn_mixture *mixture, const char *const *paths, size_t count,
                               const kn_pass_options *options, size_t best, size_t worst, size_t neighbors,
                               size_t around, const kn_progress *progress, kn_token_gains *out);

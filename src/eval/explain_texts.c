@@ -91,10 +91,12 @@ static knnlm_status take(void *context, const kn_scored *b) {
 knnlm_status kn_explain_texts(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
                               const kn_pass_options *o, size_t best, size_t worst, size_t neighbors,
                               size_t around, const kn_progress *progress, kn_token_gains *out) {
-    looking l = {lm, m, out, best, worst, neighbors, around, 0, 0};
+    const kn_mixture_info *info = kn_mixture_describe(m);
+    looking l = {lm, m, out, best, worst, kn_min(neighbors, info->neighbors), around, 0, 0};
     *out = (kn_token_gains){0};
-    if (!kn_mixture_describe(m)->any)
-        return kn_fail(KNNLM_EINVAL, "nothing is mixed in: give a store, or a cache");
+    if (!info->any) return kn_fail(KNNLM_EINVAL, "nothing is mixed in: give a store, or a cache");
+    if (best > KN_GAINS_MAX || worst > KN_GAINS_MAX)
+        return kn_fail(KNNLM_EINVAL, "`best` %zu, `worst` %zu: at most %d each", best, worst, KN_GAINS_MAX);
     out->best = kn_alloc(best + 1, sizeof *out->best);
     out->worst = kn_alloc(worst + 1, sizeof *out->worst);
     knnlm_status status = out->best && out->worst

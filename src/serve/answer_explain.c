@@ -25,7 +25,7 @@ static bool find_target(const kn_server *s, const kn_explain_request *r, int32_t
 static json_t *words_json(const kn_server *s, const kn_explanation *x) {
     json_t *words = json_array();
     for (size_t i = 0; i < x->word_count; i++) {
-        const kn_word *w = &x->words[i];
+        const knnlm_word *w = &x->words[i];
         json_array_append_new(words, json_pack("{s:i, s:o, s:f, s:f, s:o, s:b}", "token", w->token, "text",
                                                kn_json_token(kn_lm_tokenizer(s->lm), w->token), "p", w->p,
                                                "p_lm", w->lm, "p_knn", kn_json_real(w->knn), "target",
