@@ -753,6 +753,8 @@ typedef struct knnlm_mixture knnlm_mixture;
 #define KNNLM_TEMPERATURE_MIN 1e-30
 #define KNNLM_TEMPERATURE_MAX 1e30
 
+enum { KNNLM_STORES_MAX = 14 };
+
 typedef struct knnlm_mixture_options {
     size_t size;                          // of this struct: set by knnlm_mixture_options_default
     const char *const *stores;            // their paths
@@ -780,6 +782,31 @@ KNNLM_API knnlm_status knnlm_mixture_open(knnlm_model *model, const knnlm_mixtur
                                           knnlm_mixture **out);
 // NULL is allowed.
 KNNLM_API void knnlm_mixture_close(knnlm_mixture *mixture);
+
+// How a store is searched and weighed: as given, as tuned, or by default.
+typedef struct knnlm_mixture_store {
+    const char *path;           // the mixture's
+    uint64_t entries;           // removed ones not counted
+    double lambda, temperature; // lambda: before bins and fallback change it
+    size_t k;
+    uint32_t probes; // lists looked at; 0: every entry
+    bool codes;      // distances are of codes
+    bool adaptive;   // lambda by bins of distance and entropy
+    bool fallback;
+    bool tuned; // what was not given is as tuned
+    knnlm_distance distance;
+} knnlm_mixture_store;
+
+typedef struct knnlm_mixture_info {
+    knnlm_mixture_store stores[KNNLM_STORES_MAX];
+    size_t store_count;
+    size_t cache;                           // states; 0: none
+    double cache_lambda, cache_temperature; // where there is one
+    knnlm_split split;                      // as the first store was cut
+} knnlm_mixture_info;
+
+// Any thread, while the mixture is open.
+KNNLM_API void knnlm_mixture_describe(const knnlm_mixture *mixture, knnlm_mixture_info *out);
 
 // As knnlm_model_score, with log p in `logprobs`, and log p_LM in `lm` (NULL: not wanted). -INFINITY is
 // possible where lambda is 1. The same failures, and those of a search.
@@ -831,8 +858,6 @@ typedef struct knnlm_score {
     double ppl, ppl_word; // per token; per run of non-space bytes (NAN: there are none)
     double bits_per_byte;
 } knnlm_score;
-
-enum { KNNLM_STORES_MAX = 14 };
 
 // How a store took part.
 typedef struct knnlm_eval_store {
@@ -1039,15 +1064,18 @@ typedef struct knnlm_text_options {
     int32_t top_k;            // drawn from so many; 0: all
     double top_p, min_p;      // ... from the fewest that have this much of p; ... that have this part of the
                               // most probable one's: 1 and 0 for all
-    double repeat_penalty;    // 1: none
+    double repeat_penalty;    // of log p of the last `repeat_last` tokens of prompt and text; 1: none
+    size_t repeat_last;       // tokens
     const char *const *stops; // the text ends before any of these
     size_t stop_count;
+    bool sources;     // finds out which passages carried it; false: there are none
     size_t around;    // tokens of text given on both sides of a source
     bool keep_lambda; // else lambda falls where neighbours are farther or less certain than tuning saw them
     bool ignore_end;  // goes on after a token that ends the text
 } knnlm_text_options;
 
-// 128 tokens, temperature .8, top_k 40, top_p .95, min_p .05, 12 tokens around.
+// 128 tokens, temperature .8, top_k 40, top_p .95, min_p .05, no penalty (else of 64 tokens), sources with 12
+// tokens around.
 KNNLM_API knnlm_text_options knnlm_text_options_default(void);
 
 // Begins after `prompt`; `options` may be NULL. KNNLM_EINVAL: a token is not in the vocabulary, or an option
@@ -1070,20 +1098,34 @@ KNNLM_API knnlm_status knnlm_text_step(knnlm_text *text, knnlm_finish *finish);
 // What is final of it: UTF-8, NUL added, without the prompt. It only grows; valid until the next step.
 KNNLM_API const char *knnlm_text_read(const knnlm_text *text, size_t *size);
 
+// How it stands.
+typedef struct knnlm_text_info {
+    knnlm_finish finish;
+    size_t generated; // tokens in all: the last of them may not be final yet, or be no part of the text
+    bool cut;         // the model has not seen the whole of the prompt, or has forgotten some of it since
+    double seconds_lm, seconds_search, seconds_rest; // of all steps; rest: mixing, drawing, sources, text
+} knnlm_text_info;
+
+KNNLM_API void knnlm_text_describe(const knnlm_text *text, knnlm_text_info *out);
+
 typedef struct knnlm_text_token {
     int32_t token;
     double p, lm, knn, lambda; // log p, log p_LM, log p_kNN (NAN: no stores)
-    size_t offset, size;       // bytes in the text
-    size_t source;             // the number of the source that carried it, from 1; 0: none
+    double nearest, entropy;   // the nearest distance (NAN: there is none); of p_LM, in nats
+    size_t offset, size; // bytes in the text; of a character that several tokens make up, the last has them
+    size_t source;       // the number of the source that carried it, from 1; 0: none
 } knnlm_text_token;
 
-// A passage that carried consecutive tokens: most of their probability came from neighbours there.
+// A passage that carried consecutive tokens: most of their probability came from neighbours there. Strings
+// have a NUL added; passages may begin or end inside a character.
 typedef struct knnlm_text_source {
-    const char *store, *document;      // its path; the document's name
-    uint64_t entry, position;          // of the first token taken: in the store, in its document
+    const char *store, *document; // its path; the document's name
+    size_t document_size;
+    uint64_t entry, position, offset;  // of the first token taken: in the store, in its document, its byte
     const char *before, *text, *after; // the passage and what is around it
-    size_t first, tokens;              // which tokens of the text
-    double share;                      // part of their probability that came from the document
+    size_t before_size, text_size, after_size;
+    size_t first, tokens; // which tokens of the text
+    double share;         // part of their probability that came from the document
 } knnlm_text_source;
 
 // How many there are so far, and one of them by its number (tokens from 0, sources from 1). KNNLM_EINVAL: no
@@ -1092,6 +1134,8 @@ KNNLM_API size_t knnlm_text_tokens(const knnlm_text *text);
 KNNLM_API size_t knnlm_text_sources(const knnlm_text *text);
 KNNLM_API knnlm_status knnlm_text_token_at(const knnlm_text *text, size_t number, knnlm_text_token *out);
 KNNLM_API knnlm_status knnlm_text_source_at(const knnlm_text *text, size_t number, knnlm_text_source *out);
+// Whether a token ended the text, which is not among its tokens: *out is that one then.
+KNNLM_API bool knnlm_text_end(const knnlm_text *text, knnlm_text_token *out);
 
 // ---------------------------------------------------------------- training
 

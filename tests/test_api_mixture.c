@@ -61,76 +61,34 @@ static void nothing_mixed_in_is_the_model(void **state) {
     free(scores);
 }
 
-// ---------------------------------------------------------------- texts
-
-static knnlm_mixture *open_mixture(fixture *d) {
-    knnlm_mixture_options o = knnlm_mixture_options_default();
-    const char *stores[] = {d->store};
-    knnlm_mixture *m;
-    o.stores = stores;
-    o.store_count = 1;
-    o.lambda = 0.9;
-    o.temperature = 1;
-    OK(knnlm_mixture_open(d->model, &o, &m));
-    return m;
-}
-
-static int32_t most_probable(fixture *d, knnlm_mixture *m, const int32_t *tokens, size_t count) {
-    double *p = calloc((size_t)d->info.vocabulary, sizeof *p);
-    int32_t best = 0;
-    OK(knnlm_mixture_next(m, tokens, count, p, NULL, NULL, NULL));
-    for (int32_t i = 1; i < d->info.vocabulary; i++)
-        if (p[i] > p[best]) best = i;
-    free(p);
-    return best;
-}
-
-// Greedy words are the most probable ones, one after another, and what was remembered tells where it is from.
-static void a_text_grows_and_tells_its_sources(void **state) {
+// What a store's settings are, given or not.
+static void a_mixture_tells_its_settings(void **state) {
     fixture *d = *state;
-    knnlm_mixture *m = open_mixture(d);
-    knnlm_text_options o = knnlm_text_options_default();
-    knnlm_finish finish = KNNLM_FINISH_NOT;
-    knnlm_text *text;
-    int32_t *all, prompt_size = 0;
-    size_t count, size;
-    OK(knnlm_model_encode(d->model, remembered, (size_t)(strstr(remembered, " context, and") - remembered),
-                          &all, &count));
-    prompt_size = (int32_t)count;
-    o.temperature = 0;
-    o.tokens = 8;
-    o.keep_lambda = true;
-    OK(knnlm_text_open(m, all, count, &o, &text));
-    while (finish == KNNLM_FINISH_NOT) OK(knnlm_text_step(text, &finish));
-    assert_int_equal(finish, KNNLM_FINISH_LENGTH);
-    assert_int_equal(knnlm_text_tokens(text), 8);
-    assert_int_equal(knnlm_text_step(text, &finish), KNNLM_EINVAL);
-    all = realloc(all, (count + 8) * sizeof *all);
-    for (size_t i = 0; i < 8; i++) {
-        knnlm_text_token t;
-        OK(knnlm_text_token_at(text, i, &t));
-        assert_int_equal(t.token, most_probable(d, m, all, (size_t)prompt_size + i));
-        all[(size_t)prompt_size + i] = t.token;
-    }
-    assert_string_equal(knnlm_text_read(text, &size), " context, and the word that followed it");
-    assert_int_equal(size, strlen(" context, and the word that followed it"));
-    assert_true(knnlm_text_sources(text) >= 1);
-    knnlm_text_source s;
-    OK(knnlm_text_source_at(text, 1, &s));
-    assert_string_equal(s.document, d->text);
-    assert_string_equal(s.store, d->store);
-    assert_non_null(strstr(remembered, s.text));
-    assert_true(s.share > 0 && s.share <= 1);
-    assert_int_equal(knnlm_text_source_at(text, 0, &s), KNNLM_EINVAL);
-    assert_int_equal(knnlm_text_token_at(text, 8, &(knnlm_text_token){0}), KNNLM_EINVAL);
-    knnlm_text_close(text);
-    knnlm_text_close(NULL);
-    o.temperature = -1;
-    assert_int_equal(knnlm_text_open(m, all, count, &o, &text), KNNLM_EINVAL);
-    assert_null(text);
-    all[0] = d->info.vocabulary;
-    assert_int_equal(knnlm_text_open(m, all, count, NULL, &text), KNNLM_EINVAL);
-    free(all);
+    const char *both[] = {d->store, d->store};
+    knnlm_mixture_options o = knnlm_mixture_options_default();
+    knnlm_mixture_info info;
+    knnlm_mixture *m;
+    OK(knnlm_mixture_open(d->model, NULL, &m));
+    knnlm_mixture_describe(m, &info);
+    assert_true(info.store_count == 0 && info.cache == 0);
+    knnlm_mixture_close(m);
+    o.stores = both;
+    o.store_count = 2;
+    o.weights = (const double[]){0.3, NAN};
+    o.temperatures = (const double[]){NAN, 5};
+    o.ks = (const int64_t[]){0, 7};
+    o.fallback = true;
+    o.cache = 40;
+    o.cache_lambda = 0.1;
+    OK(knnlm_mixture_open(d->model, &o, &m));
+    knnlm_mixture_describe(m, &info);
+    assert_true(info.store_count == 2 && info.cache == 40 && info.cache_lambda == 0.1);
+    const knnlm_mixture_store *first = &info.stores[0], *second = &info.stores[1];
+    assert_string_equal(first->path, d->store);
+    assert_true(first->lambda == 0.3 && first->temperature == 1 && first->k == first->entries);
+    assert_true(second->lambda == 0.125 && second->temperature == 5 && second->k == 7); // half of .25
+    assert_true(first->probes == 0 && !first->codes && !first->adaptive && !first->tuned && first->fallback);
+    assert_int_equal(first->distance, KNNLM_DISTANCE_L2);
     knnlm_mixture_close(m);
 }
 
@@ -207,7 +165,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(scores_are_of_what_comes_next),
         TEST(nothing_mixed_in_is_the_model),
-        TEST(a_text_grows_and_tells_its_sources),
+        TEST(a_mixture_tells_its_settings),
         TEST(what_makes_no_sense_is_refused),
         TEST(states_are_keys),
     };

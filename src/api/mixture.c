@@ -106,6 +106,30 @@ void knnlm_mixture_close(knnlm_mixture *m) {
     free(m);
 }
 
+static knnlm_mixture_store store_of(const kn_mixture_store *s) {
+    return (knnlm_mixture_store){.path = s->store->path,
+                                 .entries = s->store->entries - s->store->removed_entries,
+                                 .lambda = s->lambda,
+                                 .temperature = s->temperature,
+                                 .k = s->k,
+                                 .probes = s->looked,
+                                 .codes = s->of_codes,
+                                 .adaptive = s->adaptive,
+                                 .fallback = s->fallback,
+                                 .tuned = s->tuned,
+                                 .distance = s->distance};
+}
+
+void knnlm_mixture_describe(const knnlm_mixture *m, knnlm_mixture_info *out) {
+    const kn_mixture_info *i = kn_mixture_describe(m->mixture);
+    *out = (knnlm_mixture_info){.store_count = i->count,
+                                .cache = i->cache.size,
+                                .cache_lambda = i->cache.lambda,
+                                .cache_temperature = i->cache.temperature,
+                                .split = i->split};
+    for (size_t s = 0; s < i->count; s++) out->stores[s] = store_of(&i->stores[s]);
+}
+
 typedef struct scores {
     float *p, *lm;
 } scores;

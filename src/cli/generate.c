@@ -1,9 +1,10 @@
 // knnlm generate: words after a prompt.
-#include "base/file.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "base/utf8.h"
 #include "cli/generate_show.h"
-#include "cli/inner.h"
+#include "cli/mixture.h"
+#include "cli/model.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -54,7 +55,8 @@ static const cli_option options[] = {
 typedef struct prompt {
     char *text;
     size_t size;
-    kn_tokens tokens;
+    int32_t *tokens;
+    size_t count; // of them
 } prompt;
 
 // The line end that echo and editors leave is no part of it.
@@ -77,134 +79,134 @@ static knnlm_status read_prompt(prompt *p) {
     return p->text ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
-static knnlm_status encode_prompt(const kn_lm *lm, prompt *p) {
+static knnlm_status encode_prompt(const knnlm_model *model, prompt *p) {
     size_t valid = kn_utf8_valid(p->text, p->size);
     if (valid < p->size) return kn_fail(KNNLM_EDATA, "the prompt is not UTF-8 at byte %zu", valid);
-    return kn_tokenizer_encode(kn_lm_tokenizer(lm), p->text, p->size, &p->tokens);
+    return knnlm_model_encode(model, p->text, p->size, &p->tokens, &p->count);
 }
 
 // ---------------------------------------------------------------- results
 
 typedef struct outcome {
-    const kn_sequence *sequence;
-    const kn_generate_options *options;
+    const knnlm_text *text;
+    const knnlm_text_options *options;
     const prompt *prompt;
-    kn_generator_times times;
+    knnlm_text_info info;
     double seconds;
 } outcome;
 
-static const char *finish_name(const kn_sequence *s) {
-    static const char *const names[] = {"interrupted", "length", "stop"};
-    return names[kn_sequence_finish(s)];
+static const char *finish_name(knnlm_finish finish) {
+    static const char *const names[] = {
+        [KNNLM_FINISH_NOT] = "interrupted", [KNNLM_FINISH_LENGTH] = "length", [KNNLM_FINISH_STOP] = "stop"};
+    return names[finish];
 }
 
-static json_t *json_store(const kn_mixture_store *s) {
-    return json_pack("{s:o?, s:I, s:f, s:f, s:b, s:b}", "path", json_string(s->store->path), "k",
-                     (json_int_t)s->k, "lambda", s->lambda, "temperature", s->temperature, "adaptive",
-                     s->adaptive, "fallback", s->fallback);
+static json_t *json_store(const knnlm_mixture_store *s) {
+    return json_pack("{s:o?, s:I, s:f, s:f, s:b, s:b}", "path", json_string(s->path), "k", (json_int_t)s->k,
+                     "lambda", s->lambda, "temperature", s->temperature, "adaptive", s->adaptive, "fallback",
+                     s->fallback);
 }
 
-static json_t *json_settings(const kn_generate_options *o, const kn_mixture *m) {
-    const kn_sampling *s = &o->sampling;
+static json_t *json_settings(const knnlm_text_options *o, const knnlm_mixture *m) {
     json_t *stores = json_array(), *stops = json_array();
-    const kn_mixture_info *info = kn_mixture_describe(m);
-    for (size_t i = 0; i < info->count; i++) cli_json_append(stores, json_store(&info->stores[i]));
+    knnlm_mixture_info info;
+    knnlm_mixture_describe(m, &info);
+    for (size_t i = 0; i < info.store_count; i++) cli_json_append(stores, json_store(&info.stores[i]));
     for (size_t i = 0; i < o->stop_count; i++)
         cli_json_append(stops, cli_json_text(o->stops[i], strlen(o->stops[i])));
     return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed,
-                     "tokens", (json_int_t)o->tokens, "temperature", s->temperature, "top_k", s->top_k,
-                     "top_p", s->top_p, "min_p", s->min_p, "repeat_penalty", s->repeat_penalty, "repeat_last",
-                     (json_int_t)s->repeat_last, "ignore_end", o->ignore_end, "stop", stops, "stores",
+                     "tokens", (json_int_t)o->tokens, "temperature", o->temperature, "top_k", o->top_k,
+                     "top_p", o->top_p, "min_p", o->min_p, "repeat_penalty", o->repeat_penalty, "repeat_last",
+                     (json_int_t)o->repeat_last, "ignore_end", o->ignore_end, "stop", stops, "stores",
                      stores);
 }
 
-static void print_json(const kn_lm *lm, const kn_mixture *m, const outcome *x) {
-    const kn_lm_info *info = kn_lm_describe(lm);
-    size_t size, generated = kn_sequence_generated(x->sequence);
-    const char *text = kn_sequence_text(x->sequence, &size);
+static void print_json(const knnlm_model *model, const knnlm_mixture *m, const outcome *x) {
+    knnlm_model_info info;
+    size_t size;
+    const char *words = knnlm_text_read(x->text, &size);
+    knnlm_model_describe(model, &info);
     cli_print_json(
         json_pack("{s:o?, s:s, s:s, s:i, s:o, s:I, s:b, s:o, s:s, s:o, s:o, s:o, s:f, s:o?, s:f, s:f}",
-                  "model", json_string(info->path), "engine", info->engine, "kernels", info->kernels,
-                  "threads", kn_threads(), "prompt", cli_json_text(x->prompt->text, x->prompt->size),
-                  "prompt_tokens", (json_int_t)x->prompt->tokens.count, "cut", kn_sequence_cut(x->sequence),
-                  "text", cli_json_text(text, size), "finish", finish_name(x->sequence), "tokens",
-                  cli_json_generated(x->sequence), "sources", cli_json_sources(x->sequence), "settings",
-                  json_settings(x->options, m), "seconds", x->seconds, "tokens_per_second",
-                  json_real((double)generated / x->seconds), "seconds_lm", x->times.model, "seconds_search",
-                  x->times.search));
+                  "model", json_string(info.path), "engine", info.engine, "kernels", info.kernels, "threads",
+                  kn_threads(), "prompt", cli_json_text(x->prompt->text, x->prompt->size), "prompt_tokens",
+                  (json_int_t)x->prompt->count, "cut", x->info.cut, "text", cli_json_text(words, size),
+                  "finish", finish_name(x->info.finish), "tokens", cli_json_generated(x->text), "sources",
+                  cli_json_sources(x->text), "settings", json_settings(x->options, m), "seconds", x->seconds,
+                  "tokens_per_second", json_real((double)x->info.generated / x->seconds), "seconds_lm",
+                  x->info.seconds_lm, "seconds_search", x->info.seconds_search));
 }
 
 static void print_times(const outcome *x) {
     char seconds[32], rate[32];
-    size_t n = kn_sequence_generated(x->sequence);
+    size_t n = x->info.generated;
     fprintf(
         stderr, "%zu tokens after %zu in %s, %s tokens/s: model %.0f%%, search %.0f%%; seed %" PRIu64 "\n", n,
-        x->prompt->tokens.count, cli_duration(x->seconds, seconds), cli_count((double)n / x->seconds, rate),
-        100 * x->times.model / x->seconds, 100 * x->times.search / x->seconds, x->options->seed);
+        x->prompt->count, cli_duration(x->seconds, seconds), cli_count((double)n / x->seconds, rate),
+        100 * x->info.seconds_lm / x->seconds, 100 * x->info.seconds_search / x->seconds, x->options->seed);
 }
 
 // ---------------------------------------------------------------- the work
 
 // Until it is finished, or somebody has had enough.
-static knnlm_status step_all(kn_generator *g, kn_sequence *s, const kn_mixture *m, cli_stream *stream) {
-    while (kn_sequence_finish(s) == KNNLM_FINISH_NOT && !cli_interrupted() && !ferror(stdout)) {
-        KN_TRY(kn_generator_step(g, &s, &m, 1));
-        if (stream) cli_stream_more(stream, s);
+static knnlm_status step_all(knnlm_text *text, cli_stream *stream) {
+    knnlm_finish finish = KNNLM_FINISH_NOT;
+    while (finish == KNNLM_FINISH_NOT && !cli_interrupted() && !ferror(stdout)) {
+        KN_TRY(knnlm_text_step(text, &finish));
+        if (stream) cli_stream_more(stream, text);
     }
     return KNNLM_OK;
 }
 
-static knnlm_status generate_from(kn_lm *lm, const kn_mixture *m, const kn_generate_options *o,
-                                  const prompt *p, kn_generator *g, kn_sequence *s) {
+static knnlm_status generate_from(const knnlm_model *model, const knnlm_mixture *m,
+                                  const knnlm_text_options *o, const prompt *p, knnlm_text *text) {
     cli_stream stream;
-    outcome x = {.sequence = s, .options = o, .prompt = p};
+    outcome x = {.text = text, .options = o, .prompt = p};
     double begun = kn_seconds();
     if (!args.common.json) cli_stream_begin(&stream, p->text, args.no_echo ? 0 : p->size, o->sources);
-    knnlm_status status = step_all(g, s, m, args.common.json ? NULL : &stream);
+    knnlm_status status = step_all(text, args.common.json ? NULL : &stream);
     x.seconds = kn_seconds() - begun;
-    x.times = kn_generator_spent(g);
-    if (args.common.json && status == KNNLM_OK) print_json(lm, m, &x);
-    if (!args.common.json) cli_stream_end(&stream, s);
+    knnlm_text_describe(text, &x.info);
+    if (args.common.json && status == KNNLM_OK) print_json(model, m, &x);
+    if (!args.common.json) cli_stream_end(&stream, text);
     if (status == KNNLM_OK && args.common.verbose) print_times(&x);
     if (status == KNNLM_OK && cli_interrupted())
-        status = kn_fail(KNNLM_ESTOPPED, "stopped after %zu tokens", kn_sequence_generated(s));
+        status = kn_fail(KNNLM_ESTOPPED, "stopped after %zu tokens", x.info.generated);
     return status;
 }
 
-static knnlm_status generate(kn_lm *lm, const kn_mixture *m, const kn_generate_options *o, prompt *p) {
-    kn_sequence *sequence = NULL;
-    kn_generator *generator = NULL;
-    knnlm_status status = encode_prompt(lm, p);
-    if (status == KNNLM_OK) status = kn_generator_open(lm, 1, &generator);
-    if (status == KNNLM_OK) status = kn_sequence_open(lm, o, p->tokens.ids, p->tokens.count, &sequence);
-    if (status == KNNLM_OK) status = generate_from(lm, m, o, p, generator, sequence);
-    kn_sequence_close(sequence);
-    kn_generator_close(generator);
+static knnlm_status generate(const knnlm_model *model, knnlm_mixture *m, const knnlm_text_options *o,
+                             prompt *p) {
+    knnlm_text *text;
+    KN_TRY(encode_prompt(model, p));
+    KN_TRY(knnlm_text_open(m, p->tokens, p->count, o, &text));
+    knnlm_status status = generate_from(model, m, o, p, text);
+    knnlm_text_close(text);
     return status;
 }
 
-static knnlm_status open_and_generate(const kn_mixture_options *mix, const kn_generate_options *o,
+static knnlm_status open_and_generate(const knnlm_mixture_options *mix, const knnlm_text_options *o,
                                       prompt *p) {
-    kn_mixture *m;
-    kn_lm *lm;
-    KN_TRY(cli_open_lm(args.model, &args.common, &lm));
-    knnlm_status status = kn_mixture_open(lm, mix, &m);
+    knnlm_mixture *m;
+    knnlm_model *model;
+    KN_TRY(cli_open_model(args.model, &args.common, &model));
+    knnlm_status status = knnlm_mixture_open(model, mix, &m);
     if (status == KNNLM_OK) {
-        status = generate(lm, m, o, p);
-        kn_mixture_close(m);
+        status = generate(model, m, o, p);
+        knnlm_mixture_close(m);
     }
-    kn_lm_close(lm);
+    knnlm_model_close(model);
     return status;
 }
 
 // The prompt comes first: while it is typed, Ctrl-C ends the process as it ends any other.
-static knnlm_status read_and_generate(const kn_mixture_options *mix, const kn_generate_options *o) {
-    prompt p = {.tokens = {0}};
+static knnlm_status read_and_generate(const knnlm_mixture_options *mix, const knnlm_text_options *o) {
+    prompt p = {0};
     knnlm_status status = read_prompt(&p);
     cli_catch_interrupts();
     if (status == KNNLM_OK) status = open_and_generate(mix, o, &p);
     free(p.text);
-    kn_tokens_free(&p.tokens);
+    knnlm_free(p.tokens);
     return status;
 }
 
@@ -225,52 +227,58 @@ static int check_usage(size_t count) {
     return CLI_DONE;
 }
 
-static kn_generate_options options_said(void) {
+static uint64_t choose_seed(void) {
     uint64_t seed = 0;
-    if (args.seed < 0 && getrandom(&seed, sizeof seed, 0) != sizeof seed)
-        seed = (uint64_t)(1e9 * kn_seconds());
-    return (kn_generate_options){.sampling = {.temperature = args.temperature,
-                                              .top_k = (int32_t)args.top_k,
-                                              .top_p = args.top_p,
-                                              .min_p = args.min_p,
-                                              .repeat_penalty = args.repeat_penalty,
-                                              .repeat_last = (size_t)args.repeat_last},
-                                 .seed = args.seed < 0 ? seed % 1000000000 : (uint64_t)args.seed,
-                                 .tokens = (size_t)args.tokens,
-                                 .stops = args.stops.items,
-                                 .stop_count = args.stops.count,
-                                 .sources = args.sources || args.common.json,
-                                 .around = (size_t)args.around,
-                                 .ignore_end = args.ignore_end};
+    if (args.seed >= 0) return (uint64_t)args.seed;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)(1e9 * kn_seconds());
+    return seed % 1000000000;
 }
 
-static void init_said(void) {
-    kn_generate_options o = kn_generate_options_default();
+static knnlm_text_options make_options(void) {
+    knnlm_text_options o = knnlm_text_options_default();
+    o.tokens = (size_t)args.tokens;
+    o.seed = choose_seed();
+    o.temperature = args.temperature;
+    o.top_k = (int32_t)args.top_k;
+    o.top_p = args.top_p;
+    o.min_p = args.min_p;
+    o.repeat_penalty = args.repeat_penalty;
+    o.repeat_last = (size_t)args.repeat_last;
+    o.stops = args.stops.items;
+    o.stop_count = args.stops.count;
+    o.sources = args.sources || args.common.json;
+    o.around = (size_t)args.around;
+    o.keep_lambda = args.no_fallback;
+    o.ignore_end = args.ignore_end;
+    return o;
+}
+
+static void defaults(void) {
+    knnlm_text_options o = knnlm_text_options_default();
     cli_mixture_init(&args.mixture);
     args.tokens = (int64_t)o.tokens;
     args.around = (int64_t)o.around;
-    args.temperature = o.sampling.temperature;
-    args.top_k = o.sampling.top_k;
-    args.top_p = o.sampling.top_p;
-    args.min_p = o.sampling.min_p;
-    args.repeat_penalty = o.sampling.repeat_penalty;
-    args.repeat_last = (int64_t)o.sampling.repeat_last;
+    args.temperature = o.temperature;
+    args.top_k = o.top_k;
+    args.top_p = o.top_p;
+    args.min_p = o.min_p;
+    args.repeat_penalty = o.repeat_penalty;
+    args.repeat_last = (int64_t)o.repeat_last;
     args.seed = -1;
 }
 
 static int run(int argc, char **argv) {
-    kn_store_choice choices[CLI_LIST_MAX];
-    kn_mixture_options mix;
+    knnlm_mixture_options mix;
     char **rest;
     size_t count;
-    init_said();
+    defaults();
     int code = cli_parse(&cli_generate, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_generate, &args.mixture, choices, &mix);
+    if (code == CLI_DONE) code = cli_mixture_read(&cli_generate, &args.mixture, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_generate, &args.common);
     if (code == CLI_DONE) {
-        kn_generate_options o = options_said();
+        knnlm_text_options o = make_options();
         mix.fallback = !args.no_fallback;
         if (read_and_generate(&mix, &o) != KNNLM_OK) code = cli_fail(&cli_generate);
     }

@@ -35,7 +35,7 @@ void cli_stream_begin(cli_stream *s, const char *prompt, size_t size, bool sourc
 }
 
 // The space before a word is not part of what is marked.
-static void print_token(cli_stream *s, const kn_generated *t, const char *text) {
+static void print_token(cli_stream *s, const knnlm_text_token *t, const char *text) {
     size_t space = 0, source = s->sources ? t->source : 0;
     if (source != s->open) {
         close_mark(s);
@@ -46,12 +46,12 @@ static void print_token(cli_stream *s, const kn_generated *t, const char *text) 
     put(s, text + space, t->size - space);
 }
 
-void cli_stream_more(cli_stream *s, const kn_sequence *sequence) {
-    size_t count, size;
-    const kn_generated *tokens = kn_sequence_tokens(sequence, &count);
-    const char *text = kn_sequence_text(sequence, &size);
-    for (; s->tokens < count; s->tokens++)
-        print_token(s, &tokens[s->tokens], text + tokens[s->tokens].offset);
+void cli_stream_more(cli_stream *s, const knnlm_text *text) {
+    size_t size;
+    const char *words = knnlm_text_read(text, &size);
+    knnlm_text_token t;
+    for (; s->tokens < knnlm_text_tokens(text); s->tokens++)
+        if (knnlm_text_token_at(text, s->tokens, &t) == KNNLM_OK) print_token(s, &t, words + t.offset);
     fflush(stdout);
 }
 
@@ -63,7 +63,7 @@ static const char *or_empty(const char *text) {
     return text ? text : "";
 }
 
-static void print_source(const kn_source *x, size_t number) {
+static void print_source(const knnlm_text_source *x, size_t number) {
     char *name = cli_line(x->document, x->document_size, 200, true),
          *before = cli_line(x->before, x->before_size, BEFORE, true),
          *text = cli_line(x->text, x->text_size, TAKEN, false),
@@ -77,51 +77,54 @@ static void print_source(const kn_source *x, size_t number) {
     free(after);
 }
 
-void cli_stream_end(cli_stream *s, const kn_sequence *sequence) {
-    size_t count;
-    const kn_source *sources = kn_sequence_sources(sequence, &count);
+void cli_stream_end(cli_stream *s, const knnlm_text *text) {
+    knnlm_text_source x;
     bool marked = s->open;
     close_mark(s);
     if (marked || s->last != '\n') printf("\n");
-    if (s->sources && count) printf("\n");
-    for (size_t i = 0; s->sources && i < count; i++) print_source(&sources[i], i + 1);
+    if (!s->sources) return;
+    for (size_t i = 1; i <= knnlm_text_sources(text); i++) {
+        if (i == 1) printf("\n");
+        if (knnlm_text_source_at(text, i, &x) == KNNLM_OK) print_source(&x, i);
+    }
 }
 
 // ---------------------------------------------------------------- JSON
 
-json_t *cli_json_generated(const kn_sequence *sequence) {
-    size_t count, size;
-    const kn_generated *tokens = kn_sequence_tokens(sequence, &count);
-    const char *text = kn_sequence_text(sequence, &size);
+static json_t *json_generated(const knnlm_text_token *t, const char *words) {
+    json_t *source = t->source ? json_integer((json_int_t)t->source) : json_null();
+    return json_pack("{s:i, s:o, s:I, s:o?, s:f, s:f, s:o?, s:f, s:o?, s:o?, s:o}", "token", t->token, "text",
+                     cli_json_text(words + t->offset, t->size), "offset", (json_int_t)t->offset, "logprob",
+                     json_real(t->p), "p", exp(t->p), "p_lm", exp(t->lm), "p_knn", json_real(exp(t->knn)),
+                     "lambda", t->lambda, "nearest", json_real(t->nearest), "entropy", json_real(t->entropy),
+                     "source", source);
+}
+
+json_t *cli_json_generated(const knnlm_text *text) {
+    size_t size;
+    const char *words = knnlm_text_read(text, &size);
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const kn_generated *t = &tokens[i];
-        json_t *source = t->source ? json_integer((json_int_t)t->source) : json_null();
+    knnlm_text_token t;
+    for (size_t i = 0; i < knnlm_text_tokens(text); i++)
         cli_json_append(list,
-                        json_pack("{s:i, s:o, s:I, s:o?, s:f, s:f, s:o?, s:f, s:o?, s:o?, s:o}", "token",
-                                  t->token, "text", cli_json_text(text + t->offset, t->size), "offset",
-                                  (json_int_t)t->offset, "logprob", json_real(t->p), "p", exp(t->p), "p_lm",
-                                  exp(t->lm), "p_knn", json_real(exp(t->knn)), "lambda", t->lambda, "nearest",
-                                  json_real(t->nearest), "entropy", json_real(t->entropy), "source", source));
-    }
+                        knnlm_text_token_at(text, i, &t) == KNNLM_OK ? json_generated(&t, words) : NULL);
     return list;
 }
 
-json_t *cli_json_sources(const kn_sequence *sequence) {
-    size_t count;
-    const kn_source *sources = kn_sequence_sources(sequence, &count);
+static json_t *json_source(const knnlm_text_source *x, size_t number) {
+    return json_pack("{s:I, s:o?, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I, s:I}", "number",
+                     (json_int_t)number, "store", json_string(x->store), "entry", (json_int_t)x->entry,
+                     "document", cli_json_name(x->document, x->document_size), "position",
+                     (json_int_t)x->position, "offset", (json_int_t)x->offset, "before",
+                     cli_json_text(x->before, x->before_size), "text", cli_json_text(x->text, x->text_size),
+                     "after", cli_json_text(x->after, x->after_size), "share", x->share, "first",
+                     (json_int_t)x->first, "tokens", (json_int_t)x->tokens);
+}
+
+json_t *cli_json_sources(const knnlm_text *text) {
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
-        const kn_source *x = &sources[i];
-        cli_json_append(list, json_pack("{s:I, s:o?, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I, s:I}",
-                                        "number", (json_int_t)(i + 1), "store", json_string(x->store_path),
-                                        "entry", (json_int_t)x->entry, "document",
-                                        cli_json_name(x->document, x->document_size), "position",
-                                        (json_int_t)x->position, "offset", (json_int_t)x->offset, "before",
-                                        cli_json_text(x->before, x->before_size), "text",
-                                        cli_json_text(x->text, x->text_size), "after",
-                                        cli_json_text(x->after, x->after_size), "share", x->share, "first",
-                                        (json_int_t)x->first, "tokens", (json_int_t)x->tokens));
-    }
+    knnlm_text_source x;
+    for (size_t i = 1; i <= knnlm_text_sources(text); i++)
+        cli_json_append(list, knnlm_text_source_at(text, i, &x) == KNNLM_OK ? json_source(&x, i) : NULL);
     return list;
 }

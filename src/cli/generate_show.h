@@ -3,7 +3,6 @@
 #define KN_CLI_GENERATE_SHOW_H
 
 #include "cli/cli.h"
-#include "generate/generate.h"
 
 // How far a sequence has been printed.
 typedef struct cli_stream {
@@ -16,11 +15,11 @@ typedef struct cli_stream {
 
 void cli_stream_begin(cli_stream *s, const char *prompt, size_t size, bool sources);
 // What is final since the last call.
-void cli_stream_more(cli_stream *s, const kn_sequence *sequence);
+void cli_stream_more(cli_stream *s, const knnlm_text *text);
 // The end of the line, then the sources as footnotes.
-void cli_stream_end(cli_stream *s, const kn_sequence *sequence);
+void cli_stream_end(cli_stream *s, const knnlm_text *text);
 
-json_t *cli_json_generated(const kn_sequence *sequence);
-json_t *cli_json_sources(const kn_sequence *sequence);
+json_t *cli_json_generated(const knnlm_text *text);
+json_t *cli_json_sources(const knnlm_text *text);
 
 #endif
