@@ -13,7 +13,7 @@ enum { OPEN, LOCKED, LOADING, ANYBODY, SERVERS, TEXT_MAX = 4096 };
 static served servers[SERVERS];
 
 static void open_servers(const char *store) {
-    kn_serve_options o = server_options();
+    knnlm_server_options o = server_options();
     servers[OPEN] = server_open(&o, store);
     o.read_only = true;
     servers[LOADING] = server_open(&o, NULL);

@@ -15,7 +15,7 @@ static char store[100];
 static int changes; // of the store since it was made
 
 static void renew(void) {
-    kn_serve_options o = server_options();
+    knnlm_server_options o = server_options();
     if (server.server) {
         server_close(&server);
         server_close(&read_only);

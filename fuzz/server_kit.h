@@ -45,8 +45,8 @@ static inline void server_make_store(const char *path) {
     knnlm_model_close(model);
 }
 
-static inline kn_serve_options server_options(void) {
-    kn_serve_options o = kn_serve_options_default();
+static inline knnlm_server_options server_options(void) {
+    knnlm_server_options o = knnlm_server_options_default();
     o.port = 1;
     o.max_body = SERVER_BODY_MAX;
     o.max_tokens = SERVER_TOKENS_MAX;
@@ -54,7 +54,7 @@ static inline kn_serve_options server_options(void) {
 }
 
 // `store` NULL: the server has no model yet.
-static inline served server_open(const kn_serve_options *o, const char *store) {
+static inline served server_open(const knnlm_server_options *o, const char *store) {
     served s = {0};
     kn_store_choice choice = {.path = store, .weight = NAN, .temperature = NAN};
     kn_mixture_options mix = {.stores = &choice,

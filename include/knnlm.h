@@ -4,7 +4,7 @@
 // key) and the token (the value). To predict, the states nearest to the present one are searched for, and
 // what followed them then is mixed into what the model says. The sections below stand in that order: status,
 // model, building, store, index and search, upkeep, files of other programs, predicting, evaluating,
-// explaining, generating, training.
+// explaining, generating, serving, training.
 //
 // Conventions. Every function that can fail returns a knnlm_status: 0 is done, and otherwise knnlm_message()
 // has one line for people. Handles are opaque; what _open gives, _close takes back. The library never prints
@@ -1136,6 +1136,72 @@ KNNLM_API knnlm_status knnlm_text_token_at(const knnlm_text *text, size_t number
 KNNLM_API knnlm_status knnlm_text_source_at(const knnlm_text *text, size_t number, knnlm_text_source *out);
 // Whether a token ended the text, which is not among its tokens: *out is that one then.
 KNNLM_API bool knnlm_text_end(const knnlm_text *text, knnlm_text_token *out);
+
+// ---------------------------------------------------------------- serving
+
+// A server of HTTP and JSON: OpenAI's completions, scores, explanations, documents of stores, and a page to
+// look at them with (docs/protocol.md). Threads of its own answer; the model is used by one of them at a
+// time. It listens from _open on, so that a port that is taken is known before the model is read, and answers
+// 503 until _load. Then the program does what it likes until _close; one that only serves calls _run, which
+// returns after _stop. A program that serves ignores SIGPIPE: clients may leave in the middle of an answer.
+typedef struct knnlm_server knnlm_server;
+
+enum { KNNLM_ALLOWED_HOSTS_MAX = 16 };
+
+typedef struct knnlm_server_options {
+    size_t size;                      // of this struct: set by knnlm_server_options_default
+    const char *host;                 // an address of this machine, or "localhost"
+    uint16_t port;                    // 0: any that is free
+    const char *api_key;              // that clients must have; NULL: everybody may ask
+    bool no_key;                      // everybody may, although other machines reach it
+    const char *const *allowed_hosts; // names by which clients may call it, beside those of this machine
+    size_t allowed_host_count;        // at most KNNLM_ALLOWED_HOSTS_MAX
+    const char *cors;                 // pages of this origin may ask, "*": of any; NULL: only our own
+    bool read_only;                   // stores are not changed
+    size_t queue;                     // requests that may wait, at most 2^20; more are told to come again
+    size_t parallel;                  // texts generated at a time; at most 256
+    size_t max_tokens;                // of a text, or of a prompt and its answer; at most 2^24
+    size_t max_body;                  // bytes of a request
+    size_t max_memory;  // bytes of all requests at a time, half of it for one; 1,000,000 at least
+    size_t connections; // at a time; at most 10000
+    size_t per_address; // connections of one client; 0: a quarter of them, or all where only this machine can
+                        // connect
+    double timeout;     // seconds that a request may take; .1 at least
+    double patience;    // seconds that requests under way may take when it is closed
+    // A store that another process has changed cannot be opened, and is served as it was: its path, and why.
+    // Called by a thread of the server. NULL: nobody listens.
+    void (*warn)(void *context, const char *store, const char *message);
+    void *warn_context;
+} knnlm_server_options;
+
+// 127.0.0.1:8080; queue 256, parallel 8, 16384 tokens, body 16 MiB, memory 1 GiB, 512 connections, timeout
+// 300, patience 5.
+KNNLM_API knnlm_server_options knnlm_server_options_default(void);
+
+// A key from the first line of a file, where others do not see it as they see arguments and the environment.
+// *key is the caller's, released with knnlm_free. KNNLM_EINVAL: everybody may read or write the file;
+// KNNLM_EIO; KNNLM_EDATA: no key that a header could carry; KNNLM_ENOMEM.
+KNNLM_API knnlm_status knnlm_server_read_key(const char *path, char **key);
+
+// Listens. Options are copied; they may be NULL. KNNLM_EINVAL: options, no such address, or one that other
+// machines reach without `api_key` or `no_key`; KNNLM_EIO: the address cannot be had; KNNLM_ENOMEM.
+KNNLM_API knnlm_status knnlm_server_open(const knnlm_server_options *options, knnlm_server **out);
+// Where: "http://127.0.0.1:8080/", the server's. Any thread.
+KNNLM_API const char *knnlm_server_url(const knnlm_server *server);
+// Serves the model, which is not to be used by others until the server is closed, with the stores of
+// `mixture`, which requests choose from; `mixture` may be NULL, and is copied. Once: after a failure the
+// server can only be closed. KNNLM_EINVAL: it was called before, a cache is asked for (requests have no
+// document), two stores have one name; else as knnlm_mixture_open.
+KNNLM_API knnlm_status knnlm_server_load(knnlm_server *server, knnlm_model *model,
+                                         const knnlm_mixture_options *mixture);
+// Returns after knnlm_server_stop, at once where that was called before; then the server is to be closed.
+// KNNLM_EINVAL: it has no model.
+KNNLM_API knnlm_status knnlm_server_run(knnlm_server *server);
+// Any thread, and handlers of signals.
+KNNLM_API void knnlm_server_stop(knnlm_server *server);
+// Lets nobody in, waits for requests under way, as long as its patience lasts, and ends the others. Not while
+// another thread is in knnlm_server_run. NULL is allowed.
+KNNLM_API void knnlm_server_close(knnlm_server *server);
 
 // ---------------------------------------------------------------- training
 

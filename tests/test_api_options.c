@@ -87,6 +87,7 @@ static void test_each_struct(void **state) {
     REFUSES(knnlm_explain_options, knnlm_explain(NULL, "", &o, &(knnlm_explanation){0}));
     REFUSES(knnlm_explain_texts_options, knnlm_explain_texts(NULL, NULL, 1, &o, &(knnlm_token_gains){0}));
     REFUSES(knnlm_text_options, knnlm_text_open(NULL, NULL, 0, &o, (knnlm_text **)&none));
+    REFUSES(knnlm_server_options, knnlm_server_open(&o, (knnlm_server **)&none));
 }
 
 int main(void) {

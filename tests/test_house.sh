@@ -52,6 +52,12 @@ finds 'src/store/store.c:11: store includes text, which it may not know'
 fresh later
 echo '#include "eval/eval.h"' >>later/src/knn/knn.c
 finds 'src/knn/knn.c:3: knn includes eval, which it may not know'
+fresh around
+printf '// A command.\n#include "base/base.h"\n#include "cli/cli.h"\n#include "knnlm.h"\n#include "knn/knn.h"\n' >around/src/cli/go.c
+finds 'src/cli/go.c:5: cli includes knn, which it may not know'
+fresh beneath
+printf '// A command.\n#include "api/api.h"\n' >beneath/src/cli/go.c
+finds 'src/cli/go.c:2: cli includes api, which it may not know'
 fresh nowhere
 mkdir nowhere/src/attic
 echo '// Odds and ends.' >nowhere/src/attic/attic.c

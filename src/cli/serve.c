@@ -1,10 +1,9 @@
 // knnlm serve: the HTTP server.
-#include "serve/serve.h"
-#include "cli/inner.h"
+#include "cli/mixture.h"
+#include "cli/model.h"
 
 #include <malloc.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -50,12 +49,9 @@ static const cli_option options[] = {
 };
 // clang-format on
 
-enum { PATIENCE = 5 }; // seconds for those who are being answered at the end
-
 static struct {
     sigset_t set;
-    atomic_bool serving;
-    sem_t over;
+    _Atomic(knnlm_server *) serving; // NULL: nothing yet
 } signals;
 
 // Before there is anything to serve, nothing is lost by ending at once.
@@ -63,11 +59,12 @@ static void *wait_for_signal(void *context) {
     int which;
     (void)context;
     sigwait(&signals.set, &which);
-    if (!signals.serving) {
+    knnlm_server *server = signals.serving;
+    if (!server) {
         fprintf(stderr, "knnlm serve: interrupted\n");
         _exit(CLI_FAILED);
     }
-    sem_post(&signals.over);
+    knnlm_server_stop(server);
     return NULL;
 }
 
@@ -79,7 +76,6 @@ static knnlm_status expect_signals(void) {
     sigaddset(&signals.set, SIGTERM);
     pthread_sigmask(SIG_BLOCK, &signals.set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    sem_init(&signals.over, 0, 0);
     if (pthread_create(&thread, NULL, wait_for_signal, NULL))
         return kn_fail(KNNLM_ENOMEM, "cannot start a thread");
     pthread_detach(thread);
@@ -97,64 +93,69 @@ static void return_memory(void) {
     malloc_trim(0);
 }
 
-static void tell_ready(const kn_server *server, const kn_lm *lm, size_t stores) {
-    printf("%s serves %s with %zu store%s\n", kn_server_url(server), kn_lm_describe(lm)->path, stores,
+static void tell_ready(const knnlm_server *server, const knnlm_model *model, size_t stores) {
+    knnlm_model_info info;
+    knnlm_model_describe(model, &info);
+    printf("%s serves %s with %zu store%s\n", knnlm_server_url(server), info.path, stores,
            stores == 1 ? "" : "s");
     fflush(stdout);
 }
 
-static knnlm_status serve_model(kn_server *server, kn_lm *lm, const kn_mixture_options *mix) {
-    KN_TRY(kn_server_load(server, lm, mix));
-    signals.serving = true;
-    tell_ready(server, lm, mix->store_count);
-    while (sem_wait(&signals.over)) continue; // a debugger's doing
+static knnlm_status serve_model(knnlm_server *server, knnlm_model *model, const knnlm_mixture_options *mix) {
+    KN_TRY(knnlm_server_load(server, model, mix));
+    signals.serving = server;
+    tell_ready(server, model, mix->store_count);
+    KN_TRY(knnlm_server_run(server));
     if (args.common.verbose) fprintf(stderr, "knnlm serve: ending: requests that run are finished\n");
     return KNNLM_OK;
 }
 
 // The address is taken first: who cannot have it need not wait for the model.
-static knnlm_status serve(const kn_serve_options *o, const kn_mixture_options *mix) {
-    kn_server *server;
-    kn_lm *lm = NULL;
+static knnlm_status serve(const knnlm_server_options *o, const knnlm_mixture_options *mix) {
+    knnlm_server *server;
+    knnlm_model *model = NULL;
     return_memory();
     KN_TRY(expect_signals());
-    KN_TRY(kn_server_open(o, &server));
+    KN_TRY(knnlm_server_open(o, &server));
     if (args.common.verbose)
-        fprintf(stderr, "knnlm serve: %s answers 503 until the model is open\n", kn_server_url(server));
-    knnlm_status status = cli_open_lm(args.model, &args.common, &lm);
-    if (status == KNNLM_OK) status = serve_model(server, lm, mix);
-    kn_server_close(server, PATIENCE);
-    kn_lm_close(lm);
+        fprintf(stderr, "knnlm serve: %s answers 503 until the model is open\n", knnlm_server_url(server));
+    knnlm_status status = cli_open_model(args.model, &args.common, &model);
+    if (status == KNNLM_OK) status = serve_model(server, model, mix);
+    knnlm_server_close(server);
+    knnlm_model_close(model);
     return status;
 }
 
-static void warn(const char *store, const char *message) {
+static void warn(void *context, const char *store, const char *message) {
+    (void)context;
     fprintf(stderr, "knnlm serve: warning: %s: served as it was before, since it cannot be opened: %s\n",
             store, message);
 }
 
-static kn_serve_options serve_options(const char *key) {
-    return (kn_serve_options){.host = args.host,
-                              .port = (uint16_t)args.port,
-                              .api_key = key && *key ? key : NULL,
-                              .no_key = args.no_key,
-                              .allowed_hosts = args.allowed_hosts.items,
-                              .allowed_host_count = args.allowed_hosts.count,
-                              .cors = args.cors,
-                              .read_only = args.read_only,
-                              .queue = (size_t)args.queue,
-                              .parallel = (size_t)args.parallel,
-                              .max_tokens = (size_t)args.max_tokens,
-                              .max_body = (size_t)args.max_body,
-                              .max_memory = (size_t)args.max_memory,
-                              .connections = (size_t)args.connections,
-                              .per_address = (size_t)args.per_address,
-                              .timeout = args.timeout,
-                              .warn = warn};
+static knnlm_server_options make_options(const char *key) {
+    knnlm_server_options o = knnlm_server_options_default();
+    o.host = args.host;
+    o.port = (uint16_t)args.port;
+    o.api_key = key && *key ? key : NULL;
+    o.no_key = args.no_key;
+    o.allowed_hosts = args.allowed_hosts.items;
+    o.allowed_host_count = args.allowed_hosts.count;
+    o.cors = args.cors;
+    o.read_only = args.read_only;
+    o.queue = (size_t)args.queue;
+    o.parallel = (size_t)args.parallel;
+    o.max_tokens = (size_t)args.max_tokens;
+    o.max_body = (size_t)args.max_body;
+    o.max_memory = (size_t)args.max_memory;
+    o.connections = (size_t)args.connections;
+    o.per_address = (size_t)args.per_address;
+    o.timeout = args.timeout;
+    o.warn = warn;
+    return o;
 }
 
 static void defaults(void) {
-    kn_serve_options o = kn_serve_options_default();
+    knnlm_server_options o = knnlm_server_options_default();
     cli_mixture_init(&args.mixture);
     args.host = o.host;
     args.port = o.port;
@@ -178,26 +179,25 @@ static int check_usage(size_t count) {
 }
 
 // The environment may have a key for other servers.
-static knnlm_status serve_with_key(const kn_mixture_options *mix) {
+static knnlm_status serve_with_key(const knnlm_mixture_options *mix) {
     char *read = NULL;
-    if (args.key_file) KN_TRY(kn_serve_read_key(args.key_file, &read));
+    if (args.key_file) KN_TRY(knnlm_server_read_key(args.key_file, &read));
     const char *key = args.api_key ? args.api_key : read ? read : getenv("KNNLM_API_KEY");
-    kn_serve_options o = serve_options(args.no_key ? NULL : key);
+    knnlm_server_options o = make_options(args.no_key ? NULL : key);
     knnlm_status status = serve(&o, mix);
-    free(read);
+    knnlm_free(read);
     return status;
 }
 
 static int run(int argc, char **argv) {
-    kn_store_choice choices[CLI_LIST_MAX];
-    kn_mixture_options mix;
+    knnlm_mixture_options mix;
     char **rest;
     size_t count;
     defaults();
     int code = cli_parse(&cli_serve, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
-    if (code == CLI_DONE) code = cli_mixture_read_inner(&cli_serve, &args.mixture, choices, &mix);
+    if (code == CLI_DONE) code = cli_mixture_read(&cli_serve, &args.mixture, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_serve, &args.common);
     if (code == CLI_DONE && serve_with_key(&mix) != KNNLM_OK) code = cli_fail(&cli_serve);
     cli_mixture_free(&args.mixture);

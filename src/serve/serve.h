@@ -16,43 +16,16 @@
 
 #include "knn/mixture.h"
 
-enum { KN_ALLOWED_HOSTS = 16 };
-
-typedef struct kn_serve_options {
-    const char *host;    // an address of this machine, or "localhost"
-    uint16_t port;       // 0: any that is free
-    const char *api_key; // NULL: everybody may ask
-    bool no_key;         // everybody may, although other machines reach it
-    // Names by which clients may call it, beside those of this machine. At most KN_ALLOWED_HOSTS.
-    const char *const *allowed_hosts;
-    size_t allowed_host_count;
-    const char *cors;   // pages of this origin may ask, "*": of any; NULL: only our own
-    bool read_only;     // stores are not changed
-    size_t queue;       // requests that may wait
-    size_t parallel;    // sequences generated at a time
-    size_t max_tokens;  // of a prompt with its answer, or of a text
-    size_t max_body;    // bytes of a request
-    size_t max_memory;  // bytes that requests take at a time; one of them at most half of it
-    size_t connections; // at a time
-    size_t per_address; // connections of one address; 0: a quarter of them, or all where only this machine
-                        // can connect
-    double timeout;     // seconds of a request
-    // A store that another process has changed cannot be opened: its path, and why. Called by another thread;
-    // may be NULL.
-    void (*warn)(const char *store, const char *message);
-} kn_serve_options;
-
-kn_serve_options kn_serve_options_default(void);
-
 typedef struct kn_server kn_server;
 
 // The first line of the file. KNNLM_EINVAL: others may read it; KNNLM_EIO; KNNLM_EDATA: no key that a header
 // could carry. Released with free().
 knnlm_status kn_serve_read_key(const char *path, char **key);
 
-// Listens, and answers 503 until it has a model. Options are copied. KNNLM_EIO: the address cannot be had;
-// KNNLM_EINVAL: it is none, or other machines reach it and neither api_key nor no_key is given.
-knnlm_status kn_server_open(const kn_serve_options *options, kn_server **out);
+// Listens, and answers 503 until it has a model. Options, which make sense, are copied. KNNLM_EIO: the
+// address cannot be had; KNNLM_EINVAL: it is none, or other machines reach it and neither api_key nor no_key
+// is given.
+knnlm_status kn_server_open(const knnlm_server_options *options, kn_server **out);
 // "http://127.0.0.1:8080/", owned by the server.
 const char *kn_server_url(const kn_server *server);
 // Serves the model, which stays the caller's but must not be used by him any more until the server is

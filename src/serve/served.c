@@ -73,11 +73,11 @@ knnlm_status kn_served_store_publish(kn_served *s, kn_served_store *b) {
     return status;
 }
 
-static knnlm_status open_store(kn_served *s, size_t number) {
+static knnlm_status open_store(kn_served *s, size_t number, const kn_store_choice *choice) {
     kn_served_store *b = &s->stores[number];
-    b->choice = s->options.stores[number];
-    b->path = kn_strdup(b->choice.path);
-    b->name = name_of(b->choice.path);
+    b->choice = *choice;
+    b->path = kn_strdup(choice->path);
+    b->name = name_of(choice->path);
     if (!b->path || !b->name) return KNNLM_ENOMEM;
     b->choice.path = b->path;
     for (size_t i = 0; i < number; i++)
@@ -115,7 +115,7 @@ static knnlm_status open_all(kn_served *s, const kn_mixture_options *o) {
         return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MAX);
     for (size_t i = 0; i < o->store_count; i++) {
         s->count = i + 1;
-        KN_TRY(open_store(s, i));
+        KN_TRY(open_store(s, i, &o->stores[i]));
     }
     KN_TRY(share_tap(s));
     return check_weights(s);
@@ -141,7 +141,8 @@ knnlm_status kn_served_open(kn_lm *lm, kn_ticket_lock *model_lock, const kn_mixt
     pthread_mutex_init(&s->publishing, NULL);
     kn_mixture_options none = {.distance = -1};
     knnlm_status status = kn_mixture_open(lm, &none, &s->nothing);
-    if (status == KNNLM_OK) status = open_all(s, &s->options);
+    if (status == KNNLM_OK) status = open_all(s, o);
+    s->options.stores = NULL; // the caller's: each has its own
     if (status == KNNLM_OK)
         *out = s;
     else

@@ -13,7 +13,7 @@
 
 typedef struct kn_served kn_served;
 // The store's path, and a line that says what is wrong with it. Called by a thread of its own.
-typedef void kn_warn(const char *store, const char *message);
+typedef void kn_warn(void *context, const char *store, const char *message);
 
 // `model_lock` is taken by whoever uses the model. Options are copied; KNNLM_EINVAL: two stores of one name,
 // or as kn_mixture_open.
@@ -22,7 +22,7 @@ knnlm_status kn_served_open(kn_lm *lm, kn_ticket_lock *model_lock, const kn_mixt
 void kn_served_close(kn_served *served);
 // From now on changes that other processes make are served within a second. What cannot be opened is warned
 // of, and the state before is served on.
-knnlm_status kn_served_refresh(kn_served *served, kn_warn *warn);
+knnlm_status kn_served_refresh(kn_served *served, kn_warn *warn, void *context);
 size_t kn_served_count(const kn_served *served);
 const char *kn_served_name(const kn_served *served, size_t number);
 const char *kn_served_name_of(const kn_served *served, const char *path); // "": none is there

@@ -32,6 +32,7 @@ struct kn_served {
     // older state takes the place of a newer one.
     pthread_mutex_t publishing;
     kn_warn *warn;
+    void *warn_context;
     struct {
         pthread_t thread;
         pthread_mutex_t lock;

@@ -24,7 +24,7 @@ static void tell_failure(kn_served *s, kn_served_store *b) {
     if (b->failure && strcmp(b->failure, message) == 0) return;
     free(b->failure);
     b->failure = kn_strdup(message);
-    if (s->warn) s->warn(b->path, message);
+    if (s->warn) s->warn(s->warn_context, b->path, message);
 }
 
 static void refresh(kn_served *s, kn_served_store *b) {
@@ -56,7 +56,7 @@ static void *look(void *context) {
     return NULL;
 }
 
-knnlm_status kn_served_refresh(kn_served *s, kn_warn *warn) {
+knnlm_status kn_served_refresh(kn_served *s, kn_warn *warn, void *context) {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -64,6 +64,7 @@ knnlm_status kn_served_refresh(kn_served *s, kn_warn *warn) {
     pthread_cond_init(&s->refresh.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     s->warn = warn;
+    s->warn_context = context;
     int code = pthread_create(&s->refresh.thread, NULL, look, s);
     s->refresh.started = code == 0;
     return code ? kn_fail(KNNLM_ENOMEM, "cannot start a thread: %s", strerror(code)) : KNNLM_OK;

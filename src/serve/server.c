@@ -12,18 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-kn_serve_options kn_serve_options_default(void) {
-    return (kn_serve_options){.host = "127.0.0.1",
-                              .port = 8080,
-                              .queue = 256,
-                              .parallel = 8,
-                              .max_tokens = 16384,
-                              .max_body = 16 << 20,
-                              .max_memory = 1 << 30,
-                              .connections = 512,
-                              .timeout = 300};
-}
-
 // Documents are added by their connection's thread, through the model: it needs as much as a main thread has.
 // Memory is only taken where it is touched.
 enum { STACK = 8 << 20 };
@@ -49,15 +37,14 @@ static knnlm_status resolve(kn_server *s, struct sockaddr_storage *address) {
     char port[8];
     snprintf(port, sizeof port, "%u", s->o.port);
     int code = getaddrinfo(s->host, port, &hints, &found);
-    if (code) return kn_fail(KNNLM_EINVAL, "--host %s: %s", s->host, gai_strerror(code));
+    if (code) return kn_fail(KNNLM_EINVAL, "`host` %s: %s", s->host, gai_strerror(code));
     memcpy(address, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     s->loopback = is_loopback(address);
     if (s->loopback || s->api_key || s->o.no_key) return KNNLM_OK;
     return kn_fail(
         KNNLM_EINVAL,
-        "--host %s: other machines could ask, and change the stores: give an --api-key-file, or say "
-        "--no-key",
+        "`host` %s: other machines could ask, and change the stores: give an `api_key`, or say `no_key`",
         s->host);
 }
 
@@ -89,7 +76,7 @@ static knnlm_status listen_on(kn_server *s) {
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(64 << 10), MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
         MHD_OPTION_END);
     if (!s->daemon)
-        return kn_fail(KNNLM_EIO, "%s:%u cannot be listened on: %s (--port chooses another)", s->host,
+        return kn_fail(KNNLM_EIO, "%s:%u cannot be listened on: %s (`port` chooses another)", s->host,
                        s->o.port, strerror(errno));
     name_address(s);
     return KNNLM_OK;
@@ -101,7 +88,7 @@ static bool copy_option(char **out, const char *option) {
 }
 
 static knnlm_status copy_options(kn_server *s) {
-    const kn_serve_options *o = &s->o;
+    const knnlm_server_options *o = &s->o;
     bool had = copy_option(&s->host, o->host) && copy_option(&s->api_key, o->api_key) &&
                copy_option(&s->cors, o->cors);
     for (size_t i = 0; i < o->allowed_host_count && had; i++)
@@ -109,7 +96,7 @@ static knnlm_status copy_options(kn_server *s) {
     return had ? kn_watch_open(o->timeout, o->connections, &s->watch) : KNNLM_ENOMEM;
 }
 
-knnlm_status kn_server_open(const kn_serve_options *options, kn_server **out) {
+knnlm_status kn_server_open(const knnlm_server_options *options, kn_server **out) {
     kn_server *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
     s->o = *options;
@@ -147,7 +134,7 @@ knnlm_status kn_server_load(kn_server *s, kn_lm *lm, const kn_mixture_options *m
     s->model = model_name(kn_lm_describe(lm)->path);
     if (!s->model) return KNNLM_ENOMEM;
     KN_TRY(kn_served_open(lm, &s->model_lock, mix, &s->served));
-    KN_TRY(kn_served_refresh(s->served, s->o.warn));
+    KN_TRY(kn_served_refresh(s->served, s->o.warn, s->o.warn_context));
     KN_TRY(kn_server_engine_open(lm, &s->model_lock, s->served, &s->metrics, &o, &s->engine));
     s->ready = true;
     return KNNLM_OK;
@@ -175,6 +162,6 @@ void kn_server_close(kn_server *s, double patience) {
     free(s->host);
     free(s->api_key);
     free(s->cors);
-    for (size_t i = 0; i < KN_ALLOWED_HOSTS; i++) free(s->allowed_hosts[i]);
+    for (size_t i = 0; i < KNNLM_ALLOWED_HOSTS_MAX; i++) free(s->allowed_hosts[i]);
     free(s);
 }

@@ -9,9 +9,9 @@
 #include <microhttpd.h>
 
 struct kn_server {
-    kn_serve_options o;
-    char *host, *api_key, *cors, *allowed_hosts[KN_ALLOWED_HOSTS]; // of the options
-    bool loopback;                                                 // only this machine can connect
+    knnlm_server_options o;
+    char *host, *api_key, *cors, *allowed_hosts[KNNLM_ALLOWED_HOSTS_MAX]; // of the options
+    bool loopback;                                                        // only this machine can connect
     char url[300];
     kn_budget budget;
     struct MHD_Daemon *daemon;
