@@ -751,7 +751,7 @@ static void test_damaged(void **state) {
     make_index(t, NULL);
     snprintf(
         command, sizeof command,
-        "f=$(ls '%s'/*.order) && dd if=/dev/zero of=\"$f\" bs=1 seek=192 count=8 conv=notrunc 2>/dev/null",
+        "f=$(ls '%s'/*.lists) && dd if=/dev/zero of=\"$f\" bs=1 seek=192 count=8 conv=notrunc 2>/dev/null",
         t->path);
     assert_int_equal(system(command), 0);
     look(t);

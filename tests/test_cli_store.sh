@@ -527,7 +527,7 @@ for change in shorter longer gone; do
     for command in verify info compact; do complains 1 'damaged.store/000002.keys: ' "$command" damaged.store; done
 done
 rm -rf damaged.store && cp -R whole.store damaged.store
-sed '1s/knnlm-store 1/knnlm-store 9/' whole.store/MANIFEST >damaged.store/MANIFEST
+sed '1s/knnlm-store 2/knnlm-store 9/' whole.store/MANIFEST >damaged.store/MANIFEST
 complains 1 'version\|newer' info damaged.store
 echo note >whole.store/NOTES # what is not the store's is left alone
 run 0 remove whole.store texts/c.txt

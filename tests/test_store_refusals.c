@@ -22,9 +22,9 @@ static void what_is_no_store_is_refused(void **state) {
     FAILS(KNNLM_EIO, "file: cannot create", kn_store_create("file", &set, &w));
     kit_write_file("empty", "MANIFEST", "", 0);
     FAILS(KNNLM_EDATA, "not the manifest", kn_store_open("empty", &s));
-    static const char newer[] = "knnlm-store 2 0123456789abcdef\n{}";
+    static const char newer[] = "knnlm-store 3 0123456789abcdef\n{}";
     kit_write_file("empty", "MANIFEST", newer, sizeof newer - 1);
-    FAILS(KNNLM_ENOTSUP, "version 2", kn_store_open("empty", &s));
+    FAILS(KNNLM_ENOTSUP, "version 3", kn_store_open("empty", &s));
     static const char wrong[] = "knnlm-store 1 0123456789abcdef\n{}";
     kit_write_file("empty", "MANIFEST", wrong, sizeof wrong - 1);
     FAILS(KNNLM_EDATA, "checksum", kn_store_open("empty", &s));

@@ -12,6 +12,7 @@ void kn_arrange_free(kn_arrangement *a) {
     free(a->list);
     free(a->codes);
     free(a->ends);
+    free(a->nothing);
 }
 
 knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source, uint64_t first, size_t n,
@@ -135,28 +136,16 @@ static const void *entry_code(kn_arrangement *a, size_t i) {
     return a->codes + i * kn_pq_code_bytes(a->pq);
 }
 
-// Entries come in order: the segment is mostly that of the last one.
-static const kn_store_segment *segment_of(kn_arrangement *a, size_t i) {
-    uint64_t id = a->first + i;
-    if (!a->segment.count || id < a->segment.first) {
-        a->segment_number = 0;
-        a->segment = kn_store_segment_at(a->store, 0);
-    }
-    while (id >= a->segment.first + a->segment.count)
-        a->segment = kn_store_segment_at(a->store, ++a->segment_number);
-    return &a->segment;
-}
-
 static const void *entry_row(kn_arrangement *a, size_t i) {
-    const kn_store_settings *s = &kn_store_describe(a->store)->settings;
-    size_t d = (size_t)s->dimension, row = kn_key_row_bytes(s->key_type, d);
-    const kn_store_segment *g = segment_of(a, i);
-    return (const uint8_t *)g->keys + (a->first + i - g->first) * row;
+    const uint8_t *key;
+    if (kn_store_key_at(a->store, a->first + i, &key, &a->scale) == KNNLM_OK) return key;
+    a->lost = true;
+    return a->nothing;
 }
 
 static const void *entry_scale(kn_arrangement *a, size_t i) {
-    const kn_store_segment *g = segment_of(a, i);
-    return g->scales + (a->first + i - g->first);
+    entry_row(a, i);
+    return &a->scale;
 }
 
 static knnlm_status write_rows(kn_arrangement *a, kn_annex_writer *w) {
@@ -165,8 +154,21 @@ static knnlm_status write_rows(kn_arrangement *a, kn_annex_writer *w) {
     bool scaled = kn_key_form_of(s->key_type)->scaled;
     if (s->key_type == KNNLM_KEYS_NONE) return KNNLM_OK;
     KN_TRY(kn_annex_begin(w, "rows"));
+    a->nothing = kn_alloc(1, kn_key_row_bytes(s->key_type, d));
+    if (!a->nothing) return KNNLM_ENOMEM;
     KN_TRY(write_section(a, w, NULL, entry_row, kn_key_row_bytes(s->key_type, d)));
     if (scaled) KN_TRY(write_section(a, w, NULL, entry_scale, sizeof(float)));
+    if (a->lost) return KNNLM_EDATA; // told when the key was looked for
+    return kn_annex_seal(w, a->count);
+}
+
+static knnlm_status write_listed(const kn_arrangement *a, kn_annex_writer *w) {
+    size_t bytes = kn_list_bytes(a->lists);
+    KN_TRY(kn_annex_begin(w, "listed"));
+    for (size_t i = 0; i < a->count; i++) {
+        uint16_t narrow = (uint16_t)a->list[i];
+        KN_TRY(kn_annex_put(w, bytes == sizeof narrow ? (const void *)&narrow : &a->list[i], bytes));
+    }
     return kn_annex_seal(w, a->count);
 }
 
@@ -188,5 +190,6 @@ knnlm_status kn_arrange_write(kn_arrangement *a, kn_annex_writer *w) {
     KN_TRY(write_section(a, w, NULL, entry_number, sizeof(uint32_t)));
     KN_TRY(kn_annex_seal(w, a->count));
     KN_TRY(write_rows(a, w));
-    return a->pq ? write_codes(a, w) : KNNLM_OK;
+    if (a->pq) KN_TRY(write_codes(a, w));
+    return kn_store_describe(a->store)->settings.key_type == KNNLM_KEYS_NONE ? KNNLM_OK : write_listed(a, w);
 }

@@ -24,9 +24,10 @@ typedef struct kn_arrangement {
     uint64_t *ends;   // (lists + 1)
     double objective; // mean squared distance to the centroid
     // Where the writing is:
-    kn_store_segment segment;
-    size_t segment_number;
     uint32_t entry;
+    float scale;
+    bool lost;        // a key was not found
+    uint8_t *nothing; // in place of it
 } kn_arrangement;
 
 // Keys of entries [first, first + n) as the lists see them: of length 1 for cosine.

@@ -212,7 +212,9 @@ static knnlm_status publish(making *m, kn_annex_writer *a) {
         kn_annex_abort(a);
         return status;
     }
-    status = kn_annex_commit(a, note);
+    bool keys = kn_store_describe(m->store)->settings.key_type != KNNLM_KEYS_NONE;
+    const kn_run_note *last = &m->note.runs[m->note.run_count - 1];
+    status = kn_annex_commit(a, note, keys ? last->first + last->entries : 0);
     free(note);
     return status;
 }
@@ -278,6 +280,7 @@ knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_
     knnlm_status status = begin(&m, path, recipe, progress, out);
     if (status == KNNLM_OK) status = resolve(&m);
     if (status == KNNLM_OK) status = check_space(&m);
+    if (status == KNNLM_OK) status = kn_store_writer_recover(m.w);
     if (status == KNNLM_OK) status = learn(&m);
     if (status == KNNLM_OK) status = write(&m, false, 0);
     making_free(&m);

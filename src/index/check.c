@@ -11,9 +11,8 @@ static size_t padded(size_t bytes) {
 
 static const char *check_ids(void *context, size_t from, size_t to) {
     const kn_run_check *c = context;
-    const uint8_t *data = (const uint8_t *)c->run->ends;
-    size_t begin = padded((c->x->info.lists + 1) * sizeof(uint64_t)),
-           end = begin + c->run->count * sizeof(uint32_t);
+    size_t begin = c->run->ids_at, end = begin + c->run->count * sizeof(uint32_t);
+    const uint8_t *data = (const uint8_t *)c->run->ids - begin;
     uint32_t highest = 0;
     from = from > begin ? from : begin;
     to = to < end ? to : end;
@@ -59,9 +58,9 @@ knnlm_status kn_run_check_ends(const kn_index *x, const kn_run *r) {
 knnlm_status kn_run_check_places(const kn_index *x, const kn_run *r, size_t from, size_t to, bool codes) {
     kn_run_check c = {x, r};
     if (from >= to) return KNNLM_OK;
-    if (!r->ends) return kn_store_check_keys(x->store, r->first_id + from, to - from); // the store's own
-    size_t ids = padded((x->info.lists + 1) * sizeof(uint64_t)) + from * sizeof(uint32_t);
-    KN_TRY(kn_store_check_annex(x->store, r->order_part, ids, (to - from) * sizeof(uint32_t), check_ids, &c));
+    if (!r->ids) return kn_store_check_keys(x->store, r->first_id + from, to - from); // a segment's
+    KN_TRY(kn_store_check_annex(x->store, r->order_part, r->ids_at + from * sizeof(uint32_t),
+                                (to - from) * sizeof(uint32_t), check_ids, &c));
     return codes ? check_codes(x, r, from, to) : check_listed_rows(&c, from, to - from);
 }
 

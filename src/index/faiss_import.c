@@ -160,7 +160,7 @@ static knnlm_status add_index(void *context, kn_store_writer *w) {
     if (status == KNNLM_OK) status = put_codes(m);
     if (status == KNNLM_OK) status = print_note(&m->file, &note);
     if (status == KNNLM_OK)
-        status = kn_annex_commit(m->a, note);
+        status = kn_annex_commit(m->a, note, 0);
     else
         kn_annex_abort(m->a);
     free(note);

@@ -1,4 +1,4 @@
-// What lies outside lists: the segments of the store as they are.
+// What lies outside lists, or all of it for an exhaustive search: the keys of the store as they lie.
 #include "index/open.h"
 
 #include <math.h>
@@ -60,20 +60,30 @@ static knnlm_status find_centre(kn_index *x, uint64_t first) {
     return KNNLM_OK;
 }
 
+// The rows of entries from `first` on.
+static kn_run flat_run(const kn_index *x, const kn_store_key_run *g, uint64_t first) {
+    uint64_t skip = g->first < first ? first - g->first : 0;
+    return (kn_run){.first_id = (uint32_t)(g->first + skip),
+                    .ids = g->ids,
+                    .rows = g->keys + skip * x->row_bytes,
+                    .scales = g->scales ? g->scales + skip : NULL,
+                    .count = g->count - skip,
+                    .rows_part = g->part,
+                    .order_part = g->order_part,
+                    .ids_at = g->ids_at};
+}
+
 knnlm_status kn_index_add_flat(kn_index *x, uint64_t first) {
     const kn_store_info *info = kn_store_describe(x->store);
+    size_t runs = kn_store_key_runs(x->store);
     if (first == info->entries || !x->info.has_keys) return KNNLM_OK;
-    x->flat = kn_alloc(info->segments, sizeof *x->flat);
+    if (first < info->arranged && kn_store_annex_fault(x->store))
+        return kn_fail(KNNLM_EDATA, "%s", kn_store_annex_fault(x->store));
+    x->flat = kn_alloc(runs, sizeof *x->flat);
     if (!x->flat) return KNNLM_ENOMEM;
-    for (size_t i = 0; i < info->segments; i++) {
-        kn_store_segment g = kn_store_segment_at(x->store, i);
-        if (g.first + g.count <= first || !g.count) continue;
-        uint64_t skip = g.first < first ? first - g.first : 0;
-        x->flat[x->flat_count++] = (kn_run){.first_id = (uint32_t)(g.first + skip),
-                                            .rows = (const uint8_t *)g.keys + skip * x->row_bytes,
-                                            .scales = g.scales ? g.scales + skip : NULL,
-                                            .count = g.count - skip,
-                                            .rows_part = i};
+    for (size_t i = 0; i < runs; i++) {
+        kn_store_key_run g = kn_store_key_run_at(x->store, i);
+        if (g.first + g.count > first && g.count) x->flat[x->flat_count++] = flat_run(x, &g, first);
     }
     x->info.flat = info->entries - first;
     return find_centre(x, first);

@@ -82,7 +82,8 @@ static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
     *run = (kn_run){.ends = (const uint64_t *)(const void *)part.data,
                     .ids = (const uint32_t *)(const void *)(part.data + ends),
                     .count = n,
-                    .order_part = o->part - 1};
+                    .order_part = o->part - 1,
+                    .ids_at = ends};
     KN_TRY(kn_run_check_ends(x, run));
     KN_TRY(check_ends(x, run->ends, o->note->lists, n));
     if (x->info.has_keys) {
@@ -98,7 +99,8 @@ static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
         run->codes = part.data;
         run->codes_part = o->part - 1;
     }
-    return KNNLM_OK;
+    if (note->first >= kn_store_describe(x->store)->arranged) return KNNLM_OK;
+    return next_part(o, "listed", n, padded(n * kn_list_bytes(o->note->lists)), &part);
 }
 
 static void decode_codes(const kn_index *x, const kn_run *r, size_t place, size_t n, float *rows) {

@@ -10,6 +10,7 @@
 //          NNNNNN.rows    with keys: as the store's segments have them; then, of int8, scales f32[n]
 //          NNNNNN.codes   with codes: of the residual from the centroid, in blocks (index/pq.h)
 //                         u8[ceil(n / 64)][code bytes][64]
+//          NNNNNN.listed  with keys: the list of each entry, u16[n] (above 65536 lists u32[n])
 // Sections are padded to 64 bytes. Version 1 had codes one after the other: with codes it is refused, without
 // it is the same.
 #ifndef KN_INDEX_NOTE_H
@@ -37,6 +38,11 @@ typedef struct kn_index_note {
     kn_run_note *runs;
     size_t run_count, run_capacity;
 } kn_index_note;
+
+// Bytes of the number of a list in NNNNNN.listed.
+static inline size_t kn_list_bytes(size_t lists) {
+    return lists <= UINT16_MAX + 1 ? sizeof(uint16_t) : sizeof(uint32_t);
+}
 
 // `path` is used in messages. KNNLM_EDATA: malformed; KNNLM_ENOTSUP: of a newer version, or of an older
 // one that is not read any more.

@@ -50,7 +50,7 @@ static void advise(const step *s, bool soon) {
     for (size_t i = s->first; s->b->o->memory && i < s->end; i++) {
         const kn_stretch *t = &s->stretches[i];
         if (!t->run->rows) continue;
-        if (t->run->ends)
+        if (t->run->ids)
             kn_store_annex_advise(x->store, t->run->rows_part, t->from * x->row_bytes, bytes_of(s, i), soon);
         else
             kn_store_segment_advise(x->store, t->run->rows_part, t->run->first_id + t->from, t->to - t->from,

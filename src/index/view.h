@@ -17,8 +17,9 @@ typedef struct kn_run {
     const float *scales;
     const uint8_t *codes; // in blocks, by place; NULL: none
     size_t count;
-    size_t rows_part; // of the store's annex, when listed; else the segment
+    size_t rows_part; // of the store's annex, with ids; else the segment
     size_t order_part, codes_part;
+    size_t ids_at; // in the order part
 } kn_run;
 
 struct kn_index {

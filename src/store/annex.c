@@ -99,9 +99,13 @@ knnlm_status kn_annex_seal(kn_annex_writer *a, uint64_t count) {
     return KNNLM_OK;
 }
 
-knnlm_status kn_annex_commit(kn_annex_writer *a, const char *note) {
+knnlm_status kn_annex_commit(kn_annex_writer *a, const char *note, uint64_t arranged) {
     kn_store_writer *w = a->w;
     kn_annex before = w->manifest.annex;
+    if (arranged < before.arranged) { // nobody else has those keys
+        kn_annex_abort(a);
+        return kn_fail(KNNLM_EINVAL, "%s: an index of fewer keys than it has alone", w->path);
+    }
     char *copy = kn_strdup(note);
     if (!copy) {
         kn_annex_abort(a);
@@ -109,6 +113,7 @@ knnlm_status kn_annex_commit(kn_annex_writer *a, const char *note) {
     }
     free(a->annex.note);
     a->annex.note = copy;
+    a->annex.arranged = arranged;
     w->manifest.annex = a->annex;
     a->annex = (kn_annex){0};
     kn_annex_abort(a);

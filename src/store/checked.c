@@ -151,12 +151,17 @@ static knnlm_status check_segment_keys(const kn_store *s, const kn_segment *g, u
     return check_bytes(&p, g->layout.scales + 4 * from, 4 * n, check_key_block, &context);
 }
 
+static knnlm_status check_keys(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n) {
+    bool arranged = kn_segment_arranged(&s->manifest, &g->entry);
+    return arranged ? kn_arranged_check(s, g->entry.first_entry + from, n) : check_segment_keys(s, g, from, n);
+}
+
 knnlm_status kn_store_check_keys(const kn_store *s, uint64_t first, uint64_t count) {
     for (size_t at = count ? kn_store_find_segment(s, first) : 0; count; at++) {
         const kn_segment *g = &s->segments[at];
         uint64_t from = first - g->entry.first_entry, left = g->entry.entries - from;
         uint64_t n = count < left ? count : left;
-        KN_TRY(check_segment_keys(s, g, from, n));
+        KN_TRY(check_keys(s, g, from, n));
         first += n;
         count -= n;
     }
@@ -167,7 +172,7 @@ knnlm_status kn_segment_check_entries(const kn_store *s, const kn_segment *g, ui
     sealed p = text_of(s, g);
     KN_TRY(check_bytes(&p, g->layout.tokens + 4 * from, 4 * n, NULL, NULL));
     KN_TRY(check_bytes(&p, g->layout.offsets + 4 * from, 4 * n, NULL, NULL));
-    return check_segment_keys(s, g, from, n);
+    return check_keys(s, g, from, n);
 }
 
 knnlm_status kn_segment_check_record(const kn_store *s, const kn_segment *g, uint64_t index) {

@@ -21,9 +21,9 @@ static size_t first_changed(const kn_store *s) {
         if (s->segments[i].entry.entries < s->manifest.settings.segment) first = i;
     for (uint64_t d = 0; s->removed_bits && d < s->manifest.documents; d++) {
         if (!kn_store_document_removed(s, d)) continue;
-        return kn_min(first, kn_store_find_document_segment(s, d));
+        return s->manifest.annex.arranged ? 0 : kn_min(first, kn_store_find_document_segment(s, d));
     }
-    return first;
+    return first < count && s->manifest.annex.arranged ? 0 : first;
 }
 
 static knnlm_status check_space(const kn_store *s, size_t first, bool force) {
@@ -87,6 +87,8 @@ static void cut_manifest(kn_store_writer *w, size_t first) {
 
 static knnlm_status rewrite(compaction *c) {
     kn_store_writer *w = c->w;
+    knnlm_status known = kn_store_writer_recover(w);
+    if (known != KNNLM_OK && known != KNNLM_EDATA) return known; // what cannot be found may have been removed
     cut_manifest(w, c->first);
     w->hold = true;
     for (size_t i = c->first; i < c->base->manifest.segment_count; i++) KN_TRY(copy_segment(c, i));

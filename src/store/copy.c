@@ -5,19 +5,34 @@
 #include <inttypes.h>
 #include <string.h>
 
+static knnlm_status put_key(kn_store_writer *w, uint64_t id, size_t row, float *scale) {
+    const uint8_t *key;
+    KN_TRY(kn_store_key_at(w->base, id, &key, scale));
+    return kn_part_put(w->filling->keys, key, row);
+}
+
+static knnlm_status put_keys(kn_store_writer *w, const kn_store_segment *g, uint64_t from, size_t n) {
+    kn_filling *f = w->filling;
+    size_t row = kn_key_row_bytes(w->settings.key_type, (size_t)w->settings.dimension);
+    if (kn_key_form_of(w->settings.key_type)->scaled)
+        KN_TRY(kn_grow(&f->scales, &f->scales_capacity, f->entries + n, sizeof *f->scales));
+    if (g->scales) memcpy(f->scales + f->entries, g->scales + from, n * sizeof *f->scales);
+    if (g->keys) return kn_part_put(f->keys, (const uint8_t *)g->keys + from * row, n * row);
+    for (size_t i = 0; i < n; i++) { // they lie in the order of lists
+        float scale;
+        KN_TRY(put_key(w, g->first + from + i, row, &scale));
+        if (f->scales) f->scales[f->entries + i] = scale;
+    }
+    return KNNLM_OK;
+}
+
 // Entries [from, from + n) of a segment, as they are; the segment at hand has room for them.
 static knnlm_status put_raw(kn_store_writer *w, const kn_store_segment *g, uint64_t from, size_t n) {
-    size_t d = (size_t)w->settings.dimension;
     KN_TRY(kn_writer_reserve(w, n));
     kn_filling *f = w->filling;
     memcpy(f->tokens + f->entries, g->tokens + from, n * sizeof *f->tokens);
     memcpy(f->offsets + f->entries, g->offsets + from, n * sizeof *f->offsets);
-    size_t row = kn_key_row_bytes(w->settings.key_type, d);
-    if (f->keys) KN_TRY(kn_part_put(f->keys, (const uint8_t *)g->keys + from * row, n * row));
-    if (g->scales) {
-        KN_TRY(kn_grow(&f->scales, &f->scales_capacity, f->entries + n, sizeof *f->scales));
-        memcpy(f->scales + f->entries, g->scales + from, n * sizeof *f->scales);
-    }
+    if (f->keys) KN_TRY(put_keys(w, g, from, n));
     return kn_writer_count(w, n);
 }
 

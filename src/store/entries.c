@@ -51,7 +51,8 @@ static const uint32_t *offsets_of(const kn_segment *g) {
 
 kn_store_segment kn_store_segment_at(const kn_store *s, size_t number) {
     const kn_segment *g = &s->segments[number];
-    bool keys = g->layout.keys_payload != 0, scaled = kn_key_form_of(s->manifest.settings.key_type)->scaled;
+    bool keys = g->layout.keys_payload != 0;
+    bool scaled = keys && kn_key_form_of(s->manifest.settings.key_type)->scaled;
     return (kn_store_segment){
         .first = g->entry.first_entry,
         .count = g->entry.entries,
@@ -249,7 +250,7 @@ bool kn_store_entry_removed(const kn_store *s, uint64_t id) {
 // ---------------------------------------------------------------- ranges
 
 // Calls `copy` for each segment that [first, first + count) touches.
-typedef void copy_range(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
+typedef knnlm_status copy_range(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
                         size_t done);
 
 static knnlm_status for_range(const kn_store *s, uint64_t first, size_t count, copy_range *copy, void *out) {
@@ -259,40 +260,50 @@ static knnlm_status for_range(const kn_store *s, uint64_t first, size_t count, c
         const kn_segment *g = &s->segments[at];
         uint64_t index = first + done - g->entry.first_entry;
         size_t n = kn_min(count - done, (size_t)(g->entry.entries - index));
-        copy(s, g, index, n, out, done);
+        KN_TRY(copy(s, g, index, n, out, done));
         done += n;
     }
     return KNNLM_OK;
 }
 
-static void copy_tokens(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
+static knnlm_status copy_tokens(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
                         size_t done) {
     (void)s;
     if (count) memcpy((int32_t *)out + done, tokens_of(g) + index, count * sizeof(int32_t));
+    return KNNLM_OK;
 }
 
 knnlm_status kn_store_tokens(const kn_store *s, uint64_t first, size_t count, int32_t *out) {
     return for_range(s, first, count, copy_tokens, out);
 }
 
-static void copy_offsets(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
+static knnlm_status copy_offsets(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
                          size_t done) {
     (void)s;
     for (size_t i = 0; i < count; i++) ((uint64_t *)out)[done + i] = offsets_of(g)[index + i];
+    return KNNLM_OK;
 }
 
 knnlm_status kn_store_offsets(const kn_store *s, uint64_t first, size_t count, uint64_t *out) {
     return for_range(s, first, count, copy_offsets, out);
 }
 
-static void copy_keys(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
-                      size_t done) {
+static knnlm_status copy_keys(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
+                              size_t done) {
     size_t d = (size_t)s->manifest.settings.dimension;
     knnlm_keys type = s->manifest.settings.key_type;
     const kn_key_form *form = kn_key_form_of(type);
-    const void *rows = g->keys.data + g->layout.keys + index * kn_key_row_bytes(type, d);
+    float *keys = (float *)out + done * d, scale;
+    const uint8_t *key;
+    for (size_t i = 0; i < count && !g->layout.keys_payload; i++) { // in the order of lists
+        KN_TRY(kn_store_key_at(s, g->entry.first_entry + index + i, &key, &scale));
+        form->widen(keys + i * d, key, form->scaled ? &scale : NULL, 1, d);
+    }
+    if (!g->layout.keys_payload) return KNNLM_OK;
     const float *scales = (const float *)(const void *)(g->keys.data + g->layout.scales);
-    form->widen((float *)out + done * d, rows, form->scaled ? scales + index : NULL, count, d);
+    key = g->keys.data + g->layout.keys + index * kn_key_row_bytes(type, d);
+    form->widen(keys, key, form->scaled ? scales + index : NULL, count, d);
+    return KNNLM_OK;
 }
 
 knnlm_status kn_store_keys(const kn_store *s, uint64_t first, size_t count, float *out) {

@@ -53,9 +53,22 @@ static knnlm_status check_segment(const kn_store *s, const kn_segment *g) {
 
 // ---------------------------------------------------------------- rows
 
+// As they are, one by one from where they lie.
+static knnlm_status put_arranged(exporting *e, uint64_t first, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *key;
+        float scale;
+        KN_TRY(kn_store_key_at(e->s, first + i, &key, &scale));
+        KN_TRY(kn_npy_put(e->keys, key, dimension_of(e->s)));
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status put_keys(exporting *e, const kn_store_segment *g, uint64_t from, size_t count) {
     size_t d = dimension_of(e->s);
     if (!e->keys) return KNNLM_OK;
+    if (!g->keys) KN_TRY(kn_store_check_keys(e->s, g->first + from, count)); // a segment's are checked as a whole
+    if (e->raw && !g->keys) return put_arranged(e, g->first + from, count);
     if (e->raw) {
         size_t bytes = kn_key_bytes(e->s->manifest.settings.key_type, d);
         return kn_npy_put(e->keys, (const uint8_t *)g->keys + from * bytes, count * d);

@@ -121,6 +121,7 @@ knnlm_status kn_annex_copy(const kn_annex *a, kn_annex *out) {
     *out = (kn_annex){0};
     if (!a->note) return KNNLM_OK;
     out->note = kn_strdup(a->note);
+    out->arranged = a->arranged;
     knnlm_status status = out->note ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t i = 0; i < a->count && status == KNNLM_OK; i++) status = kn_annex_add(out, &a->parts[i]);
     if (status != KNNLM_OK) kn_annex_free(out);
@@ -192,7 +193,8 @@ static json_t *print_segments(const kn_manifest *m) {
     json_t *list = json_array();
     bool whole = list, keys = m->settings.key_type != KNNLM_KEYS_NONE;
     for (size_t i = 0; i < m->segment_count && whole; i++)
-        whole = json_array_append_new(list, print_segment(&m->segments[i], keys)) == 0;
+        whole = json_array_append_new(list, print_segment(&m->segments[i],
+                                                          keys && !kn_segment_arranged(m, &m->segments[i]))) == 0;
     if (whole) return list;
     json_decref(list);
     return NULL;
@@ -235,7 +237,7 @@ static json_t *print_annex(const kn_annex *a) {
                                                        "kind", p->kind, "count", integer(p->count), "payload",
                                                        integer(p->payload), "seal", hex(p->seal))) == 0;
     }
-    if (whole) return json_pack("{s:o, s:o}", "note", note, "parts", parts);
+    if (whole) return json_pack("{s:o, s:o, s:o}", "note", note, "arranged", integer(a->arranged), "parts", parts);
     json_decref(note);
     json_decref(parts);
     return NULL;
@@ -274,9 +276,8 @@ static int append(const char *data, size_t size, void *context) {
     return 0;
 }
 
-static size_t print_line(char line[KN_MANIFEST_LINE], uint64_t checksum) {
-    return (size_t)snprintf(line, KN_MANIFEST_LINE, "%s %d %016" PRIx64 "\n", KN_STORE_MAGIC,
-                            KN_STORE_VERSION, checksum);
+static size_t print_line(char line[KN_MANIFEST_LINE], int version, uint64_t checksum) {
+    return (size_t)snprintf(line, KN_MANIFEST_LINE, "%s %d %016" PRIx64 "\n", KN_STORE_MAGIC, version, checksum);
 }
 
 // Not by json_dumps: jansson 2.14 forgets some failures on the way, and goes on with a text that lacks a
@@ -284,7 +285,7 @@ static size_t print_line(char line[KN_MANIFEST_LINE], uint64_t checksum) {
 knnlm_status kn_manifest_print(const kn_manifest *m, char **data, size_t *size) {
     char line[KN_MANIFEST_LINE];
     buffer b = {0};
-    size_t head = print_line(line, 0);
+    size_t head = print_line(line, KN_STORE_VERSION, 0);
     json_t *root = print_object(m);
     bool done = root && append(line, head, &b) == 0 &&
                 json_dump_callback(root, append, &b, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) == 0 &&
@@ -294,7 +295,7 @@ knnlm_status kn_manifest_print(const kn_manifest *m, char **data, size_t *size) 
         free(b.data);
         return kn_fail(KNNLM_ENOMEM, "out of memory for the manifest of a store");
     }
-    print_line(line, XXH3_64bits(b.data + head, b.size - head));
+    print_line(line, KN_STORE_VERSION, XXH3_64bits(b.data + head, b.size - head));
     memcpy(b.data, line, head);
     *data = b.data;
     *size = b.size;
@@ -373,8 +374,9 @@ static knnlm_status parse_segments(parse *p, const json_t *list, kn_manifest *m)
             .continued = get_integer(p, o, "continued", KN_STORE_SEGMENT_MAX),
             .strings = get_integer(p, o, "strings", INT64_MAX / 2),
             .text_seal = get_hex(p, o, "text"),
-            .keys_seal = m->settings.key_type == KNNLM_KEYS_NONE ? 0 : get_hex(p, o, "keys"),
         };
+        bool own = m->settings.key_type != KNNLM_KEYS_NONE && m->entries >= m->annex.arranged;
+        s.keys_seal = own ? get_hex(p, o, "keys") : 0;
         bool continues = s.documents ? s.continued <= s.entries : s.continued == s.entries;
         if (!s.file || !continues || (m->documents == 0 && s.continued)) fault(p, "segments");
         if (s.entries > KN_STORE_ENTRIES_MAX - m->entries) fault(p, "entries");
@@ -428,6 +430,9 @@ static knnlm_status parse_annex(parse *p, const json_t *o, kn_manifest *m) {
     const json_t *note = json_object_get(o, "note"), *parts = json_object_get(o, "parts");
     if (!o) return KNNLM_OK;
     if (!json_is_object(note) || !json_is_array(parts)) fault(p, "index");
+    if (json_object_get(o, "arranged")) // version 1 has none
+        m->annex.arranged = get_integer(p, o, "arranged", KN_STORE_ENTRIES_MAX);
+    if (m->annex.arranged && m->settings.key_type == KNNLM_KEYS_NONE) fault(p, "index");
     for (size_t i = 0; i < json_array_size(parts) && !p->reason; i++)
         KN_TRY(parse_annex_part(p, json_array_get(parts, i), m));
     if (p->reason) return KNNLM_OK;
@@ -448,10 +453,11 @@ static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
     parse_settings(p, json_object_get(root, "settings"), &settings);
     if (p->reason) return KNNLM_OK;
     KN_TRY(kn_settings_copy(&settings, &m->settings));
+    KN_TRY(parse_annex(p, json_object_get(root, "index"), m));
     KN_TRY(parse_segments(p, json_object_get(root, "segments"), m));
     KN_TRY(parse_attachments(p, json_object_get(root, "attachments"), m));
     parse_removed(p, json_object_get(root, "removed"), m);
-    KN_TRY(parse_annex(p, json_object_get(root, "index"), m));
+    if (m->annex.arranged > m->entries) fault(p, "index");
     if (tuned && !kn_tuned_parse(tuned, &m->tuned)) fault(p, "tuned");
     if (get_integer(p, root, "entries", INT64_MAX) != m->entries) fault(p, "entries");
     if (get_integer(p, root, "documents", INT64_MAX) != m->documents) fault(p, "documents");
@@ -462,7 +468,7 @@ static knnlm_status parse_object(parse *p, const json_t *root, kn_manifest *m) {
 static knnlm_status parse_line(const char *name, const char *data, size_t size, size_t *body) {
     const char *end = size ? memchr(data, '\n', kn_min(size, 128)) : NULL;
     char line[128], expected[KN_MANIFEST_LINE];
-    int version;
+    int version = 0;
     if (!end || strncmp(data, KN_STORE_MAGIC " ", sizeof KN_STORE_MAGIC) != 0)
         return kn_fail(KNNLM_EDATA, "%s: not the manifest of a knnlm store", name);
     *body = (size_t)(end - data) + 1;
@@ -471,7 +477,8 @@ static knnlm_status parse_line(const char *name, const char *data, size_t size, 
     if (sscanf(line + sizeof KN_STORE_MAGIC, "%d", &version) == 1 && version > KN_STORE_VERSION)
         return kn_fail(KNNLM_ENOTSUP, "%s: a store of version %d: this knnlm knows up to %d", name, version,
                        KN_STORE_VERSION);
-    expected[print_line(expected, XXH3_64bits(data + *body, size - *body)) - 1] = 0; // without its newline
+    if (version != KN_STORE_VERSION_ONE) version = KN_STORE_VERSION;
+    expected[print_line(expected, version, XXH3_64bits(data + *body, size - *body)) - 1] = 0; // without its newline
     if (strcmp(line, expected) == 0) return KNNLM_OK;
     return kn_fail(KNNLM_EDATA, "%s: damaged: its checksum is wrong", name);
 }

@@ -83,7 +83,8 @@ static knnlm_status open_part(kn_store *s, uint64_t file, const char *kind, uint
 
 static knnlm_status open_segment(kn_store *s, kn_segment *segment) {
     const kn_store_settings *set = &s->manifest.settings;
-    if (!kn_segment_measure(&segment->entry, set->key_type, (size_t)set->dimension, &segment->layout))
+    knnlm_keys own = kn_segment_arranged(&s->manifest, &segment->entry) ? KNNLM_KEYS_NONE : set->key_type;
+    if (!kn_segment_measure(&segment->entry, own, (size_t)set->dimension, &segment->layout))
         return kn_fail(KNNLM_EDATA, "%s: segment %" PRIu64 " is of an impossible size", s->path,
                        segment->entry.file);
     KN_TRY(open_part(s, segment->entry.file, "text", segment->layout.text, &segment->text));
@@ -121,18 +122,25 @@ static knnlm_status open_removed(kn_store *s) {
     return KNNLM_OK;
 }
 
+// The first one is told.
+static knnlm_status note_fault(kn_store *s) {
+    if (!s->annex_fault) s->annex_fault = kn_strdup(knnlm_message());
+    return s->annex_fault ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
 static knnlm_status open_annex(kn_store *s) {
     const kn_annex *a = &s->manifest.annex;
     s->annex = kn_alloc(a->count, sizeof *s->annex);
     if (!s->annex) return KNNLM_ENOMEM;
-    for (size_t i = 0; i < a->count && !s->annex_fault; i++) {
+    for (size_t i = 0; i < a->count; i++) {
         knnlm_status status =
             open_part(s, a->parts[i].file, a->parts[i].kind, a->parts[i].payload, &s->annex[i]);
         if (status == KNNLM_ENOMEM) return status;
         // Documents are all there without it: who wants the index is told.
-        if (status != KNNLM_OK && !(s->annex_fault = kn_strdup(knnlm_message()))) return KNNLM_ENOMEM;
+        if (status != KNNLM_OK) KN_TRY(note_fault(s));
     }
-    return KNNLM_OK;
+    knnlm_status status = kn_store_open_arranged(s);
+    return status == KNNLM_EDATA ? note_fault(s) : status;
 }
 
 static knnlm_status open_parts(kn_store *s) {
@@ -194,6 +202,7 @@ static void describe(kn_store *s) {
                               .documents = m->documents,
                               .removed_entries = m->removed.entries,
                               .removed_documents = m->removed.documents,
+                              .arranged = m->annex.arranged,
                               .bytes = bytes,
                               .segments = m->segment_count,
                               .has_tokenizer = kn_manifest_attachment(m, "tokenizer.gguf") != NULL,
@@ -238,6 +247,11 @@ void kn_store_close(kn_store *s) {
     }
     kn_map_close(&s->removed);
     for (size_t i = 0; s->annex && i < s->manifest.annex.count; i++) kn_map_close(&s->annex[i]);
+    for (size_t i = 0; i < s->arranged_count; i++) {
+        free(s->arranged[i].recovered_places);
+        free(s->arranged[i].recovered_lists);
+    }
+    free(s->arranged);
     free(s->annex);
     free(s->annex_fault);
     free(s->annex_bits);

@@ -42,7 +42,8 @@ typedef struct kn_annex_part {
 } kn_annex_part;
 
 typedef struct kn_annex {
-    char *note; // a JSON object; NULL: no annex
+    char *note;        // a JSON object; NULL: no annex
+    uint64_t arranged; // entries, from the first on, whose keys lie here alone, in the order of lists
     kn_annex_part *parts;
     size_t count, capacity;
 } kn_annex;
@@ -116,6 +117,21 @@ typedef struct kn_segment {
     uint64_t carried; // entries, from its first on, that the document begun last before it goes on for
 } kn_segment;
 
+// Entries [first, first + count) whose keys lie in the order of lists, in parts of the annex (store.h): the
+// entry at each place of it, and the list of each entry.
+typedef struct kn_arranged {
+    uint64_t first, count;
+    size_t lists;
+    size_t order, rows, listed; // numbers of the parts
+    const uint64_t *ends;       // (lists + 1)
+    const uint32_t *ids;        // (count): by place, ascending within a list
+    const uint8_t *list_of;     // (count): by entry, of 2 bytes up to 65536 lists, else of 4
+    const uint8_t *keys;        // (count): by place
+    const float *scales;        // likewise, of int8; else NULL
+    void *recovered_places, *recovered_lists; // memory of what was damaged: each follows from the other
+    bool trusted;               // they were checked, or recovered
+} kn_arranged;
+
 struct kn_store {
     char *path;
     kn_manifest manifest;
@@ -123,6 +139,8 @@ struct kn_store {
     kn_segment *segments;
     kn_map removed;
     kn_map *annex;               // a map a part
+    kn_arranged *arranged;       // in the order of their entries
+    size_t arranged_count;
     char *annex_fault;           // why parts of it cannot be read; NULL: all are there
     size_t *annex_bits;          // of their blocks in `checked`
     _Atomic uint64_t *checked;   // a bit a block that was found intact, and one a part whose seal was
@@ -136,6 +154,23 @@ knnlm_status kn_store_number_blocks(kn_store *s);
 // strings, are as they were written. KNNLM_EDATA names file and block.
 knnlm_status kn_segment_check_entries(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n);
 knnlm_status kn_segment_check_record(const kn_store *s, const kn_segment *g, uint64_t index);
+
+// Finds the runs of the annex that hold the keys of arranged entries: KNNLM_EDATA when its parts cannot.
+knnlm_status kn_store_open_arranged(kn_store *s);
+// Reads all that says where keys lie; what is damaged is made anew from what is not, in the memory of this
+// state. KNNLM_EDATA: too much is. For one thread, before others use the store.
+knnlm_status kn_store_recover_order(kn_store *s);
+// Whether the keys of a segment lie in the annex.
+bool kn_segment_arranged(const kn_manifest *m, const kn_segment_entry *e);
+// Keys of entries [first, first + count), all of them arranged: that they are as they were written.
+knnlm_status kn_arranged_check(const kn_store *s, uint64_t first, uint64_t count);
+// The entry whose key is part of bytes [from, to) of the part of rows, each once: for verification.
+typedef void kn_arranged_entry(void *context, uint64_t id);
+void kn_arranged_rows_touched(const kn_store *s, size_t part, uint64_t from, uint64_t to,
+                              kn_arranged_entry *touched, void *context);
+
+// Where in that part the keys end, and scales begin.
+uint64_t kn_arranged_rows_end(const kn_store *s, size_t part);
 
 // "DIRECTORY/NAME", "DIRECTORY/000012.text"; released with free(). NULL: out of memory.
 char *kn_store_file(const char *directory, const char *name);

@@ -22,7 +22,8 @@
 
 #define KN_STORE_MAGIC "knnlm-store"
 enum {
-    KN_STORE_VERSION = 1,
+    KN_STORE_VERSION = 2,
+    KN_STORE_VERSION_ONE = 1, // whose indexes had copies of the keys; it is read, and written as the newer one
     KN_STORE_DIMENSION_MAX = KNNLM_DIMENSION_MAX,
     KN_STORE_SEGMENT_MAX = KNNLM_SEGMENT_MAX, // entries of a segment
     KN_STORE_SEGMENT_DEFAULT = 1 << 16,       // a minute's work of a middling model: what a crash can cost
@@ -105,7 +106,8 @@ typedef struct kn_store_info {
     int64_t created;             // seconds since 1970
     uint64_t entries, documents; // removed ones included
     uint64_t removed_entries, removed_documents;
-    uint64_t bytes; // of all the files
+    uint64_t arranged; // entries whose keys lie in the order of lists (see annex)
+    uint64_t bytes;    // of all the files
     size_t segments;
     bool has_tokenizer, has_projection;
 } kn_store_info;
@@ -168,13 +170,30 @@ knnlm_status kn_store_tokens(const kn_store *store, uint64_t first, size_t count
 knnlm_status kn_store_offsets(const kn_store *store, uint64_t first, size_t count, uint64_t *out);
 knnlm_status kn_store_keys(const kn_store *store, uint64_t first, size_t count, float *out);
 
+// The key of an entry as it lies in memory, and its scale (1 where the type has none); not checked.
+// KNNLM_EDATA: it cannot be found.
+knnlm_status kn_store_key_at(const kn_store *store, uint64_t id, const uint8_t **key, float *scale);
+
+// Keys lie together by segment, in the order of the entries; or, once they are indexed, in the order of
+// lists.
+typedef struct kn_store_key_run {
+    uint64_t first, count; // entries: all of them, in some order
+    const uint32_t *ids;   // by place; NULL: first, first + 1, ...
+    const uint8_t *keys;
+    const float *scales; // of int8 keys, else NULL
+    size_t part;         // with ids, of the annex; else the segment
+    size_t order_part, ids_at; // with ids: where they lie in the annex, from which byte on
+} kn_store_key_run;
+size_t kn_store_key_runs(const kn_store *store);
+kn_store_key_run kn_store_key_run_at(const kn_store *store, size_t number);
+
 // A segment as it lies in memory: read-only, valid while the store is open.
 typedef struct kn_store_segment {
     uint64_t first, count;                   // entries
     uint64_t first_document, document_count; // documents that begin in it
     const int32_t *tokens;
     const uint32_t *offsets;
-    const void *keys;    // NULL without keys
+    const void *keys;    // NULL without keys, and where they lie in the order of lists
     const float *scales; // of int8 keys, else NULL
     uint64_t file;       // NNNNNN of its parts
     uint64_t text_seal, keys_seal, bytes;
@@ -216,6 +235,8 @@ knnlm_status kn_store_write(const char *path, kn_store_writer **out);
 void kn_store_writer_close(kn_store_writer *w);
 // The state that the writer began with; NULL for a new store. Owned by the writer.
 const kn_store *kn_store_writer_base(const kn_store_writer *w);
+// Before all keys of the base are read: where they lie is checked, and recovered where it is damaged.
+knnlm_status kn_store_writer_recover(kn_store_writer *w);
 const char *kn_store_writer_path(const kn_store_writer *w);
 const kn_store_settings *kn_store_writer_settings(const kn_store_writer *w);
 
@@ -252,6 +273,16 @@ uint64_t kn_store_writer_entries(const kn_store_writer *w); // those not committ
 
 // Room for an index: parts of its own in the store's directory, named by the same manifest, checksummed and
 // swept like the rest, and a note (a JSON object) that says what they are. Compaction drops it.
+//
+// An index of keys has them in the order of its lists, and then the segments need not have them too: of
+// entries [0, arranged) the annex alone has the keys. Its parts are then
+//   1. lists    of so many lists; what else is in it is the index's matter
+//   2. and one after another, for entries that follow each other from the first on:
+//      order    ends u64[lists + 1]: list l is places [ends[l], ends[l + 1]); entries u32[n], by place,
+//               ascending within a list
+//      rows     keys [n][d], by place; of int8, scales f32[n]
+//      codes    if any: the index's matter
+//      listed   the list of each entry u16[n] (above 65536 lists u32[n]): where its key is found
 enum { KN_ANNEX_KIND = 16 };
 
 // The note, or NULL: no annex. Its parts, in the order in which they were written: their kind, their count
@@ -275,13 +306,14 @@ void kn_store_segment_advise(const kn_store *store, size_t number, uint64_t firs
 typedef struct kn_annex_writer kn_annex_writer;
 // Begins a new annex (keep: more parts of the present one) in the store that `w` has locked.
 knnlm_status kn_annex_open(kn_store_writer *w, bool keep, kn_annex_writer **out);
-// Begins a part: `kind` is lists, order, rows or codes. Puts go to it until it is sealed.
+// Begins a part: `kind` is lists, order, rows, codes or listed. Puts go to it until it is sealed.
 knnlm_status kn_annex_begin(kn_annex_writer *a, const char *kind);
 knnlm_status kn_annex_put(kn_annex_writer *a, const void *data, size_t size);
 knnlm_status kn_annex_pad(kn_annex_writer *a); // to a multiple of 64 bytes
 knnlm_status kn_annex_seal(kn_annex_writer *a, uint64_t count);
-// Publishes it in place of the one before. Both release the writer.
-knnlm_status kn_annex_commit(kn_annex_writer *a, const char *note);
+// Publishes it in place of the one before; keys of the first `arranged` entries are here alone from now on.
+// Both release the writer.
+knnlm_status kn_annex_commit(kn_annex_writer *a, const char *note, uint64_t arranged);
 void kn_annex_abort(kn_annex_writer *a);
 
 // ---------------------------------------------------------------- upkeep

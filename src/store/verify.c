@@ -109,6 +109,11 @@ static void check_block(void *context, size_t task, int worker) {
 // range, with what may lie between.
 typedef knnlm_problem touch(verification *v, size_t segment, uint64_t from, uint64_t to);
 
+static bool has_rows(const verification *v, size_t annex_part) {
+    return strcmp(v->s->manifest.annex.parts[annex_part].kind, "rows") == 0;
+}
+
+// `segment`: of a part of the annex its number there.
 static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind kind, const char *name,
                                uint64_t count, uint64_t payload, uint64_t seal, size_t segment,
                                touch *touched) {
@@ -125,6 +130,9 @@ static knnlm_status check_part(verification *v, const kn_map *part, kn_part_kind
         if (kind == KN_PART_KEYS) {
             t.keys = v->s->manifest.settings.key_type;
             t.rows_end = v->s->segments[segment].layout.scales;
+        } else if (kind == KN_PART_ANNEX && has_rows(v, segment)) {
+            t.keys = v->s->manifest.settings.key_type;
+            t.rows_end = kn_arranged_rows_end(v->s, segment);
         }
         size_t n = kn_min(blocks - at, BLOCKS_AT_A_TIME);
         kn_parallel(n, check_block, &t);
@@ -212,6 +220,24 @@ static knnlm_problem touched_keys(verification *v, size_t segment, uint64_t from
     if (rows_of(from, to, g->layout.keys, g->entry.entries, row, &a, &b)) touch_entries(v, g, &p, a, b);
     if (kn_key_form_of(type)->scaled && rows_of(from, to, g->layout.scales, g->entry.entries, 4, &a, &b))
         touch_entries(v, g, &p, a, b);
+    return p;
+}
+
+typedef struct touching {
+    verification *v;
+    knnlm_problem *p;
+} touching;
+
+static void touch_entry(void *context, uint64_t id) {
+    const touching *t = context;
+    mark_entries(t->v, id, 1);
+    widen(&t->p->first_entry, &t->p->entries, id, id + 1);
+}
+
+// Of a part of the annex that has keys; `part` is its number.
+static knnlm_problem touched_rows(verification *v, size_t part, uint64_t from, uint64_t to) {
+    knnlm_problem p = {0};
+    kn_arranged_rows_touched(v->s, part, from, to, touch_entry, &(touching){v, &p});
     return p;
 }
 
@@ -332,21 +358,32 @@ static void count_damage(verification *v) {
     }
 }
 
-// Whether the index makes sense is its own room's matter; here, whether its bytes are those written.
+static knnlm_status check_annex_part(verification *v, size_t i) {
+    const kn_annex_part *p = &v->s->manifest.annex.parts[i];
+    char name[KN_PART_NAME];
+    kn_part_name(name, p->file, p->kind);
+    return check_part(v, &v->s->annex[i], KN_PART_ANNEX, name, p->count, p->payload, p->seal, i,
+                      has_rows(v, i) ? touched_rows : touched_nothing);
+}
+
+// Whether the index makes sense is its own room's matter; here, whether its bytes are those written. Where
+// keys lie is said twice: only what is damaged in both ways is lost.
 static knnlm_status check_annex(verification *v) {
     const kn_annex *a = &v->s->manifest.annex;
-    if (v->s->annex_fault) {
-        v->out->index_damaged = true;
-        report(v, (knnlm_problem){.file = "index"}, "%s", v->s->annex_fault);
-        return KNNLM_OK;
-    }
-    size_t before = v->out->problems;
+    size_t before = v->out->problems, run = 0;
+    bool rows = true, order = true;
+    if (v->s->annex_fault) report(v, (knnlm_problem){.file = "index"}, "%s", v->s->annex_fault);
+    if (!v->s->arranged_count) mark_entries(v, 0, a->arranged);
     for (size_t i = 0; i < a->count; i++) {
-        const kn_annex_part *p = &a->parts[i];
-        char name[KN_PART_NAME];
-        kn_part_name(name, p->file, p->kind);
-        KN_TRY(check_part(v, &v->s->annex[i], KN_PART_ANNEX, name, p->count, p->payload, p->seal, 0,
-                          touched_nothing));
+        size_t known = v->out->problems;
+        bool there = v->s->annex[i].data;
+        if (there) KN_TRY(check_annex_part(v, i));
+        bool intact = there && v->out->problems == known;
+        if (strcmp(a->parts[i].kind, "order") == 0) order = intact;
+        if (strcmp(a->parts[i].kind, "rows") == 0) rows = there;
+        if (strcmp(a->parts[i].kind, "listed") != 0 || run >= v->s->arranged_count) continue;
+        const kn_arranged *r = &v->s->arranged[run++];
+        if (!rows || (!intact && !order)) mark_entries(v, r->first, r->count);
     }
     v->out->index_damaged = v->out->problems > before;
     return KNNLM_OK;

@@ -196,6 +196,9 @@ void kn_store_writer_close(kn_store_writer *w) {
 const kn_store *kn_store_writer_base(const kn_store_writer *w) {
     return w->base;
 }
+knnlm_status kn_store_writer_recover(kn_store_writer *w) {
+    return w->base ? kn_store_recover_order(w->base) : KNNLM_OK;
+}
 const char *kn_store_writer_path(const kn_store_writer *w) {
     return w->path;
 }
