@@ -82,6 +82,26 @@ ensure "compaction dropped the removed" test "$(field entries)" -eq 2058
 run 0 compact s.store
 ensure "nothing to compact: the index stays" test "$(parts s.store lists)" -eq 1
 
+# ---- a store of version 1, whose index has copies of the keys
+
+mkdir old && cp -R "$golden/store-1" old/s.store && cp "$golden/store-1.a.txt" old/a.txt && cp "$golden/store-1.b.txt" old/b.txt
+(cd old && "$knnlm" build -m "$model" -o new.store --lists 4 a.txt b.txt) >/dev/null 2>&1
+run 0 verify old/s.store
+run 0 eval -m "$model" -s old/new.store --json c.txt
+cp out new.json
+run 0 eval -m "$model" -s old/s.store --json c.txt
+ensure "it says what a new one says" test "$(grep -o '"ppl": [0-9.]*' out)" = "$(grep -o '"ppl": [0-9.]*' new.json)"
+ensure "it has its keys twice" test "$(parts old/s.store keys) $(parts old/s.store rows)" = '1 1'
+run 0 add old/s.store c.txt -m "$model"
+ensure "an addition leaves them once" test "$(parts old/s.store keys) $(parts old/s.store rows)" = '0 1'
+run 0 verify old/s.store
+run 0 add old/new.store c.txt -m "$model"
+run 0 eval -m "$model" -s old/new.store --json b.txt
+cp out new.json
+run 0 eval -m "$model" -s old/s.store --json b.txt
+ensure "and it goes on saying it" test "$(grep -o '"ppl": [0-9.]*' out)" = "$(grep -o '"ppl": [0-9.]*' new.json)"
+rm -rf old
+
 # ---- damage
 
 # An index that is not what was written is an error, never a worse answer; and it can be made anew.

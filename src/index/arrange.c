@@ -51,8 +51,39 @@ static knnlm_status assign_chunk(kn_arrangement *a, size_t at, size_t n, float *
     return KNNLM_OK;
 }
 
+// The lists and codes of entries that have them.
+static knnlm_status adopt(kn_arrangement *a, const kn_run *r) {
+    const kn_index *x = a->before;
+    size_t bytes = a->pq ? kn_pq_code_bytes(a->pq) : 0;
+    // Damage must not be sealed once more as if it were whole.
+    KN_TRY(kn_run_check_places(x, r, 0, r->count, !r->rows));
+    if (r->rows && a->pq) KN_TRY(kn_run_check_places(x, r, 0, r->count, true));
+    for (uint32_t l = 0; l < a->lists; l++)
+        for (uint64_t place = r->ends[l]; place < r->ends[l + 1]; place++) {
+            uint64_t index = r->ids[place] - a->first;
+            if (index >= a->count)
+                return kn_fail(KNNLM_EDATA, "%s: its index is damaged: a run has an entry of another",
+                               kn_store_describe(a->store)->path);
+            a->list[index] = l;
+            if (a->pq) kn_pq_deinterleave(r->codes, place, 1, bytes, a->codes + index * bytes);
+        }
+    return KNNLM_OK;
+}
+
+static knnlm_status adopt_all(kn_arrangement *a, size_t *adopted) {
+    *adopted = 0;
+    for (size_t i = a->merged; a->before && i < a->before->listed_count; i++) {
+        KN_TRY(adopt(a, &a->before->listed[i]));
+        *adopted += a->before->listed[i].count;
+    }
+    a->objective = a->merged_objective * (double)*adopted;
+    return KNNLM_OK;
+}
+
 static knnlm_status assign_all(kn_arrangement *a, float *keys, float *distances) {
-    for (size_t at = 0; at < a->count; at += CHUNK) {
+    size_t at;
+    KN_TRY(adopt_all(a, &at));
+    for (; at < a->count; at += CHUNK) {
         KN_TRY(assign_chunk(a, at, kn_min(CHUNK, a->count - at), keys, distances));
         if (!kn_progress_report(a->progress, "assigning", at, a->count, "entries")) return stopped();
     }

@@ -6,6 +6,7 @@
 #include "index/note.h"
 #include "index/pq.h"
 #include "index/quantizer.h"
+#include "index/view.h"
 
 // A run being made: entries [first, first + count) of a store.
 typedef struct kn_arrangement {
@@ -18,6 +19,10 @@ typedef struct kn_arrangement {
     uint64_t memory;             // bytes for buffers
     const kn_key_source *source; // NULL: the store's keys
     const kn_progress *progress;
+    // Runs of this index, from this one on, are merged into it: their entries stay in their lists.
+    const kn_index *before; // NULL: none
+    size_t merged;
+    double merged_objective; // mean of theirs
     // Results:
     uint32_t *list;   // of each entry
     uint8_t *codes;   // of each entry

@@ -20,6 +20,11 @@ enum {
     CODES_MAX = 64,         // bytes of a code, as the paper's
     CODES_MIN = 16,
     RUN = 1 << 20, // entries per commit, when keys come from a source
+    // Runs at the end that are at most so much longer than what follows them are merged with it, as in a
+    // log-structured merge tree: few are left, and an entry is written again only as often as its run has
+    // grown by half. Longer ones stay as they are: an addition must not take minutes.
+    MERGE_RATIO = 2,
+    MERGE_MAX = 1 << 20,
 };
 
 typedef struct making {
@@ -35,6 +40,8 @@ typedef struct making {
     bool has_pq;
     const kn_progress *progress;
     kn_index_result *out;
+    const kn_index *before; // what the next run is merged with; NULL: nothing
+    size_t kept;            // its runs that stay as they are
 } making;
 
 // ---------------------------------------------------------------- the recipe
@@ -182,6 +189,15 @@ static knnlm_status write_lists(making *m, kn_annex_writer *a) {
     return kn_annex_seal(a, m->note.lists);
 }
 
+static double merged_objective(const making *m) {
+    double sum = 0, count = 0;
+    for (size_t i = m->kept; i < m->note.run_count; i++) {
+        sum += m->note.runs[i].objective * (double)m->note.runs[i].entries;
+        count += (double)m->note.runs[i].entries;
+    }
+    return count > 0 ? sum / count : 0;
+}
+
 static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first, uint64_t end) {
     kn_arrangement run = {.store = m->store,
                           .quantizer = m->quantizer,
@@ -191,7 +207,10 @@ static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first, uin
                           .count = (size_t)(end - first),
                           .source = m->recipe->source,
                           .memory = m->recipe->memory,
-                          .progress = m->progress};
+                          .progress = m->progress,
+                          .before = m->before,
+                          .merged = m->kept,
+                          .merged_objective = merged_objective(m)};
     double start = kn_seconds();
     knnlm_status status = kn_arrange_assign(&run);
     m->out->assign_seconds += kn_seconds() - start;
@@ -201,7 +220,10 @@ static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first, uin
     m->out->objective = run.objective;
     kn_arrange_free(&run);
     if (status != KNNLM_OK) return status;
-    if (!first) m->note.objective = run.objective;
+    if (!first && !m->note.run_count) m->note.objective = run.objective, m->note.learnt = run.count;
+    m->note.run_count = kn_min(m->note.run_count, m->kept);
+    m->kept = m->note.run_count + 1;
+    m->before = NULL; // its runs are merged
     return kn_index_note_add_run(&m->note, &(kn_run_note){first, run.count, run.objective});
 }
 
@@ -219,8 +241,15 @@ static knnlm_status publish(making *m, kn_annex_writer *a) {
     return status;
 }
 
-static knnlm_status write_part(making *m, bool keep, uint64_t first, uint64_t end) {
+// Parts of the annex that belong to the first `runs` runs.
+static size_t parts_of(const making *m, size_t runs) {
+    bool keys = kn_store_describe(m->store)->settings.key_type != KNNLM_KEYS_NONE;
+    return m->note.run_count ? 1 + runs * (1 + (keys ? 2 : 0) + (m->has_pq ? 1 : 0)) : 0;
+}
+
+static knnlm_status write_part(making *m, uint64_t first, uint64_t end) {
     kn_annex_writer *a;
+    size_t keep = parts_of(m, m->kept);
     KN_TRY(kn_annex_open(m->w, keep, &a));
     knnlm_status status = keep ? KNNLM_OK : write_lists(m, a);
     if (status == KNNLM_OK) status = write_run(m, a, first, end);
@@ -231,12 +260,12 @@ static knnlm_status write_part(making *m, bool keep, uint64_t first, uint64_t en
 
 // Keys that cost a model's work are committed as they come; those of the store all at once, so that lists are
 // in one piece.
-static knnlm_status write(making *m, bool keep, uint64_t first) {
+static knnlm_status write(making *m, uint64_t first) {
     uint64_t entries = kn_store_describe(m->store)->entries, step = m->recipe->source ? RUN : entries;
     if (m->note.lists >= KN_GROUPS_FROM && entries - first >= m->note.lists)
         KN_TRY(kn_groups_make(m->quantizer, m->note.seed, &m->groups));
-    for (; first < entries; first += step, keep = true)
-        KN_TRY(write_part(m, keep, first, first + kn_min((size_t)step, (size_t)(entries - first))));
+    for (; first < entries; first += step)
+        KN_TRY(write_part(m, first, first + kn_min((size_t)step, (size_t)(entries - first))));
     return KNNLM_OK;
 }
 
@@ -282,7 +311,7 @@ knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_
     if (status == KNNLM_OK) status = check_space(&m);
     if (status == KNNLM_OK) status = kn_store_writer_recover(m.w);
     if (status == KNNLM_OK) status = learn(&m);
-    if (status == KNNLM_OK) status = write(&m, false, 0);
+    if (status == KNNLM_OK) status = write(&m, 0);
     making_free(&m);
     return status == KNNLM_OK ? describe(path, out) : status;
 }
@@ -299,6 +328,27 @@ static knnlm_status reuse(making *m, const kn_index *x) {
     return KNNLM_OK;
 }
 
+// How many of the present runs stay when `added` entries join them.
+static size_t runs_kept(const making *m, uint64_t added) {
+    const kn_store_info *info = kn_store_describe(m->store);
+    const kn_run_note *runs = m->note.runs;
+    size_t n = m->note.run_count;
+    bool keys = info->settings.key_type != KNNLM_KEYS_NONE;
+    if (keys && info->arranged < info->entries - added) return 0; // of version 1, which had them twice
+    if (!keys && added > RUN) return n;
+    while (n && runs[n - 1].entries <= MERGE_RATIO * added && added + runs[n - 1].entries <= MERGE_MAX)
+        added += runs[--n].entries;
+    return n;
+}
+
+static knnlm_status extend_by(making *m, const kn_index *x, uint64_t first) {
+    KN_TRY(reuse(m, x));
+    m->kept = runs_kept(m, kn_store_describe(m->store)->entries - first);
+    m->before = x;
+    if (m->kept < m->note.run_count) first = m->note.runs[m->kept].first;
+    return write(m, first);
+}
+
 static knnlm_status extend(making *m) {
     kn_index *x;
     if (!kn_store_annex_note(m->store))
@@ -306,9 +356,9 @@ static knnlm_status extend(making *m) {
     KN_TRY(kn_index_open(m->store, &x));
     uint64_t first = x->info.listed;
     bool more = first < kn_store_describe(m->store)->entries;
-    knnlm_status status = more ? reuse(m, x) : KNNLM_OK;
+    knnlm_status status = more ? extend_by(m, x, first) : KNNLM_OK;
     kn_index_close(x);
-    return status == KNNLM_OK && more ? write(m, true, first) : status;
+    return status;
 }
 
 knnlm_status kn_index_extend(const char *path, const kn_recipe *recipe, const kn_progress *progress,

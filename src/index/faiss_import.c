@@ -154,7 +154,7 @@ static knnlm_status print_note(const kn_faiss_file *f, char **text) {
 static knnlm_status add_index(void *context, kn_store_writer *w) {
     importing *m = context;
     char *note = NULL;
-    KN_TRY(kn_annex_open(w, false, &m->a));
+    KN_TRY(kn_annex_open(w, 0, &m->a));
     knnlm_status status = put_lists(m);
     if (status == KNNLM_OK) status = put_order(m);
     if (status == KNNLM_OK) status = put_codes(m);

@@ -2,6 +2,7 @@
 #include "index/note.h"
 #include "index/open.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,12 +136,12 @@ static void measure_balance(kn_index *x) {
 
 // How much farther from its centroid is what was added after training?
 static void measure_drift(kn_index *x, const kn_index_note *n) {
-    double sum = 0, count = 0;
-    for (size_t i = 1; i < n->run_count; i++) {
+    double sum = -n->objective * (double)n->learnt, count = -(double)n->learnt;
+    for (size_t i = 0; i < n->run_count; i++) {
         sum += n->runs[i].objective * (double)n->runs[i].entries;
         count += (double)n->runs[i].entries;
     }
-    if (count > 0 && n->runs[0].objective > 0) x->info.drift = sum / count / n->runs[0].objective;
+    if (count > 0 && n->objective > 0) x->info.drift = fmax(sum, 0) / count / n->objective;
 }
 
 static knnlm_status open_noted(kn_index *x, const kn_index_note *n) {

@@ -2,7 +2,8 @@
 //
 //   note   {"version": 2, "lists": L, "probes": P, "code_parts": m, "code_bits": b,
 //           "plain_codes": whether codes are of keys, not of residuals, "trained": n, "seed": s,
-//           "objective": mean squared distance to the centroid,
+//           "objective": mean squared distance to the centroid when it was learnt, of
+//           "learnt": entries,
 //           "runs": [{"first": e, "entries": n, "objective": x}, ...]}
 //   parts  NNNNNN.lists   centroids f32[L][d]; then, with codes, their centroids f32[m][2^b][d/m]
 //          and for each run, entries [first, first + n) in the order of the lists:
@@ -34,7 +35,8 @@ typedef struct kn_index_note {
     uint32_t lists, probes, code_parts, code_bits;
     bool plain_codes; // codes are of keys, not of residuals
     uint64_t trained, seed;
-    double objective;
+    double objective; // of what was there when it was learnt: so many entries
+    uint64_t learnt;
     kn_run_note *runs;
     size_t run_count, run_capacity;
 } kn_index_note;

@@ -55,7 +55,7 @@ struct kn_annex_writer {
     kn_annex_part entry;
 };
 
-knnlm_status kn_annex_open(kn_store_writer *w, bool keep, kn_annex_writer **out) {
+knnlm_status kn_annex_open(kn_store_writer *w, size_t keep, kn_annex_writer **out) {
     kn_annex_writer *a = kn_alloc(1, sizeof *a);
     if (!a) return KNNLM_ENOMEM;
     a->w = w;
@@ -64,6 +64,7 @@ knnlm_status kn_annex_open(kn_store_writer *w, bool keep, kn_annex_writer **out)
         free(a);
         return status;
     }
+    a->annex.count = kn_min(a->annex.count, keep);
     *out = a;
     return KNNLM_OK;
 }

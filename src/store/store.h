@@ -304,8 +304,9 @@ void kn_store_annex_advise(const kn_store *store, size_t number, size_t offset, 
 void kn_store_segment_advise(const kn_store *store, size_t number, uint64_t first, uint64_t count, bool soon);
 
 typedef struct kn_annex_writer kn_annex_writer;
-// Begins a new annex (keep: more parts of the present one) in the store that `w` has locked.
-knnlm_status kn_annex_open(kn_store_writer *w, bool keep, kn_annex_writer **out);
+// Begins an annex in the store that `w` has locked: a new one, or what follows the first `keep` parts of the
+// present one.
+knnlm_status kn_annex_open(kn_store_writer *w, size_t keep, kn_annex_writer **out);
 // Begins a part: `kind` is lists, order, rows, codes or listed. Puts go to it until it is sealed.
 knnlm_status kn_annex_begin(kn_annex_writer *a, const char *kind);
 knnlm_status kn_annex_put(kn_annex_writer *a, const void *data, size_t size);
