@@ -91,7 +91,7 @@ static void ask(bool compacted) {
     if (!kn_store_is_current(s)) die("not current");
     kn_store_close(s);
     if (!compacted) return;
-    knnlm_status status = kn_store_compact(folder, true, NULL, &c);
+    knnlm_status status = kn_store_compact(folder, true, NULL, NULL, &c);
     if (!v.problems && status != KNNLM_OK) die("verified, and cannot be compacted");
     if (status == KNNLM_OK && kn_store_open(folder, &s) != KNNLM_OK) die("compacted, and cannot be opened");
     if (status == KNNLM_OK) kn_store_close(s);

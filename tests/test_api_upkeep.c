@@ -140,7 +140,7 @@ static void test_compact(void **state) {
     assert_true(info.entries == ENTRIES - DOCUMENT && info.documents == DOCUMENTS - 1 &&
                 !info.removed_documents);
     assert_int_equal(r.segments_after, info.segments);
-    OK(knnlm_store_open(t.path, &store)); // entries have other numbers: the index is a new one
+    OK(knnlm_store_open(t.path, &store)); // the index stays, although entries have other numbers
     OK(knnlm_store_index_describe(store, &index));
     assert_true(index.lists == 4 && index.listed == info.entries && info.has_index);
     float key[D], want[D];

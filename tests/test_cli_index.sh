@@ -160,9 +160,17 @@ run 0 verify o.store
 complains 1 'no keys' verify --recall o.store
 
 run 0 remove n.store b.txt
+run 0 eval -m "$model" -s n.store --json a.txt
+cp out before.json
+run 0 compact n.store
+ensure "the codes, which nobody could make anew, stay" test "$(parts n.store codes)" -eq 2
+run 0 verify n.store
+run 0 eval -m "$model" -s n.store --json a.txt
+ensure "and say what they said" test "$(grep -o '"ppl": [0-9.]*' out)" = "$(grep -o '"ppl": [0-9.]*' before.json)"
+codes=$(find n.store -name "*.codes" | head -n 1) && : >"$codes"
+run 0 remove n.store c.txt
 complains 1 'keeps no keys' compact n.store
 run 0 compact --force n.store
-run 0 verify n.store
 
 # ---- wrong usage
 complains 2 'store' index

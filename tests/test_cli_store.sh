@@ -213,12 +213,17 @@ run 0 info pca.store
 says '5 dimensions (PCA of 32)'
 check test -s pca.store/projection.gguf
 check test "$(wc -c <pca.store/000001.keys)" -eq "$(part $((650 * 10)))"
+export_keys() { # STORE FILE
+    rm -rf arrays && run 0 export "$1" -o arrays && mv arrays/keys.npy "$2"
+}
 for n in 5 32; do # keys are projected again as they were
     build 0 one-$n.store --project pca:$n --keys f32 texts/b.txt
+    export_keys one-$n.store one-$n.keys
     run 0 remove one-$n.store texts/b.txt
     run 0 add one-$n.store texts/b.txt
     documents '1 added, 0 unchanged, 0 replaced; 1 in all'
-    check cmp one-$n.store/000001.keys one-$n.store/000003.keys
+    export_keys one-$n.store one-$n.store.keys
+    check cmp one-$n.keys one-$n.store.keys
 done
 printf 'w1' >one.txt
 mkdir short.store
@@ -435,7 +440,7 @@ for threads in 1 3; do # many small additions become full segments
         run 0 "$@" -t $threads texts/$text.txt
     done
     run 0 compact -t $threads merge$threads.store
-    says '^segments  *4, were 5$'
+    says '^segments  *4, were 4$' # the last addition began with the segment before it, which was not full
 done
 same merge1.store merge3.store
 run 0 verify merge1.store

@@ -52,7 +52,7 @@ static void compact_pattern(knnlm_keys type, uint32_t segment, unsigned pattern)
     commit_and_close(w);
     HOLDS("s", items, MIXED);
     size_t n = survivors(items, MIXED, left);
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     assert_int_equal(c.documents_dropped, MIXED - n);
     HOLDS("s", left, n);
     OK(kit_build("fresh", &set, left, n, 1000));
@@ -82,7 +82,7 @@ static void compacting_what_is_compact_changes_nothing(void **state) {
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store *s = opened("s");
     kit_image before = kit_read("s");
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     kit_image after = kit_read("s");
     assert_null(kit_compare_images(&before, &after));
     assert_true(kn_store_is_current(s));
@@ -103,7 +103,7 @@ static void segments_before_the_first_change_stay(void **state) {
     OK(kn_store_writer_remove(w, 10));
     commit_and_close(w);
     kit_image before = kit_read("s");
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     assert_true(c.bytes_after < c.bytes_before && c.segments_after == c.segments_before - 2);
     assert_int_equal(c.entries_dropped, 15);
     kit_image after = kit_read("s");
@@ -127,7 +127,7 @@ static void a_stopped_compaction_changes_nothing(void **state) {
     OK(kn_store_writer_remove(w, 1));
     commit_and_close(w);
     kit_image before = kit_read("s");
-    FAILS(KNNLM_ESTOPPED, "as it was", kn_store_compact("s", false, &(kn_progress){stop, &calls}, &c));
+    FAILS(KNNLM_ESTOPPED, "as it was", kn_store_compact("s", false, NULL, &(kn_progress){stop, &calls}, &c));
     assert_int_equal(calls, 5);
     kit_image after = kit_read("s");
     assert_null(kit_compare_images(&before, &after));
@@ -145,7 +145,7 @@ static void a_snapshot_outlives_its_files(void **state) {
     kn_store_writer *w = writing("s");
     OK(kn_store_writer_remove(w, 1));
     commit_and_close(w);
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     assert_int_equal(access("s/000001.text", F_OK), -1);
     assert_null(kit_compare(old, mixed, MIXED));
     memcpy(left, mixed, sizeof mixed);
@@ -178,7 +178,7 @@ static void damage_is_not_copied(void **state) {
         OK(kn_store_writer_remove(w, 0));
         commit_and_close(w);
         kit_image before = kit_read("s");
-        FAILS(KNNLM_EDATA, names[i], kn_store_compact("s", false, NULL, &c));
+        FAILS(KNNLM_EDATA, names[i], kn_store_compact("s", false, NULL, NULL, &c));
         kit_image after = kit_read("s");
         assert_null(kit_compare_images(&before, &after));
         kit_free(&before);
@@ -186,7 +186,7 @@ static void damage_is_not_copied(void **state) {
         w = writing("s");
         OK(kn_store_writer_remove(w, 1)); // the damaged one
         commit_and_close(w);
-        OK(kn_store_compact("s", false, NULL, &c));
+        OK(kn_store_compact("s", false, NULL, NULL, &c));
         HOLDS("s", kept, 2);
         kit_delete("s");
     }
@@ -201,7 +201,7 @@ static void a_damaged_last_document_can_go(void **state) {
     kn_store_writer *w = writing("s");
     OK(kn_store_writer_remove(w, 3));
     commit_and_close(w);
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     HOLDS("s", kept, 3);
 }
 

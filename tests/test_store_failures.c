@@ -383,7 +383,7 @@ static knnlm_status add(void) {
 
 static knnlm_status compact(void) {
     knnlm_compact_result c;
-    KN_TRY(kn_store_compact(STORE_PATH, true, NULL, &c));
+    KN_TRY(kn_store_compact(STORE_PATH, true, NULL, NULL, &c));
     returned = COMPACTED;
     return KNNLM_OK;
 }
@@ -634,10 +634,10 @@ static void a_full_disk_is_asked_first(void **state) {
     OK(add());
     kit_image before = kit_read(STORE_PATH);
     plan.full = true;
-    FAILS(KNNLM_EIO, "0 are free", kn_store_compact(STORE_PATH, false, NULL, &c));
+    FAILS(KNNLM_EIO, "0 are free", kn_store_compact(STORE_PATH, false, NULL, NULL, &c));
     kit_image after = kit_read(STORE_PATH);
     assert_null(kit_compare_images(&before, &after));
-    OK(kn_store_compact(STORE_PATH, true, NULL, &c)); // there was room after all
+    OK(kn_store_compact(STORE_PATH, true, NULL, NULL, &c)); // there was room after all
     plan.full = false;
     assert_int_equal(c.entries_dropped, 35);
     run_again("compacted");

@@ -62,7 +62,7 @@ static void tuned_values_survive(void **state) {
     kn_store_writer_tune(w, &tuned);
     OK(kn_store_writer_remove(w, 3));
     commit_and_close(w);
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     kn_store *s = opened("s");
     assert_memory_equal(&kn_store_describe(s)->tuned, &tuned, sizeof tuned);
     for (int i = 0; i < 16; i++) {
@@ -139,7 +139,7 @@ static void files_can_be_attached(void **state) {
     kn_store_writer *w = writing("s");
     OK(kn_store_writer_remove(w, 3));
     commit_and_close(w);
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     kn_store *s = opened("s");
     assert_true(kn_store_describe(s)->has_tokenizer);
     assert_false(kn_store_describe(s)->has_projection);

@@ -72,7 +72,7 @@ static void what_is_not_continued_is_removed(void **state) {
     FAILS(KNNLM_EINVAL, "whole", kn_store_writer_continue(w, &present));
     kn_store_writer_close(w);
     knnlm_compact_result c;
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     assert_int_equal(c.entries_dropped, 28);
     HOLDS("s", &items[1], 1);
 }
@@ -88,7 +88,7 @@ static void what_is_unfinished_stays_so(void **state) {
     OK(kn_store_writer_amend(w));
     kn_store_writer_close(w);
     HOLDS("s", &item, 1); // verifies: to be incomplete is no damage
-    OK(kn_store_compact("s", false, NULL, &c));
+    OK(kn_store_compact("s", false, NULL, NULL, &c));
     w = writing("s");
     OK(kn_store_writer_continue(w, &present));
     assert_int_equal(present, 28);

@@ -102,7 +102,7 @@ static void *write_on(void *unused) {
         kn_store_writer_close(w);
         if (failed_call(status) || failed_call(note_generation())) break;
         if (round % 4) continue;
-        if (failed_call(kn_store_compact("s", false, NULL, &c))) break;
+        if (failed_call(kn_store_compact("s", false, NULL, NULL, &c))) break;
         stage.compactions++;
     }
     return NULL;

@@ -14,7 +14,7 @@ static void one_writes_at_a_time(void **state) {
     OK(kit_build("s", &set, mixed, MIXED, 10));
     kn_store_writer *w = writing("s");
     FAILS(KNNLM_EBUSY, "another process", kn_store_write("s", &second));
-    FAILS(KNNLM_EBUSY, "another process", kn_store_compact("s", false, NULL, &c));
+    FAILS(KNNLM_EBUSY, "another process", kn_store_compact("s", false, NULL, NULL, &c));
     pid_t child = fork();
     if (child == 0)
         _exit(kn_store_write("s", &second) == KNNLM_EBUSY && strstr(knnlm_message(), "another process") ? 0

@@ -1,4 +1,4 @@
-// Compaction of a store that has an index: entries get other numbers, so it is made anew.
+// Compaction of a store that has an index: it stays; only one that cannot be used is made anew.
 #include "build/build.h"
 
 // The recipe of the index that the store has; no lists: it has none.
@@ -26,7 +26,7 @@ knnlm_status kn_build_compact(const char *path, bool force, const kn_progress *p
     bool done;
     KN_TRY(recall_recipe(path, &recipe));
     recipe.force = force;
-    KN_TRY(kn_store_compact(path, force, progress, out));
+    KN_TRY(kn_store_compact(path, force, kn_index_rearrange, progress, out));
     if (!recipe.lists || out->segments_after == 0 || has_index(path)) return KNNLM_OK;
     return kn_build_index(path, &recipe, true, NULL, progress, &done, &index);
 }

@@ -26,7 +26,7 @@ static knnlm_status rewrite(const char *path, const kn_recipe *recipe, bool keys
     knnlm_compact_result compacted;
     kn_index_result index;
     if (!keys) return KNNLM_OK;
-    KN_TRY(kn_store_compact(path, false, progress, &compacted));
+    KN_TRY(kn_store_compact(path, false, kn_index_rearrange, progress, &compacted));
     if (!recipe->lists || !compacted.segments_after) return KNNLM_OK;
     return kn_build_index(path, recipe, true, NULL, progress, &out->indexed, &index);
 }

@@ -43,7 +43,7 @@ static knnlm_status check_listed_rows(kn_run_check *c, size_t from, size_t n) {
 }
 
 // Codes of 64 entries lie in one piece.
-static knnlm_status check_codes(const kn_index *x, const kn_run *r, size_t from, size_t to) {
+knnlm_status kn_run_check_codes(const kn_index *x, const kn_run *r, size_t from, size_t to) {
     size_t first = from / KN_PQ_BLOCK * KN_PQ_BLOCK, end = (to + KN_PQ_BLOCK - 1) / KN_PQ_BLOCK * KN_PQ_BLOCK;
     return kn_store_check_annex(x->store, r->codes_part, first * x->info.code_bytes,
                                 (end - first) * x->info.code_bytes, NULL, NULL);
@@ -55,13 +55,18 @@ knnlm_status kn_run_check_ends(const kn_index *x, const kn_run *r) {
                                 &c);
 }
 
+knnlm_status kn_run_check_ids(const kn_index *x, const kn_run *r, size_t from, size_t to) {
+    kn_run_check c = {x, r};
+    return kn_store_check_annex(x->store, r->order_part, r->ids_at + from * sizeof(uint32_t),
+                                (to - from) * sizeof(uint32_t), check_ids, &c);
+}
+
 knnlm_status kn_run_check_places(const kn_index *x, const kn_run *r, size_t from, size_t to, bool codes) {
     kn_run_check c = {x, r};
     if (from >= to) return KNNLM_OK;
     if (!r->ids) return kn_store_check_keys(x->store, r->first_id + from, to - from); // a segment's
-    KN_TRY(kn_store_check_annex(x->store, r->order_part, r->ids_at + from * sizeof(uint32_t),
-                                (to - from) * sizeof(uint32_t), check_ids, &c));
-    return codes ? check_codes(x, r, from, to) : check_listed_rows(&c, from, to - from);
+    KN_TRY(kn_run_check_ids(x, r, from, to));
+    return codes ? kn_run_check_codes(x, r, from, to) : check_listed_rows(&c, from, to - from);
 }
 
 knnlm_status kn_run_check_rows(const kn_index *x, const kn_run *r, size_t from, size_t to) {

@@ -147,4 +147,7 @@ knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_
 knnlm_status kn_index_extend(const char *path, const kn_recipe *recipe, const kn_progress *progress,
                              kn_index_result *out);
 
+// For kn_store_compact: the lists stay, without what was removed.
+kn_rearrange kn_index_rearrange;
+
 #endif

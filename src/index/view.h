@@ -73,7 +73,9 @@ typedef struct kn_run_check {
     const kn_run *run;
 } kn_run_check;
 knnlm_status kn_run_check_places(const kn_index *x, const kn_run *r, size_t from, size_t to, bool codes);
-// The rows alone, of places whose entries were checked.
+// The ids alone, or the rows or codes of places whose ids were checked.
+knnlm_status kn_run_check_ids(const kn_index *x, const kn_run *r, size_t from, size_t to);
+knnlm_status kn_run_check_codes(const kn_index *x, const kn_run *r, size_t from, size_t to);
 knnlm_status kn_run_check_rows(const kn_index *x, const kn_run *r, size_t from, size_t to);
 knnlm_status kn_run_check_ends(const kn_index *x, const kn_run *r);
 // A query as the index measures it (of length 1 for cosine).

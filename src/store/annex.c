@@ -112,6 +112,12 @@ knnlm_status kn_annex_commit(kn_annex_writer *a, const char *note, uint64_t arra
         kn_annex_abort(a);
         return KNNLM_ENOMEM;
     }
+    knnlm_status joined = arranged ? kn_writer_join_texts(w, arranged) : KNNLM_OK;
+    if (joined != KNNLM_OK) {
+        free(copy);
+        kn_annex_abort(a);
+        return joined;
+    }
     free(a->annex.note);
     a->annex.note = copy;
     a->annex.arranged = arranged;
@@ -123,6 +129,15 @@ knnlm_status kn_annex_commit(kn_annex_writer *a, const char *note, uint64_t arra
     if (status == KNNLM_OK) kn_store_sweep(w->path, &w->manifest);
     kn_annex_free(&before);
     return status;
+}
+
+void kn_annex_take(kn_annex_writer *a, char *note, uint64_t arranged, kn_annex *out) {
+    free(a->annex.note);
+    *out = a->annex;
+    out->note = note;
+    out->arranged = arranged;
+    a->annex = (kn_annex){0};
+    kn_annex_abort(a);
 }
 
 void kn_annex_abort(kn_annex_writer *a) {

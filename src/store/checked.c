@@ -168,10 +168,14 @@ knnlm_status kn_store_check_keys(const kn_store *s, uint64_t first, uint64_t cou
     return KNNLM_OK;
 }
 
-knnlm_status kn_segment_check_entries(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n) {
+knnlm_status kn_segment_check_tokens(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n) {
     sealed p = text_of(s, g);
     KN_TRY(check_bytes(&p, g->layout.tokens + 4 * from, 4 * n, NULL, NULL));
-    KN_TRY(check_bytes(&p, g->layout.offsets + 4 * from, 4 * n, NULL, NULL));
+    return check_bytes(&p, g->layout.offsets + 4 * from, 4 * n, NULL, NULL);
+}
+
+knnlm_status kn_segment_check_entries(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n) {
+    KN_TRY(kn_segment_check_tokens(s, g, from, n));
     return check_keys(s, g, from, n);
 }
 

@@ -38,10 +38,11 @@ static knnlm_status put_raw(kn_store_writer *w, const kn_store_segment *g, uint6
 
 knnlm_status kn_writer_copy(kn_store_writer *w, size_t segment, uint64_t from, uint64_t n) {
     kn_store_segment view = kn_store_segment_at(w->base, segment);
-    KN_TRY(kn_segment_check_entries(w->base, &w->base->segments[segment], from, n));
+    // Keys that are in the annex already were checked on the way there.
+    KN_TRY(kn_segment_check_tokens(w->base, &w->base->segments[segment], from, n));
+    if (w->entries >= w->arranged_to) KN_TRY(kn_store_check_keys(w->base, view.first + from, n));
     while (n) {
-        size_t room = w->settings.segment - (w->filling ? w->filling->entries : 0);
-        size_t step = kn_min((size_t)n, room);
+        size_t step = kn_min((size_t)n, kn_writer_room(w));
         KN_TRY(put_raw(w, &view, from, step));
         from += step;
         n -= step;

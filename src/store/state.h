@@ -150,8 +150,9 @@ struct kn_store {
 
 // Gives every block its bit. The parts are open.
 knnlm_status kn_store_number_blocks(kn_store *s);
-// Whether the entries (tokens, offsets, keys) of a segment, or the record of its document `index` and its
+// Whether the entries (tokens and offsets, or keys too) of a segment, or the record of its document `index` and its
 // strings, are as they were written. KNNLM_EDATA names file and block.
+knnlm_status kn_segment_check_tokens(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n);
 knnlm_status kn_segment_check_entries(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n);
 knnlm_status kn_segment_check_record(const kn_store *s, const kn_segment *g, uint64_t index);
 

@@ -272,7 +272,7 @@ uint64_t kn_store_writer_entries(const kn_store_writer *w); // those not committ
 // ---------------------------------------------------------------- annex
 
 // Room for an index: parts of its own in the store's directory, named by the same manifest, checksummed and
-// swept like the rest, and a note (a JSON object) that says what they are. Compaction drops it.
+// swept like the rest, and a note (a JSON object) that says what they are.
 //
 // An index of keys has them in the order of its lists, and then the segments need not have them too: of
 // entries [0, arranged) the annex alone has the keys. Its parts are then
@@ -319,11 +319,30 @@ void kn_annex_abort(kn_annex_writer *a);
 
 // ---------------------------------------------------------------- upkeep
 
+// What compaction keeps: a bit per entry, and how many are kept before every 512th.
+typedef struct kn_renumbering {
+    uint64_t entries; // before
+    const uint64_t *kept;
+    const uint32_t *ranks;
+} kn_renumbering;
+
+static inline bool kn_renumbering_keeps(const kn_renumbering *n, uint64_t id) {
+    return n->kept[id / 64] >> id % 64 & 1;
+}
+// The new number of an entry that is kept; of any, how many before it are kept.
+uint64_t kn_renumbering_of(const kn_renumbering *n, uint64_t id);
+
+// An index of what is kept, written to `a`: *note is released with free(), *arranged as for kn_annex_commit.
+// No part at all: nothing is left to index. KNNLM_EDATA: the present one cannot be used.
+typedef knnlm_status kn_rearrange(const kn_store *base, const kn_renumbering *n, kn_annex_writer *a,
+                                  const kn_progress *progress, char **note, uint64_t *arranged);
+
 // Drops what was removed and merges small segments; the removed documents' space is free afterwards. A crash
-// leaves the store as it was. KNNLM_EIO: the disk has no room for the copy (`force` tries anyway);
-// KNNLM_EDATA: what is to be kept is damaged.
-knnlm_status kn_store_compact(const char *path, bool force, const kn_progress *progress,
-                              knnlm_compact_result *out);
+// leaves the store as it was. The annex is rearranged, or without that (NULL), or when it cannot be used,
+// dropped. KNNLM_EIO: the disk has no room for the copy (`force` tries anyway); KNNLM_EDATA: what is to be
+// kept is damaged.
+knnlm_status kn_store_compact(const char *path, bool force, kn_rearrange *rearrange,
+                              const kn_progress *progress, knnlm_compact_result *out);
 
 // Reads everything: checksums, counts, cross-references; out->document_damaged is released with free().
 // `found` is called for every problem. KNNLM_OK whatever is found; else the verification itself failed.

@@ -216,7 +216,7 @@ static knnlm_status begin_filling(kn_store_writer *w) {
     w->filling = kn_alloc(1, sizeof *w->filling);
     if (!w->filling) return KNNLM_ENOMEM;
     w->filling->file = w->next_file++;
-    if (w->settings.key_type == KNNLM_KEYS_NONE) return KNNLM_OK;
+    if (w->settings.key_type == KNNLM_KEYS_NONE || w->entries < w->arranged_to) return KNNLM_OK;
     char *path = kn_store_part_file(w->path, w->filling->file, "keys");
     if (!path) return KNNLM_ENOMEM;
     knnlm_status status = kn_part_create(path, KN_PART_KEYS, w->spool, &w->filling->keys);
@@ -267,6 +267,7 @@ knnlm_status kn_store_writer_document(kn_store_writer *w, const kn_store_documen
     KN_TRY(check_usable(w));
     KN_TRY(check_document(w, d));
     if (w->unfinished) KN_TRY(kn_writer_keep(w, kn_store_writer_remove(w, w->base->manifest.documents - 1)));
+    KN_TRY(kn_writer_keep(w, kn_writer_take_tail(w, d->tokens)));
     KN_TRY(kn_writer_keep(w, kn_writer_record(w, d)));
     w->documents++;
     w->document_tokens = d->tokens;
@@ -299,12 +300,20 @@ knnlm_status kn_writer_reserve(kn_store_writer *w, size_t count) {
     return kn_grow(&f->offsets, &f->offsets_capacity, f->entries + count, sizeof *f->offsets);
 }
 
+// Segments with keys and segments without them do not mix.
+size_t kn_writer_room(const kn_store_writer *w) {
+    size_t held = w->filling ? w->filling->entries : 0;
+    if (w->entries >= w->arranged_to) return w->settings.segment - held;
+    return kn_min(KN_WRITER_TEXT_MAX - held, (size_t)(w->arranged_to - w->entries));
+}
+
 knnlm_status kn_writer_count(kn_store_writer *w, size_t count) {
+    bool full = kn_writer_room(w) == count;
     kn_filling *f = w->filling;
     if (!f->document_count) f->continued += count;
     f->entries += count;
     w->entries += count;
-    return f->entries == w->settings.segment ? kn_writer_queue_commit(w, false) : KNNLM_OK;
+    return full ? kn_writer_queue_commit(w, false) : KNNLM_OK;
 }
 
 static knnlm_status put_entries(kn_store_writer *w, const int32_t *tokens, const uint64_t *offsets,
@@ -351,8 +360,7 @@ knnlm_status kn_store_writer_append(kn_store_writer *w, const int32_t *tokens, c
     KN_TRY(check_offsets(w, offsets, count));
     w->changed |= count > 0;
     for (size_t done = 0; done < count;) {
-        size_t room = w->settings.segment - (w->filling ? w->filling->entries : 0);
-        size_t n = kn_min(count - done, room);
+        size_t n = kn_min(count - done, kn_writer_room(w));
         KN_TRY(kn_writer_keep(w, put_entries(w, tokens + done, offsets ? offsets + done : NULL,
                                              keys ? keys + done * d : NULL, n)));
         done += n;
@@ -437,6 +445,8 @@ static knnlm_status commit(kn_store_writer *w, bool complete) {
     KN_TRY(kn_writer_keep(w, kn_writer_queue_commit(w, complete)));
     KN_TRY(kn_writer_keep(w, kn_spool_drain(w->spool)));
     w->changed = false;
+    if (w->superseded) kn_store_sweep(w->path, &w->manifest);
+    w->superseded = false;
     return KNNLM_OK;
 }
 

@@ -4,6 +4,9 @@
 
 #include "store/state.h"
 
+// Entries of a segment whose keys lie in the annex: 32 MB of tokens and offsets.
+enum { KN_WRITER_TEXT_MAX = 1 << 22 };
+
 // A segment being filled. The keys go to their part as they come; the rest is small and waits for the seal.
 typedef struct kn_filling {
     uint64_t file;
@@ -38,6 +41,9 @@ struct kn_store_writer {
     size_t removed_count, removed_capacity;
     uint64_t removed_entries;
     bool removed_changed, changed; // since the last commit
+    uint64_t arranged_to;          // keys of entries below it are in the annex already (compaction)
+    bool tail_taken;               // kn_writer_take_tail was called
+    bool superseded;               // the next manifest will not name some files of the last
     bool hold;                     // full segments are sealed, but not published (compaction)
     void *scratch;
     size_t scratch_capacity;
@@ -50,8 +56,18 @@ knnlm_status kn_writer_reserve(kn_store_writer *w, size_t count);
 // Counts `count` entries whose keys, tokens and offsets were put; commits a full segment.
 knnlm_status kn_writer_count(kn_store_writer *w, size_t count);
 knnlm_status kn_writer_record(kn_store_writer *w, const kn_store_document *d);
+// Entries that the segment at hand can still take.
+size_t kn_writer_room(const kn_store_writer *w);
 // Entries [from, from + n) of a segment of the base, as they are; KNNLM_EDATA: they are damaged.
 knnlm_status kn_writer_copy(kn_store_writer *w, size_t segment, uint64_t from, uint64_t n);
+// Before the first new entries, about `added` of them: small segments at the end of the base begin the segment
+// at hand, so that they and the new ones become one.
+knnlm_status kn_writer_take_tail(kn_store_writer *w, uint64_t added);
+// Makes one of several segments whose keys lie in the annex, those of entries below `arranged`, where they are
+// small. Nothing is at hand or queued; the manifest names them from the next commit on.
+knnlm_status kn_writer_join_texts(kn_store_writer *w, uint64_t arranged);
+// What was written to it, for a manifest; releases the writer.
+void kn_annex_take(kn_annex_writer *a, char *note, uint64_t arranged, kn_annex *out);
 // Keeps the first failure: after it the writer's insides may be half done. Returns `status`.
 knnlm_status kn_writer_keep(kn_store_writer *w, knnlm_status status);
 // Seals the segment at hand and, unless `hold`, publishes.
