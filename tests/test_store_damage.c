@@ -2,7 +2,10 @@
 // by the name of the file; nothing crashes; and what lies in other blocks is not suspected.
 #include "store_kit.h"
 
+#include "index/index.h"
+
 static char directory[KIT_PATH], origin[KIT_PATH];
+static bool indexed; // keys of the small store lie in the order of lists
 #define STORE "s"
 
 // ---------------------------------------------------------------- reading whatever opens
@@ -30,7 +33,8 @@ static void read_everything(const kn_store *s) {
     char *path = NULL;
     OK(kn_store_tokens(s, 0, n, tokens));
     OK(kn_store_offsets(s, 0, n, offsets));
-    if (info->settings.key_type != KNNLM_KEYS_NONE) OK(kn_store_keys(s, 0, n, keys));
+    knnlm_status status = info->settings.key_type == KNNLM_KEYS_NONE ? KNNLM_OK : kn_store_keys(s, 0, n, keys);
+    assert_true(status == KNNLM_OK || (indexed && status == KNNLM_EDATA)); // where keys lie may not be told any more
     for (uint64_t id = 0; id < n; id++) {
         kn_store_entry e;
         if (kn_store_entry_at(s, id, &e) == KNNLM_OK) assert_true(e.document < info->documents && e.id == id);
@@ -110,6 +114,8 @@ static void build_small(void) {
         if (small[i].removed) OK(kn_store_writer_remove(w, i));
     OK(kn_store_writer_commit(w));
     kn_store_writer_close(w);
+    kn_index_result r;
+    if (indexed) OK(kn_index_build(STORE, &(kn_recipe){.lists = 3, .seed = 1}, NULL, &r));
     HOLDS(STORE, small, COUNT(small));
 }
 
@@ -121,7 +127,13 @@ static int enter(void **state) {
     return getcwd(origin, sizeof origin) && chdir(directory) == 0 ? 0 : -1;
 }
 
+static int enter_indexed(void **state) {
+    indexed = true;
+    return enter(state);
+}
+
 static int leave(void **state) {
+    indexed = false;
     (void)state;
     if (chdir(origin) != 0) return -1;
     kit_delete(directory);
@@ -141,7 +153,7 @@ static void every_flipped_byte_is_told(void **state) {
     kn_random random = {5};
     build_small();
     kit_image image = kit_read(STORE);
-    assert_int_equal(image.count, 1 + 2 * 5 + 1 + 1);
+    assert_int_equal(image.count, indexed ? 1 + 2 + 4 + 1 + 1 : 1 + 2 * 5 + 1 + 1);
     for (size_t i = 0; i < image.count; i++) {
         const kit_file *f = &image.files[i];
         for (size_t at = 0; at < f->size; at++)
@@ -426,6 +438,7 @@ static void a_damaged_record_costs_no_other_document(void **state) {
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
+#define INDEXED(name) {#name " of an indexed store", name, enter_indexed, leave, NULL}
 
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -433,6 +446,10 @@ int main(void) {
         TEST(every_other_length_is_told),
         TEST(every_missing_file_is_told),
         TEST(every_exchanged_file_is_told),
+        INDEXED(every_flipped_byte_is_told),
+        INDEXED(every_other_length_is_told),
+        INDEXED(every_missing_file_is_told),
+        INDEXED(every_exchanged_file_is_told),
         TEST(random_flips_in_keys_are_told),
         TEST(random_flips_in_text_are_told),
         TEST(a_damaged_record_costs_no_other_document),

@@ -1,25 +1,25 @@
 // Keeping the index of a store in step with its entries.
 #include "build/source.h"
 
-// Below this many entries an exact search takes no longer than one by lists.
-enum { WORTH_LISTS = 50000 };
+enum {
+    // Below this many entries an exact search takes no longer than one by lists.
+    WORTH_LISTS = 50000,
+    // So many entries beside the lists are looked at by every search rather than put into them: a search of one
+    // query reads some ten thousand rows anyway, and an addition is done sooner.
+    WORTH_EXTENDING = 1024,
+};
 
 static knnlm_status learn_or_extend(const kn_store *store, const char *path, const kn_recipe *recipe,
                                     bool wanted, const kn_progress *progress, bool *done,
                                     kn_index_result *out) {
-    kn_index *index;
-    kn_index_info info = {0};
-    uint64_t entries = kn_store_describe(store)->entries;
-    knnlm_status status = kn_index_open(store, &index);
-    if (status == KNNLM_OK) {
-        info = *kn_index_describe(index);
-        kn_index_close(index);
-    } else if (!wanted) {
-        return status; // one that cannot be read is made anew only when that is asked for
-    }
-    // What a model has computed is not thrown away: it is gone on with.
-    if (info.lists && (!wanted || recipe->source)) {
-        *done = info.listed < entries;
+    uint32_t lists = 0;
+    uint64_t entries = kn_store_describe(store)->entries, listed = 0;
+    knnlm_status status = kn_index_outline(store, &lists, &listed);
+    if (status != KNNLM_OK && !wanted) return status; // made anew only when that is asked for
+    // What a model has computed is not thrown away: it is gone on with. Without keys nothing is found beside
+    // the lists.
+    if (lists && (!wanted || recipe->source)) {
+        *done = listed + (recipe->source ? 0 : WORTH_EXTENDING - 1) < entries;
         return *done ? kn_index_extend(path, recipe, progress, out) : KNNLM_OK;
     }
     *done = wanted || entries >= WORTH_LISTS;

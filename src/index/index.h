@@ -131,6 +131,9 @@ knnlm_status kn_recipe_parse_codes(const char *text, kn_recipe *out);
 // none.
 knnlm_status kn_recipe_of(const kn_store *store, kn_recipe *out);
 
+// What the store says of its index, without opening it: lists (0: there is none), and entries in them.
+knnlm_status kn_index_outline(const kn_store *store, uint32_t *lists, uint64_t *listed);
+
 typedef struct kn_index_result {
     kn_index_info info;
     double train_seconds, assign_seconds, write_seconds;

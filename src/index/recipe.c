@@ -37,3 +37,16 @@ knnlm_status kn_recipe_of(const kn_store *store, kn_recipe *out) {
     kn_index_note_free(&note);
     return KNNLM_OK;
 }
+
+knnlm_status kn_index_outline(const kn_store *store, uint32_t *lists, uint64_t *listed) {
+    const char *text = kn_store_annex_note(store);
+    kn_index_note note;
+    *lists = 0;
+    *listed = 0;
+    if (!text) return KNNLM_OK;
+    KN_TRY(kn_index_note_parse(kn_store_describe(store)->path, text, &note));
+    *lists = note.lists;
+    for (size_t i = 0; i < note.run_count; i++) *listed += note.runs[i].entries;
+    kn_index_note_free(&note);
+    return KNNLM_OK;
+}

@@ -362,6 +362,10 @@ static knnlm_status check_annex_part(verification *v, size_t i) {
     const kn_annex_part *p = &v->s->manifest.annex.parts[i];
     char name[KN_PART_NAME];
     kn_part_name(name, p->file, p->kind);
+    if (!v->s->annex[i].data) {
+        report(v, (knnlm_problem){.file = name}, "is missing, or of another size");
+        return KNNLM_OK;
+    }
     return check_part(v, &v->s->annex[i], KN_PART_ANNEX, name, p->count, p->payload, p->seal, i,
                       has_rows(v, i) ? touched_rows : touched_nothing);
 }
@@ -372,19 +376,20 @@ static knnlm_status check_annex(verification *v) {
     const kn_annex *a = &v->s->manifest.annex;
     size_t before = v->out->problems, run = 0;
     bool rows = true, order = true;
-    if (v->s->annex_fault) report(v, (knnlm_problem){.file = "index"}, "%s", v->s->annex_fault);
     if (!v->s->arranged_count) mark_entries(v, 0, a->arranged);
     for (size_t i = 0; i < a->count; i++) {
         size_t known = v->out->problems;
         bool there = v->s->annex[i].data;
-        if (there) KN_TRY(check_annex_part(v, i));
-        bool intact = there && v->out->problems == known;
+        KN_TRY(check_annex_part(v, i));
+        bool intact = v->out->problems == known;
         if (strcmp(a->parts[i].kind, "order") == 0) order = intact;
         if (strcmp(a->parts[i].kind, "rows") == 0) rows = there;
         if (strcmp(a->parts[i].kind, "listed") != 0 || run >= v->s->arranged_count) continue;
         const kn_arranged *r = &v->s->arranged[run++];
         if (!rows || (!intact && !order)) mark_entries(v, r->first, r->count);
     }
+    if (v->s->annex_fault && v->out->problems == before) // its parts are whole, and do not fit each other
+        report(v, (knnlm_problem){.file = "index"}, "%s", v->s->annex_fault);
     v->out->index_damaged = v->out->problems > before;
     return KNNLM_OK;
 }
