@@ -594,10 +594,10 @@ typedef struct knnlm_compact_result {
 
 KNNLM_API knnlm_compact_options knnlm_compact_options_default(void);
 
-// Drops what was removed, merges small segments, and makes the index anew, as entries get other numbers. A
-// crash leaves the store as it was. `options` and `result` may be NULL. KNNLM_EIO: no room for the copy, or
-// another writer; KNNLM_EINVAL: a store without keys would lose its index; KNNLM_EDATA: what is to be kept is
-// damaged; KNNLM_ENOTSUP; KNNLM_ENOMEM; KNNLM_ESTOPPED.
+// Drops what was removed and merges small segments; the index stays, without what is gone. A crash leaves the
+// store as it was. `options` and `result` may be NULL. KNNLM_EIO: no room for the copy, or another writer;
+// KNNLM_EINVAL: a store without keys would lose its index, which is damaged; KNNLM_EDATA: what is to be kept
+// is damaged; KNNLM_ENOTSUP; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_store_compact(const char *path, const knnlm_compact_options *options,
                                            knnlm_compact_result *result);
 

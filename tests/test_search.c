@@ -539,8 +539,9 @@ static void check_by_codes(const fixture *t, const kn_index *x) {
     answers_free(&a);
 }
 
-// Whole blocks are scanned of the long lists (3), rows of the short ones (20); of two runs, or of one that they
-// were merged into: 7 documents and 3 stay apart, 3 more are not much less than the 3, nor those than the 7.
+// Whole blocks are scanned of the long lists (3), rows of the short ones (20); of two runs, or of one that
+// they were merged into: 7 documents and 3 stay apart, 3 more are not much less than the 3, nor those than
+// the 7.
 static void codes_find_what_they_stand_for(void **state) {
     const uint32_t parts[] = {11, 33}, lists[] = {3, 20};
     (void)state;
@@ -753,8 +754,8 @@ static void senseless_parts_are_errors(void **state) {
     }
 }
 
-// A part that is cut short or gone: the documents are all there. Where keys lie is said twice, and lists can be
-// learnt anew; the keys themselves are there once.
+// A part that is cut short or gone: the documents are all there. Where keys lie is said twice, and lists can
+// be learnt anew; the keys themselves are there once.
 static void a_lost_part_costs_no_document(void **state) {
     static const char *const kinds[] = {"order", "listed", "lists", "rows"};
     (void)state;

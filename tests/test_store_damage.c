@@ -33,8 +33,10 @@ static void read_everything(const kn_store *s) {
     char *path = NULL;
     OK(kn_store_tokens(s, 0, n, tokens));
     OK(kn_store_offsets(s, 0, n, offsets));
-    knnlm_status status = info->settings.key_type == KNNLM_KEYS_NONE ? KNNLM_OK : kn_store_keys(s, 0, n, keys);
-    assert_true(status == KNNLM_OK || (indexed && status == KNNLM_EDATA)); // where keys lie may not be told any more
+    knnlm_status status =
+        info->settings.key_type == KNNLM_KEYS_NONE ? KNNLM_OK : kn_store_keys(s, 0, n, keys);
+    assert_true(status == KNNLM_OK ||
+                (indexed && status == KNNLM_EDATA)); // where keys lie may not be told any more
     for (uint64_t id = 0; id < n; id++) {
         kn_store_entry e;
         if (kn_store_entry_at(s, id, &e) == KNNLM_OK) assert_true(e.document < info->documents && e.id == id);
@@ -438,7 +440,8 @@ static void a_damaged_record_costs_no_other_document(void **state) {
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, enter, leave)
-#define INDEXED(name) {#name " of an indexed store", name, enter_indexed, leave, NULL}
+#define INDEXED(name)                                                                                        \
+    { #name " of an indexed store", name, enter_indexed, leave, NULL }
 
 int main(void) {
     const struct CMUnitTest tests[] = {

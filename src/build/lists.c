@@ -4,7 +4,8 @@
 enum {
     // Below this many entries an exact search takes no longer than one by lists.
     WORTH_LISTS = 50000,
-    // So many entries beside the lists are looked at by every search rather than put into them: a search of one
+    // So many entries beside the lists are looked at by every search rather than put into them: a search of
+    // one
     // query reads some ten thousand rows anyway, and an addition is done sooner.
     WORTH_EXTENDING = 1024,
 };

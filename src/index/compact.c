@@ -159,8 +159,7 @@ static knnlm_status rearrange(rearranging *m, const kn_store *base, char **text,
     m->note.run_count = m->note.run_capacity = 0;
     m->note.learnt = kn_renumbering_of(m->n, note.learnt < m->n->entries ? note.learnt : m->n->entries);
     knnlm_status status = write_runs(m, &note);
-    if (status == KNNLM_OK && !m->note.run_count)
-        status = kn_fail(KNNLM_EDATA, "nothing is left to index");
+    if (status == KNNLM_OK && !m->note.run_count) status = kn_fail(KNNLM_EDATA, "nothing is left to index");
     if (status == KNNLM_OK) status = kn_index_note_print(&m->note, text);
     if (status == KNNLM_OK && m->x->info.has_keys) {
         const kn_run_note *last = &m->note.runs[m->note.run_count - 1];

@@ -81,11 +81,13 @@ knnlm_status kn_store_open_arranged(kn_store *s) {
     opening o = {.s = s, .part = 1};
     if (!a->arranged) return KNNLM_OK;
     size_t lists = a->count ? (size_t)a->parts[0].count : 0;
-    if (!lists || lists > UINT32_MAX || strcmp(a->parts[0].kind, "lists") != 0) return unfit(s, "it has no lists");
+    if (!lists || lists > UINT32_MAX || strcmp(a->parts[0].kind, "lists") != 0)
+        return unfit(s, "it has no lists");
     s->arranged = kn_alloc(a->count, sizeof *s->arranged);
     if (!s->arranged) return KNNLM_ENOMEM;
     while (o.first < a->arranged) {
-        if (!take_run(&o, lists, &s->arranged[s->arranged_count])) return unfit(s, "a part is of another size");
+        if (!take_run(&o, lists, &s->arranged[s->arranged_count]))
+            return unfit(s, "a part is of another size");
         s->arranged_count++;
     }
     return is_aligned(&s->manifest) ? KNNLM_OK : unfit(s, "it ends within a segment");
@@ -143,8 +145,8 @@ static knnlm_status find_run(const kn_store *s, uint64_t id, const kn_arranged *
 static knnlm_status locate(const kn_store *s, uint64_t id, const kn_arranged **run, uint64_t *place) {
     KN_TRY(find_run(s, id, run));
     if (find_place(*run, id, place)) return KNNLM_OK;
-    return kn_fail(KNNLM_EDATA, "%s: the key of entry %" PRIu64 " cannot be found: its index is damaged", s->path,
-                   id);
+    return kn_fail(KNNLM_EDATA, "%s: the key of entry %" PRIu64 " cannot be found: its index is damaged",
+                   s->path, id);
 }
 
 static size_t row_bytes(const kn_store *s) {
@@ -209,8 +211,8 @@ typedef struct row_check {
 
 static const char *check_rows(void *context, size_t from, size_t to) {
     const row_check *c = context;
-    return kn_keys_check(c->s->manifest.settings.key_type, c->r->keys, padded(c->r->count * row_bytes(c->s)), from,
-                         to);
+    return kn_keys_check(c->s->manifest.settings.key_type, c->r->keys, padded(c->r->count * row_bytes(c->s)),
+                         from, to);
 }
 
 static knnlm_status check_place(const kn_store *s, const kn_arranged *r, uint64_t place) {
@@ -231,8 +233,8 @@ static knnlm_status check_order(const kn_store *s, const kn_arranged *r, uint64_
     KN_TRY(kn_store_check_annex(s, r->order, list * sizeof(uint64_t), 2 * sizeof(uint64_t), NULL, NULL));
     uint64_t from = r->ends[list], to = r->ends[list + 1];
     if (from >= to || to > r->count) return KNNLM_OK; // likewise
-    return kn_store_check_annex(s, r->order, ends + from * sizeof(uint32_t), (to - from) * sizeof(uint32_t), NULL,
-                                NULL);
+    return kn_store_check_annex(s, r->order, ends + from * sizeof(uint32_t), (to - from) * sizeof(uint32_t),
+                                NULL, NULL);
 }
 
 // ---------------------------------------------------------------- recovering
@@ -346,7 +348,8 @@ void kn_arranged_rows_touched(const kn_store *s, size_t part, uint64_t from, uin
         if (r->rows != part || !r->ids) continue;
         touch_places(r, from, to, KN_PART_HEADER, row, touched, context);
         if (r->scales)
-            touch_places(r, from, to, KN_PART_HEADER + padded(r->count * row), sizeof(float), touched, context);
+            touch_places(r, from, to, KN_PART_HEADER + padded(r->count * row), sizeof(float), touched,
+                         context);
     }
 }
 

@@ -153,7 +153,8 @@ static knnlm_status check_segment_keys(const kn_store *s, const kn_segment *g, u
 
 static knnlm_status check_keys(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n) {
     bool arranged = kn_segment_arranged(&s->manifest, &g->entry);
-    return arranged ? kn_arranged_check(s, g->entry.first_entry + from, n) : check_segment_keys(s, g, from, n);
+    return arranged ? kn_arranged_check(s, g->entry.first_entry + from, n)
+                    : check_segment_keys(s, g, from, n);
 }
 
 knnlm_status kn_store_check_keys(const kn_store *s, uint64_t first, uint64_t count) {

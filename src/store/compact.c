@@ -10,10 +10,10 @@ typedef struct compaction {
     kn_store_writer *w;
     const kn_store *base;
     const kn_progress *progress;
-    size_t first;        // segment to write again
-    uint64_t *kept;      // a bit per entry
-    uint32_t *ranks;     // of every 512th
-    kn_annex annex;      // of what is kept
+    size_t first;    // segment to write again
+    uint64_t *kept;  // a bit per entry
+    uint32_t *ranks; // of every 512th
+    kn_annex annex;  // of what is kept
 } compaction;
 
 // ---------------------------------------------------------------- what to write again

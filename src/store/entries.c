@@ -250,8 +250,8 @@ bool kn_store_entry_removed(const kn_store *s, uint64_t id) {
 // ---------------------------------------------------------------- ranges
 
 // Calls `copy` for each segment that [first, first + count) touches.
-typedef knnlm_status copy_range(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
-                        size_t done);
+typedef knnlm_status copy_range(const kn_store *s, const kn_segment *g, uint64_t index, size_t count,
+                                void *out, size_t done);
 
 static knnlm_status for_range(const kn_store *s, uint64_t first, size_t count, copy_range *copy, void *out) {
     KN_TRY(check_range(s, first, count));
@@ -266,8 +266,8 @@ static knnlm_status for_range(const kn_store *s, uint64_t first, size_t count, c
     return KNNLM_OK;
 }
 
-static knnlm_status copy_tokens(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
-                        size_t done) {
+static knnlm_status copy_tokens(const kn_store *s, const kn_segment *g, uint64_t index, size_t count,
+                                void *out, size_t done) {
     (void)s;
     if (count) memcpy((int32_t *)out + done, tokens_of(g) + index, count * sizeof(int32_t));
     return KNNLM_OK;
@@ -277,8 +277,8 @@ knnlm_status kn_store_tokens(const kn_store *s, uint64_t first, size_t count, in
     return for_range(s, first, count, copy_tokens, out);
 }
 
-static knnlm_status copy_offsets(const kn_store *s, const kn_segment *g, uint64_t index, size_t count, void *out,
-                         size_t done) {
+static knnlm_status copy_offsets(const kn_store *s, const kn_segment *g, uint64_t index, size_t count,
+                                 void *out, size_t done) {
     (void)s;
     for (size_t i = 0; i < count; i++) ((uint64_t *)out)[done + i] = offsets_of(g)[index + i];
     return KNNLM_OK;

@@ -67,7 +67,8 @@ static knnlm_status put_arranged(exporting *e, uint64_t first, size_t count) {
 static knnlm_status put_keys(exporting *e, const kn_store_segment *g, uint64_t from, size_t count) {
     size_t d = dimension_of(e->s);
     if (!e->keys) return KNNLM_OK;
-    if (!g->keys) KN_TRY(kn_store_check_keys(e->s, g->first + from, count)); // a segment's are checked as a whole
+    if (!g->keys)
+        KN_TRY(kn_store_check_keys(e->s, g->first + from, count)); // a segment's are checked as a whole
     if (e->raw && !g->keys) return put_arranged(e, g->first + from, count);
     if (e->raw) {
         size_t bytes = kn_key_bytes(e->s->manifest.settings.key_type, d);

@@ -193,8 +193,9 @@ static json_t *print_segments(const kn_manifest *m) {
     json_t *list = json_array();
     bool whole = list, keys = m->settings.key_type != KNNLM_KEYS_NONE;
     for (size_t i = 0; i < m->segment_count && whole; i++)
-        whole = json_array_append_new(list, print_segment(&m->segments[i],
-                                                          keys && !kn_segment_arranged(m, &m->segments[i]))) == 0;
+        whole =
+            json_array_append_new(
+                list, print_segment(&m->segments[i], keys && !kn_segment_arranged(m, &m->segments[i]))) == 0;
     if (whole) return list;
     json_decref(list);
     return NULL;
@@ -237,7 +238,8 @@ static json_t *print_annex(const kn_annex *a) {
                                                        "kind", p->kind, "count", integer(p->count), "payload",
                                                        integer(p->payload), "seal", hex(p->seal))) == 0;
     }
-    if (whole) return json_pack("{s:o, s:o, s:o}", "note", note, "arranged", integer(a->arranged), "parts", parts);
+    if (whole)
+        return json_pack("{s:o, s:o, s:o}", "note", note, "arranged", integer(a->arranged), "parts", parts);
     json_decref(note);
     json_decref(parts);
     return NULL;
@@ -277,7 +279,8 @@ static int append(const char *data, size_t size, void *context) {
 }
 
 static size_t print_line(char line[KN_MANIFEST_LINE], int version, uint64_t checksum) {
-    return (size_t)snprintf(line, KN_MANIFEST_LINE, "%s %d %016" PRIx64 "\n", KN_STORE_MAGIC, version, checksum);
+    return (size_t)snprintf(line, KN_MANIFEST_LINE, "%s %d %016" PRIx64 "\n", KN_STORE_MAGIC, version,
+                            checksum);
 }
 
 // Not by json_dumps: jansson 2.14 forgets some failures on the way, and goes on with a text that lacks a
@@ -478,7 +481,8 @@ static knnlm_status parse_line(const char *name, const char *data, size_t size, 
         return kn_fail(KNNLM_ENOTSUP, "%s: a store of version %d: this knnlm knows up to %d", name, version,
                        KN_STORE_VERSION);
     if (version != KN_STORE_VERSION_ONE) version = KN_STORE_VERSION;
-    expected[print_line(expected, version, XXH3_64bits(data + *body, size - *body)) - 1] = 0; // without its newline
+    expected[print_line(expected, version, XXH3_64bits(data + *body, size - *body)) - 1] =
+        0; // without its newline
     if (strcmp(line, expected) == 0) return KNNLM_OK;
     return kn_fail(KNNLM_EDATA, "%s: damaged: its checksum is wrong", name);
 }

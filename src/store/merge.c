@@ -147,7 +147,8 @@ static size_t group_first(const kn_store *s, size_t last) {
     size_t first = last;
     if (kn_store_check_text(s, last) != KNNLM_OK) return last;
     while (first && segments[first - 1].entries <= RATIO * total &&
-           total + segments[first - 1].entries <= KN_WRITER_TEXT_MAX && kn_store_check_text(s, first - 1) == KNNLM_OK)
+           total + segments[first - 1].entries <= KN_WRITER_TEXT_MAX &&
+           kn_store_check_text(s, first - 1) == KNNLM_OK)
         total += segments[--first].entries;
     return first;
 }

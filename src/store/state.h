@@ -122,14 +122,14 @@ typedef struct kn_segment {
 typedef struct kn_arranged {
     uint64_t first, count;
     size_t lists;
-    size_t order, rows, listed; // numbers of the parts
-    const uint64_t *ends;       // (lists + 1)
-    const uint32_t *ids;        // (count): by place, ascending within a list
-    const uint8_t *list_of;     // (count): by entry, of 2 bytes up to 65536 lists, else of 4
-    const uint8_t *keys;        // (count): by place
-    const float *scales;        // likewise, of int8; else NULL
+    size_t order, rows, listed;               // numbers of the parts
+    const uint64_t *ends;                     // (lists + 1)
+    const uint32_t *ids;                      // (count): by place, ascending within a list
+    const uint8_t *list_of;                   // (count): by entry, of 2 bytes up to 65536 lists, else of 4
+    const uint8_t *keys;                      // (count): by place
+    const float *scales;                      // likewise, of int8; else NULL
     void *recovered_places, *recovered_lists; // memory of what was damaged: each follows from the other
-    bool trusted;               // they were checked, or recovered
+    bool trusted;                             // they were checked, or recovered
 } kn_arranged;
 
 struct kn_store {
@@ -138,8 +138,8 @@ struct kn_store {
     kn_store_info info;
     kn_segment *segments;
     kn_map removed;
-    kn_map *annex;               // a map a part
-    kn_arranged *arranged;       // in the order of their entries
+    kn_map *annex;         // a map a part
+    kn_arranged *arranged; // in the order of their entries
     size_t arranged_count;
     char *annex_fault;           // why parts of it cannot be read; NULL: all are there
     size_t *annex_bits;          // of their blocks in `checked`
@@ -150,8 +150,8 @@ struct kn_store {
 
 // Gives every block its bit. The parts are open.
 knnlm_status kn_store_number_blocks(kn_store *s);
-// Whether the entries (tokens and offsets, or keys too) of a segment, or the record of its document `index` and its
-// strings, are as they were written. KNNLM_EDATA names file and block.
+// Whether the entries (tokens and offsets, or keys too) of a segment, or the record of its document `index`
+// and its strings, are as they were written. KNNLM_EDATA names file and block.
 knnlm_status kn_segment_check_tokens(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n);
 knnlm_status kn_segment_check_entries(const kn_store *s, const kn_segment *g, uint64_t from, uint64_t n);
 knnlm_status kn_segment_check_record(const kn_store *s, const kn_segment *g, uint64_t index);

@@ -23,7 +23,8 @@
 #define KN_STORE_MAGIC "knnlm-store"
 enum {
     KN_STORE_VERSION = 2,
-    KN_STORE_VERSION_ONE = 1, // whose indexes had copies of the keys; it is read, and written as the newer one
+    KN_STORE_VERSION_ONE =
+        1, // whose indexes had copies of the keys; it is read, and written as the newer one
     KN_STORE_DIMENSION_MAX = KNNLM_DIMENSION_MAX,
     KN_STORE_SEGMENT_MAX = KNNLM_SEGMENT_MAX, // entries of a segment
     KN_STORE_SEGMENT_DEFAULT = 1 << 16,       // a minute's work of a middling model: what a crash can cost
@@ -180,8 +181,8 @@ typedef struct kn_store_key_run {
     uint64_t first, count; // entries: all of them, in some order
     const uint32_t *ids;   // by place; NULL: first, first + 1, ...
     const uint8_t *keys;
-    const float *scales; // of int8 keys, else NULL
-    size_t part;         // with ids, of the annex; else the segment
+    const float *scales;       // of int8 keys, else NULL
+    size_t part;               // with ids, of the annex; else the segment
     size_t order_part, ids_at; // with ids: where they lie in the annex, from which byte on
 } kn_store_key_run;
 size_t kn_store_key_runs(const kn_store *store);

@@ -13,7 +13,8 @@ static bool ends_with(const char *name, const char *end) {
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-static const char *const kinds[] = {".text", ".keys", ".removed", ".lists", ".order", ".rows", ".codes", ".listed"};
+static const char *const kinds[] = {".text",  ".keys", ".removed", ".lists",
+                                    ".order", ".rows", ".codes",   ".listed"};
 
 static bool is_part(const char *name, uint64_t *file, const char **kind) {
     char *end;
@@ -50,8 +51,8 @@ static bool is_named(const char *name, const kn_manifest *m) {
     if (strcmp(kind, ".text") != 0 && strcmp(kind, ".keys") != 0) return false;
     for (size_t i = 0; i < m->segment_count; i++)
         if (m->segments[i].file == file)
-            return strcmp(kind, ".keys") != 0 || (m->settings.key_type != KNNLM_KEYS_NONE &&
-                                                  !kn_segment_arranged(m, &m->segments[i]));
+            return strcmp(kind, ".keys") != 0 ||
+                   (m->settings.key_type != KNNLM_KEYS_NONE && !kn_segment_arranged(m, &m->segments[i]));
     return false;
 }
 

@@ -60,11 +60,11 @@ knnlm_status kn_writer_record(kn_store_writer *w, const kn_store_document *d);
 size_t kn_writer_room(const kn_store_writer *w);
 // Entries [from, from + n) of a segment of the base, as they are; KNNLM_EDATA: they are damaged.
 knnlm_status kn_writer_copy(kn_store_writer *w, size_t segment, uint64_t from, uint64_t n);
-// Before the first new entries, about `added` of them: small segments at the end of the base begin the segment
-// at hand, so that they and the new ones become one.
+// Before the first new entries, about `added` of them: small segments at the end of the base begin the
+// segment at hand, so that they and the new ones become one.
 knnlm_status kn_writer_take_tail(kn_store_writer *w, uint64_t added);
-// Makes one of several segments whose keys lie in the annex, those of entries below `arranged`, where they are
-// small. Nothing is at hand or queued; the manifest names them from the next commit on.
+// Makes one of several segments whose keys lie in the annex, those of entries below `arranged`, where they
+// are small. Nothing is at hand or queued; the manifest names them from the next commit on.
 knnlm_status kn_writer_join_texts(kn_store_writer *w, uint64_t arranged);
 // What was written to it, for a manifest; releases the writer.
 void kn_annex_take(kn_annex_writer *a, char *note, uint64_t arranged, kn_annex *out);
