@@ -88,24 +88,29 @@ ensure "nothing to compact: the index stays" test "$(parts s.store lists)" -eq 1
 
 # ---- a store of version 1, whose index has copies of the keys
 
-mkdir old && cp -R "$golden/store-1" old/s.store && cp "$golden/store-1.a.txt" old/a.txt && cp "$golden/store-1.b.txt" old/b.txt
-(cd old && "$knnlm" build -m "$model" -o new.store --lists 4 a.txt b.txt) >/dev/null 2>&1
+# Its keys are of another machine: what it says is held against what it says itself after it was turned into a new one.
+# All lists are looked at; distances are measured from other centres, and rounded otherwise.
+perplexity() { grep -o '"ppl": [0-9.]*' | sed 's/.*: //'; }
+near() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a > 1 && (a - b) ^ 2 < (1e-5 * a) ^ 2) }'; }
+mkdir old && cp -R "$golden/store-1" old/s.store
 run 0 verify old/s.store
-run 0 eval -m "$model" -s old/new.store --json c.txt
-cp out new.json
 run 0 eval -m "$model" -s old/s.store --json c.txt
-ensure "it says what a new one says" test "$(grep -o '"ppl": [0-9.]*' out)" = "$(grep -o '"ppl": [0-9.]*' new.json)"
+said=$(perplexity <out)
 ensure "it has its keys twice" test "$(parts old/s.store keys) $(parts old/s.store rows)" = '1 1'
-run 0 add old/s.store c.txt -m "$model"
-run 0 index old/s.store --extend
-ensure "an extension leaves them once" test "$(parts old/s.store keys) $(parts old/s.store rows)" = '0 1'
+cp -R old/s.store old/again.store
+run 0 index old/again.store --lists 3
+ensure "a new index leaves them once" test "$(parts old/again.store keys) $(parts old/again.store rows)" = '0 1'
+run 0 verify old/again.store
+run 0 eval -m "$model" -s old/again.store --json c.txt
+ensure "and it says the same" near "$said" "$(perplexity <out)"
+run 0 add old/s.store a.txt -m "$model" --json # it is long enough to go into the lists
+ensure "and so does an addition" test "$(parts old/s.store keys) $(parts old/s.store rows)" = '0 1'
 run 0 verify old/s.store
-run 0 add old/new.store c.txt -m "$model"
-run 0 index old/new.store --extend
-run 0 eval -m "$model" -s old/new.store --json b.txt
-cp out new.json
-run 0 eval -m "$model" -s old/s.store --json b.txt
-ensure "and it goes on saying it" test "$(grep -o '"ppl": [0-9.]*' out)" = "$(grep -o '"ppl": [0-9.]*' new.json)"
+run 0 eval -m "$model" -s old/s.store --json c.txt
+said=$(perplexity <out)
+run 0 add old/again.store a.txt -m "$model"
+run 0 eval -m "$model" -s old/again.store --json c.txt
+ensure "and both go on saying the same" near "$said" "$(perplexity <out)"
 rm -rf old
 
 # ---- damage
