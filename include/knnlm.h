@@ -165,6 +165,10 @@ KNNLM_API knnlm_status knnlm_model_states(knnlm_model *model, const int32_t *tok
 
 // ---------------------------------------------------------------- building
 
+// A model reads texts once and remembers every token: the state that it had before it is the key, the token
+// the value. What it has built is a store, a directory: it can be built in several runs, added to, read while
+// it is written, and survives a crash at any moment.
+
 // Entries and documents of a store are numbered in 32 bits.
 enum { KNNLM_DIMENSION_MAX = 65536, KNNLM_SEGMENT_MAX = 1 << 28 };
 #define KNNLM_ENTRIES_MAX UINT32_MAX

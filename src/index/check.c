@@ -5,10 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t padded(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
-
 static const char *check_ids(void *context, size_t from, size_t to) {
     const kn_run_check *c = context;
     size_t begin = c->run->ids_at, end = begin + c->run->count * sizeof(uint32_t);
@@ -28,7 +24,7 @@ static const char *check_ids(void *context, size_t from, size_t to) {
 static const char *check_rows(void *context, size_t from, size_t to) {
     const kn_run_check *c = context;
     return kn_keys_check(kn_store_describe(c->x->store)->settings.key_type, c->run->rows,
-                         padded(c->run->count * c->x->row_bytes), from, to);
+                         kn_annex_padded(c->run->count * c->x->row_bytes), from, to);
 }
 
 static knnlm_status check_listed_rows(kn_run_check *c, size_t from, size_t n) {
@@ -38,8 +34,8 @@ static knnlm_status check_listed_rows(kn_run_check *c, size_t from, size_t n) {
         kn_store_check_annex(x->store, r->rows_part, from * x->row_bytes, n * x->row_bytes, check_rows, c));
     if (!r->scales) return KNNLM_OK;
     return kn_store_check_annex(x->store, r->rows_part,
-                                padded(r->count * x->row_bytes) + from * sizeof(float), n * sizeof(float),
-                                check_rows, c);
+                                kn_annex_padded(r->count * x->row_bytes) + from * sizeof(float),
+                                n * sizeof(float), check_rows, c);
 }
 
 // Codes of 64 entries lie in one piece.

@@ -84,7 +84,7 @@ static knnlm_status write_codes(rearranging *m, const kn_run *r, uint64_t count)
 }
 
 static knnlm_status write_listed(rearranging *m, const kn_run *r, uint64_t first, uint64_t count) {
-    size_t bytes = kn_list_bytes(m->x->info.lists);
+    size_t bytes = kn_annex_list_bytes(m->x->info.lists);
     if (!r->rows) return KNNLM_OK;
     uint8_t *lists = kn_alloc((size_t)count, bytes);
     if (!lists) return KNNLM_ENOMEM;

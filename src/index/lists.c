@@ -12,10 +12,6 @@ typedef struct opening {
     size_t part; // next
 } opening;
 
-static size_t padded(size_t bytes) {
-    return (bytes + 63) / 64 * 64;
-}
-
 static knnlm_status damaged(const kn_index *x, const char *what) {
     return kn_fail(KNNLM_EDATA, "%s: its index is damaged: %s (`knnlm_index` makes it anew)",
                    kn_store_describe(x->store)->path, what);
@@ -55,8 +51,8 @@ static knnlm_status open_centroids(opening *o) {
     kn_index *x = o->x;
     const kn_index_note *n = o->note;
     kn_store_annex_part part;
-    size_t coarse = padded(n->lists * x->d * sizeof(float));
-    size_t fine = n->code_parts ? padded(((size_t)1 << n->code_bits) * x->d * sizeof(float)) : 0;
+    size_t coarse = kn_annex_padded(n->lists * x->d * sizeof(float));
+    size_t fine = n->code_parts ? kn_annex_padded(((size_t)1 << n->code_bits) * x->d * sizeof(float)) : 0;
     KN_TRY(next_part(o, "lists", n->lists, coarse + fine, &part));
     KN_TRY(kn_store_check_annex(x->store, o->part - 1, 0, part.size, check_floats,
                                 (void *)(uintptr_t)part.data));
@@ -78,8 +74,8 @@ static knnlm_status check_ends(const kn_index *x, const uint64_t *ends, size_t l
 static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
     kn_index *x = o->x;
     kn_store_annex_part part;
-    size_t n = (size_t)note->entries, ends = padded((o->note->lists + 1) * sizeof(uint64_t));
-    KN_TRY(next_part(o, "order", n, ends + padded(n * sizeof(uint32_t)), &part));
+    size_t n = (size_t)note->entries, ends = kn_annex_padded((o->note->lists + 1) * sizeof(uint64_t));
+    KN_TRY(next_part(o, "order", n, ends + kn_annex_padded(n * sizeof(uint32_t)), &part));
     *run = (kn_run){.ends = (const uint64_t *)(const void *)part.data,
                     .ids = (const uint32_t *)(const void *)(part.data + ends),
                     .count = n,
@@ -88,8 +84,8 @@ static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
     KN_TRY(kn_run_check_ends(x, run));
     KN_TRY(check_ends(x, run->ends, o->note->lists, n));
     if (x->info.has_keys) {
-        size_t rows = padded(n * x->row_bytes),
-               scales = x->type == KN_ROWS_INT8 ? padded(n * sizeof(float)) : 0;
+        size_t rows = kn_annex_padded(n * x->row_bytes),
+               scales = x->type == KN_ROWS_INT8 ? kn_annex_padded(n * sizeof(float)) : 0;
         run->rows_part = o->part;
         KN_TRY(next_part(o, "rows", n, rows + scales, &part));
         run->rows = part.data;
@@ -101,7 +97,7 @@ static knnlm_status open_run(opening *o, const kn_run_note *note, kn_run *run) {
         run->codes_part = o->part - 1;
     }
     if (note->first >= kn_store_describe(x->store)->arranged) return KNNLM_OK;
-    return next_part(o, "listed", n, padded(n * kn_list_bytes(o->note->lists)), &part);
+    return next_part(o, "listed", n, kn_annex_padded(n * kn_annex_list_bytes(o->note->lists)), &part);
 }
 
 static void decode_codes(const kn_index *x, const kn_run *r, size_t place, size_t n, float *rows) {

@@ -41,11 +41,6 @@ typedef struct kn_index_note {
     size_t run_count, run_capacity;
 } kn_index_note;
 
-// Bytes of the number of a list in NNNNNN.listed.
-static inline size_t kn_list_bytes(size_t lists) {
-    return lists <= UINT16_MAX + 1 ? sizeof(uint16_t) : sizeof(uint32_t);
-}
-
 // `path` is used in messages. KNNLM_EDATA: malformed; KNNLM_ENOTSUP: of a newer version, or of an older
 // one that is not read any more.
 knnlm_status kn_index_note_parse(const char *path, const char *text, kn_index_note *out);

@@ -7,7 +7,7 @@
 //   request.c   JSON to what is asked for
 //   answer_*.c  what each endpoint answers; completion.c: the JSON of completions
 //   replies.c   JSON, errors and files to the wire
-//   engine.c    the thread that has the model, and batches what many clients ask; gives C structs (chunk.h)
+//   engine*.c   the thread that has the model, and batches what many clients ask; gives C structs (chunk.h)
 //   served*.c   the served stores, which change meanwhile, through us or by others; gives C structs
 //   account.c   how much memory requests take
 //   watch.c     how long clients take to ask, and to take their answers (slowloris, slow read)

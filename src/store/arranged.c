@@ -21,14 +21,6 @@ static knnlm_status unfit(const kn_store *s, const char *what) {
     return kn_fail(KNNLM_EDATA, "%s: its index, which has the keys, is damaged: %s", s->path, what);
 }
 
-static uint64_t padded(uint64_t bytes) {
-    return (bytes + KN_PART_ALIGN - 1) / KN_PART_ALIGN * KN_PART_ALIGN;
-}
-
-static size_t list_bytes(size_t lists) {
-    return lists <= UINT16_MAX + 1 ? sizeof(uint16_t) : sizeof(uint32_t);
-}
-
 // The next part, which must be of this kind and hold `bytes`; *out is NULL when its file cannot be read.
 static bool take_part(opening *o, const char *kind, uint64_t count, uint64_t bytes, const uint8_t **out) {
     const kn_annex *a = &o->s->manifest.annex;
@@ -51,15 +43,17 @@ static bool take_run(opening *o, size_t lists, kn_arranged *r) {
     size_t row = kn_key_row_bytes(set->key_type, (size_t)set->dimension);
     bool scaled = kn_key_form_of(set->key_type)->scaled;
     if (!n || n > o->s->manifest.annex.arranged - o->first) return false;
-    uint64_t ends = padded((lists + 1) * sizeof(uint64_t)), keys = padded(n * row);
+    uint64_t ends = kn_annex_padded((lists + 1) * sizeof(uint64_t)), keys = kn_annex_padded(n * row);
     *r = (kn_arranged){.first = o->first, .count = n, .lists = lists, .order = o->part};
     const uint8_t *order;
-    if (!take_part(o, "order", n, ends + padded(n * sizeof(uint32_t)), &order)) return false;
+    if (!take_part(o, "order", n, ends + kn_annex_padded(n * sizeof(uint32_t)), &order)) return false;
     r->rows = o->part;
-    if (!take_part(o, "rows", n, keys + (scaled ? padded(n * sizeof(float)) : 0), &r->keys)) return false;
+    if (!take_part(o, "rows", n, keys + (scaled ? kn_annex_padded(n * sizeof(float)) : 0), &r->keys))
+        return false;
     skip_part(o, "codes");
     r->listed = o->part;
-    if (!take_part(o, "listed", n, padded(n * list_bytes(lists)), &r->list_of)) return false;
+    if (!take_part(o, "listed", n, kn_annex_padded(n * kn_annex_list_bytes(lists)), &r->list_of))
+        return false;
     if (order) r->ends = (const uint64_t *)(const void *)order;
     if (order) r->ids = (const uint32_t *)(const void *)(order + ends);
     if (scaled && r->keys) r->scales = (const float *)(const void *)(r->keys + keys);
@@ -110,7 +104,7 @@ static const kn_arranged *run_of(const kn_store *s, uint64_t id) {
 static uint32_t list_of(const kn_arranged *r, uint64_t index) {
     uint16_t narrow;
     uint32_t wide;
-    if (list_bytes(r->lists) == sizeof wide) {
+    if (kn_annex_list_bytes(r->lists) == sizeof wide) {
         memcpy(&wide, r->list_of + index * sizeof wide, sizeof wide);
         return wide;
     }
@@ -194,7 +188,7 @@ kn_store_key_run kn_store_key_run_at(const kn_store *s, size_t number) {
                                   .scales = r->scales,
                                   .part = r->rows,
                                   .order_part = r->order,
-                                  .ids_at = padded((r->lists + 1) * sizeof(uint64_t))};
+                                  .ids_at = kn_annex_padded((r->lists + 1) * sizeof(uint64_t))};
     }
     size_t segment = own_first(s) + number - s->arranged_count;
     kn_store_segment g = kn_store_segment_at(s, segment);
@@ -211,8 +205,8 @@ typedef struct row_check {
 
 static const char *check_rows(void *context, size_t from, size_t to) {
     const row_check *c = context;
-    return kn_keys_check(c->s->manifest.settings.key_type, c->r->keys, padded(c->r->count * row_bytes(c->s)),
-                         from, to);
+    return kn_keys_check(c->s->manifest.settings.key_type, c->r->keys,
+                         kn_annex_padded(c->r->count * row_bytes(c->s)), from, to);
 }
 
 static knnlm_status check_place(const kn_store *s, const kn_arranged *r, uint64_t place) {
@@ -220,13 +214,13 @@ static knnlm_status check_place(const kn_store *s, const kn_arranged *r, uint64_
     row_check c = {s, r};
     KN_TRY(kn_store_check_annex(s, r->rows, place * row, row, check_rows, &c));
     if (!r->scales) return KNNLM_OK;
-    return kn_store_check_annex(s, r->rows, padded(r->count * row) + place * sizeof(float), sizeof(float),
-                                check_rows, &c);
+    return kn_store_check_annex(s, r->rows, kn_annex_padded(r->count * row) + place * sizeof(float),
+                                sizeof(float), check_rows, &c);
 }
 
 // The order of the entries is looked up by what it says itself: the list of this one, and its end.
 static knnlm_status check_order(const kn_store *s, const kn_arranged *r, uint64_t id) {
-    size_t bytes = list_bytes(r->lists), ends = padded((r->lists + 1) * sizeof(uint64_t));
+    size_t bytes = kn_annex_list_bytes(r->lists), ends = kn_annex_padded((r->lists + 1) * sizeof(uint64_t));
     KN_TRY(kn_store_check_annex(s, r->listed, (id - r->first) * bytes, bytes, NULL, NULL));
     uint32_t list = list_of(r, id - r->first);
     if (list >= r->lists) return KNNLM_OK; // told when it is looked for
@@ -241,7 +235,7 @@ static knnlm_status check_order(const kn_store *s, const kn_arranged *r, uint64_
 
 // Entries ascend within a list: their lists tell their places.
 static knnlm_status recover_places(kn_arranged *r) {
-    size_t ends_bytes = padded((r->lists + 1) * sizeof(uint64_t));
+    size_t ends_bytes = kn_annex_padded((r->lists + 1) * sizeof(uint64_t));
     uint64_t *ends = kn_alloc(ends_bytes + r->count * sizeof(uint32_t), 1),
              *next = kn_alloc(r->lists + 1, sizeof *next);
     bool sound = ends && next;
@@ -265,7 +259,7 @@ static knnlm_status recover_places(kn_arranged *r) {
 
 // Every entry stands once in the lists.
 static knnlm_status recover_lists(kn_arranged *r) {
-    size_t bytes = list_bytes(r->lists);
+    size_t bytes = kn_annex_list_bytes(r->lists);
     uint8_t *lists = kn_alloc(r->count, bytes);
     uint64_t found = 0;
     r->recovered_lists = lists;
@@ -348,11 +342,11 @@ void kn_arranged_rows_touched(const kn_store *s, size_t part, uint64_t from, uin
         if (r->rows != part || !r->ids) continue;
         touch_places(r, from, to, KN_PART_HEADER, row, touched, context);
         if (r->scales)
-            touch_places(r, from, to, KN_PART_HEADER + padded(r->count * row), sizeof(float), touched,
-                         context);
+            touch_places(r, from, to, KN_PART_HEADER + kn_annex_padded(r->count * row), sizeof(float),
+                         touched, context);
     }
 }
 
 uint64_t kn_arranged_rows_end(const kn_store *s, size_t part) {
-    return KN_PART_HEADER + padded(s->manifest.annex.parts[part].count * row_bytes(s));
+    return KN_PART_HEADER + kn_annex_padded(s->manifest.annex.parts[part].count * row_bytes(s));
 }

@@ -286,6 +286,15 @@ uint64_t kn_store_writer_entries(const kn_store_writer *w); // those not committ
 //      listed   the list of each entry u16[n] (above 65536 lists u32[n]): where its key is found
 enum { KN_ANNEX_KIND = 16 };
 
+// Sections of its parts are padded.
+static inline size_t kn_annex_padded(size_t bytes) {
+    return (bytes + 63) / 64 * 64;
+}
+// Bytes of the number of a list in NNNNNN.listed.
+static inline size_t kn_annex_list_bytes(size_t lists) {
+    return lists <= UINT16_MAX + 1 ? sizeof(uint16_t) : sizeof(uint32_t);
+}
+
 // The note, or NULL: no annex. Its parts, in the order in which they were written: their kind, their count
 // and what was put (after a header of 64 bytes), read-only, valid while the store is open.
 const char *kn_store_annex_note(const kn_store *store);
