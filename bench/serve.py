@@ -5,6 +5,8 @@ server, so it is as light as Python can be: requests are made beforehand, answer
     /usr/bin/python3 bench/serve.py scale URL PID TEXT SECONDS CLIENTS... scores alone, by the number of clients
     /usr/bin/python3 bench/serve.py soak URL PID TEXT SECONDS CLIENTS STORE PAUSE
         as load, while a writer adds a document to STORE every PAUSE seconds and removes the oldest but some
+    /usr/bin/python3 bench/serve.py grow URL PID TEXT DOCUMENTS STORE
+        adds so many documents to STORE, one after another: ms of an addition, and mappings of the server, by tenths
 
 Prints one JSON object. `errors` are answers that were neither 2xx nor 429 nor 503, and connections that broke; `lost` of
 soak are documents that the server acknowledged and does not list at the end, or lists although it acknowledged their
@@ -295,7 +297,31 @@ def soak(url, place, pid, requests, texts, seconds, clients, store, pause):
     }
 
 
+def mappings(pid):
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
+        return sum(1 for _ in file)
+
+
+# Texts differ, so that none is copied from another name.
+def grow(url, pid, texts, documents, store):
+    tenths, maps, times = [], [], []
+    for number in range(documents):
+        text = f"{number}: {texts[number % len(texts)]}"
+        begun = time.perf_counter()
+        ask(url, f"/v1/stores/{store}/documents", {"name": f"grow/{number}", "text": text})
+        times.append(time.perf_counter() - begun)
+        if len(times) * 10 >= documents:
+            tenths.append(round(statistics.median(times) * 1e3, 2))
+            maps.append(mappings(pid))
+            times = []
+    return {"documents": documents, "ms_by_tenths": tenths, "ratio": round(tenths[-1] / tenths[0], 2), "mappings": maps}
+
+
 def main():
+    if sys.argv[1] == "grow":
+        url, store = sys.argv[2].rstrip("/"), sys.argv[6]
+        print(json.dumps(grow(url, int(sys.argv[3]), texts_of(url, sys.argv[4]), int(sys.argv[5]), store)))
+        return
     mode, url, pid, text, seconds = sys.argv[1], sys.argv[2].rstrip("/"), int(sys.argv[3]), sys.argv[4], float(sys.argv[5])
     host, port = url.split("//")[1].split(":")
     texts = texts_of(url, text)

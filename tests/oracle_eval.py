@@ -172,6 +172,7 @@ shutil.copytree("l2-pq17.store", "changed.store")
 run("remove", "changed.store", "texts/b.txt", "texts/d.txt")
 write_text("more.txt", 21, 150)
 run("add", "changed.store", "--precision", "f32", "more.txt")
+run("index", "changed.store", "--extend")  # a little that is added stays outside the lists
 e = read_index("changed.store")
 for how in ("exact", "codes"):
     for probes in (LISTS, 3):
