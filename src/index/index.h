@@ -48,6 +48,14 @@ typedef struct kn_entry_range {
     uint64_t first, end;
 } kn_entry_range;
 
+// Memory of a search of many queries that the next one uses again: hundreds of megabytes for thousands of
+// queries, which the system would have to clear every time (a fifth of the search). One search at a time.
+typedef struct kn_search_scratch {
+    void *items;
+    size_t bytes;
+} kn_search_scratch;
+void kn_search_scratch_free(kn_search_scratch *scratch);
+
 typedef struct kn_search_options {
     size_t k;
     uint32_t probes; // 0: the index's own; at least the number of lists: exact
@@ -58,7 +66,8 @@ typedef struct kn_search_options {
     const uint64_t *allowed;       // a bit per entry, for all queries, or NULL: all
     uint64_t memory;               // bytes that the search may hold beside results; 0: any
     const kn_progress *progress;
-    bool spread; // a searcher's lists are looked at by all threads rather than its own
+    kn_search_scratch *scratch; // of kn_index_search, zero at first; NULL: memory of its own
+    bool spread;                // a searcher's lists are looked at by all threads rather than its own
 } kn_search_options;
 
 // Nearest first. Rows are k long; those with fewer neighbours end with UINT32_MAX and infinity.

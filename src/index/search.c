@@ -184,20 +184,37 @@ static knnlm_status search_part(const kn_index *x, const float *queries, size_t 
     return run_batch(&b, probes, items, out);
 }
 
+void kn_search_scratch_free(kn_search_scratch *s) {
+    kn_free_aligned(s->items);
+    *s = (kn_search_scratch){0};
+}
+
+static knnlm_status make_items(kn_search_scratch *s, size_t part, size_t k) {
+    size_t bytes;
+    if (!kn_mul(part, kn_top_capacity(k) * sizeof(kn_item), &bytes))
+        return kn_fail(KNNLM_ENOMEM, "too many neighbours at a time");
+    if (s->items && bytes <= s->bytes) return KNNLM_OK;
+    kn_search_scratch_free(s);
+    s->items = kn_alloc_aligned(bytes, 1);
+    s->bytes = s->items ? bytes : 0;
+    return s->items ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
 knnlm_status kn_index_search(const kn_index *x, const float *queries, size_t n, const kn_search_options *o,
                              kn_neighbors *out) {
+    kn_search_scratch own = {0}, *scratch = o->scratch ? o->scratch : &own;
     size_t k;
     uint32_t probes;
     bool unit = x->form->unit;
     KN_TRY(kn_index_resolve(x, o, &k, &probes));
     KN_TRY(check_queries(x, queries, n));
     size_t part = part_of(x, o, n, k, probes);
-    kn_item *items = kn_alloc_aligned(part, kn_top_capacity(k) * sizeof *items);
     float *measured = unit ? kn_alloc_aligned(part, x->d * sizeof *measured) : NULL;
-    knnlm_status status = items && (measured || !unit) ? KNNLM_OK : KNNLM_ENOMEM;
+    knnlm_status status = measured || !unit ? make_items(scratch, part, k) : KNNLM_ENOMEM;
     for (size_t first = 0; first < n && status == KNNLM_OK; first += part)
-        status = search_part(x, queries, first, kn_min(part, n - first), k, probes, o, items, measured, out);
-    kn_free_aligned(items);
+        status = search_part(x, queries, first, kn_min(part, n - first), k, probes, o, scratch->items,
+                             measured, out);
+    kn_search_scratch_free(&own);
     kn_free_aligned(measured);
     return status;
 }

@@ -32,6 +32,7 @@ struct kn_predictor {
     size_t place_capacity;
     float *gathered;
     size_t gathered_room;
+    kn_search_scratch scratch;
     double seconds[KN_STORES_MAX];
 };
 
@@ -49,6 +50,7 @@ void kn_predictor_close(kn_predictor *p) {
     free(p->searches);
     free(p->places);
     kn_free_aligned(p->gathered);
+    kn_search_scratch_free(&p->scratch);
     free(p);
 }
 
@@ -152,6 +154,7 @@ static knnlm_status run_search(kn_predictor *p, search *s) {
     const float *states;
     double begun = kn_seconds();
     how.singly = p->rows.singly;
+    how.scratch = &p->scratch;
     if (p->rows.exclude) { // of one mixture, whose stores are searched for all rows
         how.exclude = p->rows.exclude[s->place];
         how.excludes = p->rows.excludes;

@@ -87,8 +87,12 @@ static knnlm_status choose_index(const kn_datastore *constant, const kn_retrieve
 
 static knnlm_status search_many(const kn_datastore *s, const kn_index *index, const float *keys, size_t n,
                                 const kn_retrieve_options *o, kn_retrieved *out) {
-    kn_search_options options = {
-        .k = o->k, .probes = o->probes, .codes = o->codes, .exclude = o->exclude, .excludes = o->excludes};
+    kn_search_options options = {.k = o->k,
+                                 .probes = o->probes,
+                                 .codes = o->codes,
+                                 .exclude = o->exclude,
+                                 .excludes = o->excludes,
+                                 .scratch = o->scratch};
     kn_neighbors neighbors = {out->ids, out->distances, out->counts};
     KN_TRY(kn_index_search(index, keys, n, &options, &neighbors));
     return look_up_all(s, n, o, out);
