@@ -118,13 +118,20 @@ static void finish_query(void *context, size_t q, int worker) {
     f->out->counts[b->first + q] = (uint32_t)count;
 }
 
+static knnlm_status look(kn_search_batch *b, uint32_t probes) {
+    KN_TRY(kn_batch_search_lists(b, probes));
+    return b->x->form->norms ? kn_batch_search_flat(b, probes) : KNNLM_OK;
+}
+
 static knnlm_status run_batch(kn_search_batch *b, uint32_t probes, kn_item *items, kn_neighbors *out) {
     size_t capacity = kn_top_capacity(b->k);
     b->tops = kn_alloc(b->n, sizeof *b->tops);
     if (!b->tops) return KNNLM_ENOMEM;
     for (size_t q = 0; q < b->n; q++) kn_top_init(&b->tops[q], items + q * capacity, b->k);
-    knnlm_status status = kn_batch_search_lists(b, probes);
-    if (status == KNNLM_OK && b->x->form->norms) status = kn_batch_search_flat(b, probes);
+    b->guessing = true;
+    knnlm_status status = look(b, probes);
+    size_t missing = status == KNNLM_OK ? kn_guess_missing(b) : 0;
+    if (missing) status = kn_guess_again(b, missing, look, probes);
     if (status == KNNLM_OK) kn_parallel(b->n, finish_query, &(finishing){b, out});
     free(b->tops);
     return status;
@@ -165,7 +172,7 @@ static void measure_query(void *context, size_t q, int worker) {
 // has beside. Every list is read once for each such part. A query has its top, another while limits are
 // guessed, its packed vector and its lists.
 static size_t part_of(const kn_index *x, const kn_search_options *o, size_t n, size_t k, uint32_t probes) {
-    size_t tops = 2 * sizeof(kn_top) + (kn_top_capacity(k) + kn_top_capacity(k / 2)) * sizeof(kn_item);
+    size_t tops = 2 * sizeof(kn_top) + kn_top_capacity(k) * sizeof(kn_item);
     size_t each = tops + 2 * x->d * sizeof(float) + 8 * (size_t)probes + 64;
     uint64_t memory = o->memory ? o->memory / 2 : (uint64_t)4 << 30;
     return kn_max(1, kn_min(n, (size_t)(memory / each)));

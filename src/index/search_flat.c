@@ -131,75 +131,31 @@ static knnlm_status sweep_run(sweep *w) {
 
 // ---------------------------------------------------------------- guessing limits
 
-// While a query has met few rows, all that it meets is near enough and has to be measured. So some rows
-// spread over the store are met first: the distance at a rank a little above what its share would be is a
-// limit that the k-th neighbour is likely to keep. Where it did not, which the number of neighbours within it
-// tells, the query is asked again without a limit.
 enum { GUESS_ROWS = 16384, GUESS_PART = 16 }; // at most, of all rows
 
 static size_t guess_panels(const kn_index *x) {
     return kn_min(GUESS_ROWS, (size_t)(x->info.flat / GUESS_PART)) / KN_CELL;
 }
 
+// Rows of a cell lie together and are alike: they tell less than as many from all over.
 static size_t guess_rank(const kn_search_batch *b) {
-    double share = (double)b->k * (double)(guess_panels(b->x) * KN_CELL) / (double)b->x->info.flat;
-    return (size_t)(share + 4 * sqrt(share) + 2);
+    double sample = (double)(guess_panels(b->x) * KN_CELL);
+    return kn_guess_rank(b->k, (double)b->x->info.flat / sample, 4);
 }
 
 static bool can_guess(const kn_search_batch *b, uint32_t probes) {
-    return !probes && guess_panels(b->x) > 0 && 2 * guess_rank(b) <= b->k;
+    return b->guessing && !probes && guess_panels(b->x) > 0 && 2 * guess_rank(b) <= b->k;
 }
 
 static knnlm_status guess(sweep *w) {
-    kn_search_batch *b = w->b, sample = *b;
-    size_t capacity = kn_top_capacity(guess_rank(b));
-    kn_item *items = kn_alloc(b->n, capacity * sizeof *items);
-    sample.k = guess_rank(b);
-    sample.tops = kn_alloc(b->n, sizeof *sample.tops);
-    knnlm_status status = items && sample.tops ? KNNLM_OK : KNNLM_ENOMEM;
-    for (size_t q = 0; q < b->n && status == KNNLM_OK; q++)
-        kn_top_init(&sample.tops[q], items + q * capacity, sample.k);
+    kn_search_batch *b = w->b, sample;
+    knnlm_status status = kn_guess_begin(b, guess_rank(b), &sample);
     if (status == KNNLM_OK) status = cut(w, KN_CELL, (size_t)b->x->info.flat / guess_panels(b->x));
     w->b = &sample;
     if (status == KNNLM_OK) status = kn_batch_run(&sample, w->stretches, w->count, run_stretch, w);
     w->b = b;
-    for (size_t q = 0; q < b->n && status == KNNLM_OK; q++) b->tops[q].limit = kn_top_limit(&sample.tops[q]);
-    free(items);
+    if (status == KNNLM_OK) kn_guess_end(b, &sample);
     free(sample.tops);
-    return status;
-}
-
-// Whether the query found fewer than it wants within a limit.
-static bool is_missing(const kn_search_batch *b, size_t q) {
-    return b->tops[q].count < b->k && b->tops[q].limit < INFINITY;
-}
-
-// Those queries are asked again.
-static knnlm_status ask_again(kn_search_batch *b, const kn_rough *rough, size_t missing) {
-    size_t d = b->x->d, n = 0;
-    kn_search_batch again = *b;
-    sweep w = {.b = &again, .rough = rough};
-    uint32_t *numbers = kn_alloc(missing, sizeof *numbers);
-    float *queries = kn_alloc_aligned(missing, d * sizeof *queries);
-    again.tops = kn_alloc(missing, sizeof *again.tops);
-    knnlm_status status = numbers && queries && again.tops ? KNNLM_OK : KNNLM_ENOMEM;
-    for (size_t q = 0; q < b->n && status == KNNLM_OK; q++) {
-        if (!is_missing(b, q)) continue;
-        memcpy(queries + n * d, b->queries + q * d, d * sizeof *queries);
-        kn_top_init(&again.tops[n], b->tops[q].items, b->k);
-        numbers[n++] = (uint32_t)(b->first + q);
-    }
-    again.n = n;
-    again.numbers = numbers;
-    again.queries = queries;
-    if (status == KNNLM_OK) status = prepare(&w);
-    if (status == KNNLM_OK) status = sweep_run(&w);
-    for (size_t i = 0; i < n && status == KNNLM_OK; i++)
-        b->tops[numbers[i] - b->first].count = again.tops[i].count;
-    sweep_free(&w);
-    free(numbers);
-    kn_free_aligned(queries);
-    free(again.tops);
     return status;
 }
 
@@ -207,13 +163,11 @@ static knnlm_status ask_again(kn_search_batch *b, const kn_rough *rough, size_t 
 
 static knnlm_status search(kn_search_batch *b, const kn_rough *rough, bool guessing) {
     sweep w = {.b = b, .rough = rough};
-    size_t missing = 0;
     knnlm_status status = prepare(&w);
     if (status == KNNLM_OK && guessing) status = guess(&w);
     if (status == KNNLM_OK) status = sweep_run(&w);
     sweep_free(&w);
-    for (size_t q = 0; q < b->n && guessing; q++) missing += is_missing(b, q);
-    return status == KNNLM_OK && missing ? ask_again(b, rough, missing) : status;
+    return status;
 }
 
 knnlm_status kn_batch_search_flat(kn_search_batch *b, uint32_t probes) {

@@ -51,7 +51,7 @@ static uint32_t measure_rows(const kn_search_batch *b, const kn_gathering *g, si
 
 static void hand_over(kn_search_batch *b, kn_gathering *g, size_t q) {
     kn_top *t = &b->tops[number_of(g, q)];
-    if (g->rough) measure_items(b, g, q);
+    if (g->rough && g->stride <= 1) measure_items(b, g, q);
     if (g->counts[q]) {
         kn_top_put_shared(t, g->items[q], g->counts[q]);
         g->counts[q] = 0;
@@ -72,13 +72,14 @@ void kn_gather_end(kn_search_batch *b, kn_gathering *g) {
 }
 
 // Of the rows that the mask names, those which the query may find.
-static uint32_t admitted(const kn_search_batch *b, const kn_run *run, size_t place, uint32_t query,
+static uint32_t admitted(const kn_search_batch *b, const kn_gathering *g, size_t place, uint32_t query,
                          uint32_t mask) {
     if (!b->x->removed && !b->o->allowed && !b->o->exclude) return mask;
-    size_t number = b->numbers ? b->numbers[query] : b->first + query;
+    size_t number = b->numbers ? b->numbers[query] : b->first + query, stride = kn_max(1, g->stride);
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         unsigned r = (unsigned)__builtin_ctz(rest);
-        if (!kn_index_admits(b->x, b->o, number, kn_run_id(run, place + r))) mask &= ~((uint32_t)1 << r);
+        if (!kn_index_admits(b->x, b->o, number, kn_run_id(g->run, place + r * stride)))
+            mask &= ~((uint32_t)1 << r);
     }
     return mask;
 }
@@ -87,10 +88,10 @@ void kn_gather(kn_search_batch *b, kn_gathering *g, size_t q, size_t place, floa
                uint32_t doubted) {
     const kn_run *run = g->run;
     kn_item *room = g->items[q] + g->counts[q];
-    mask = admitted(b, run, place, number_of(g, q), mask);
+    mask = admitted(b, g, place, number_of(g, q), mask);
     doubted &= mask;
     if (doubted) mask = (mask & ~doubted) | measure_rows(b, g, q, place, distances, doubted);
-    if (g->rough)
+    if (g->rough || g->stride > 1)
         g->counts[q] += (uint32_t)b->x->k->rank(room, distances, mask, NULL, (uint32_t)place, UINT32_MAX);
     else
         g->counts[q] += (uint32_t)b->x->k->rank(room, distances, mask, run->ids ? run->ids + place : NULL,

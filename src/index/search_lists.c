@@ -1,5 +1,5 @@
-// List by list: each list's rows against all queries that look at it as one product, in f32: a third of the
-// rows survive, and measuring them once more would cost more than a rough product saves.
+// List by list: each list's rows against all queries that look at it as one product, in f32: measuring again
+// what survives would cost more than a product in bf16 saves.
 #include "index/search_parts.h"
 
 #include "base/threads.h"
@@ -26,6 +26,7 @@ typedef struct visit {
     kn_stretch *stretches;
     size_t count, capacity;
     scratch *scratches;
+    size_t stride; // from row to row: 1, or that of a sample
 } visit;
 
 // ---------------------------------------------------------------- one stretch
@@ -53,11 +54,25 @@ static bool by_keys(const kn_search_batch *b, const kn_run *run) {
     return run->rows && !(b->o->codes && run->codes);
 }
 
-static void load_rows(const kn_search_batch *b, const kn_stretch *t, scratch *s, const float *centre,
-                      size_t place, size_t n, float *norms) {
+// Rows of a sample, less the centre, one after another.
+static void widen_sample(const visit *v, const kn_run *r, scratch *s, const float *centre, size_t place,
+                         size_t n) {
+    const kn_index *x = v->b->x;
+    float norm;
+    for (size_t i = 0; i < n; i++, place += v->stride)
+        x->k->widen_rows(s->rows + i * x->d, &norm, r->rows + place * x->row_bytes, x->type,
+                         r->scales ? r->scales + place : NULL, centre, 1, x->d);
+}
+
+static void load_rows(const visit *v, const kn_stretch *t, scratch *s, const float *centre, size_t place,
+                      size_t n, float *norms) {
+    const kn_search_batch *b = v->b;
     const kn_index *x = b->x;
     const kn_run *r = t->run;
-    if (by_keys(b, r)) {
+    if (v->stride > 1) {
+        widen_sample(v, r, s, centre, place, n);
+        x->k->load_columns(s->panel, norms, s->rows, KN_ROWS_F32, NULL, x->zero, n, x->d);
+    } else if (by_keys(b, r)) {
         x->k->load_columns(s->panel, norms, r->rows + place * x->row_bytes, x->type,
                            r->scales ? r->scales + place : NULL, centre, n, x->d);
     } else {
@@ -67,15 +82,16 @@ static void load_rows(const kn_search_batch *b, const kn_stretch *t, scratch *s,
     if (x->form->unit) normalise(s->panel, norms, kn_cells(x->d));
 }
 
-static void scan_rows(kn_search_batch *b, const kn_stretch *t, scratch *s, const float *centre, size_t place,
+static void scan_rows(const visit *v, const kn_stretch *t, scratch *s, const float *centre, size_t place,
                       size_t n) {
     static const float nothing[KN_CELL];
+    kn_search_batch *b = v->b;
     const kn_index *x = b->x;
     float block[KN_CELL_SIZE] __attribute__((aligned(64))), norms[KN_CELL], limits[KN_CELL], largest = 0;
     uint32_t masks[KN_CELL], doubted[KN_CELL];
     bool l2 = x->form->norms;
-    float small = l2 && by_keys(b, t->run) ? CANCELLED : -INFINITY;
-    load_rows(b, t, s, centre, place, n, norms);
+    float small = l2 && by_keys(b, t->run) && v->stride == 1 ? CANCELLED : -INFINITY;
+    load_rows(v, t, s, centre, place, n, norms);
     for (size_t r = 0; r < n; r++) largest = fmaxf(largest, norms[r]);
     for (size_t q = 0; q < t->queries; q += KN_CELL) {
         size_t m = kn_min(KN_CELL, t->queries - q), cells = kn_cells(x->d);
@@ -96,15 +112,18 @@ static void run_stretch(void *context, size_t number, int worker) {
     const uint32_t *members = v->members + t->first_query;
     scratch *s = &v->scratches[worker];
     const float *centre = kn_index_centre(v->b->x, t->run, t->list);
+    size_t first = (t->from + v->stride - 1) / v->stride * v->stride;
+    if (first >= t->to) return; // none of the sample
     for (size_t q = 0; q < t->queries; q += KN_CELL)
         pack_queries(v->b, members + q, kn_min(KN_CELL, t->queries - q), centre,
                      s->lhs + q / KN_CELL * kn_cells(v->b->x->d) * KN_CELL_SIZE, s->terms + q);
     s->gathering.queries = members;
     s->gathering.run = t->run;
     s->gathering.n = t->queries;
+    s->gathering.stride = v->stride;
     kn_gather_begin(v->b, &s->gathering);
-    for (size_t place = t->from; place < t->to; place += KN_CELL)
-        scan_rows(v->b, t, s, centre, place, kn_min(KN_CELL, t->to - place));
+    for (size_t place = first; place < t->to; place += KN_CELL * v->stride)
+        scan_rows(v, t, s, centre, place, kn_min(KN_CELL, (t->to - place + v->stride - 1) / v->stride));
     kn_gather_end(v->b, &s->gathering);
 }
 
@@ -163,6 +182,35 @@ static knnlm_status cut_flat(visit *v, uint32_t probes) {
     return KNNLM_OK;
 }
 
+// ---------------------------------------------------------------- guessing limits
+
+enum { SAMPLE = 8 }; // one row in so many, from all over every list
+
+static size_t guess_rank(const kn_search_batch *b) {
+    return kn_guess_rank(b->k, SAMPLE, 3);
+}
+
+// It pays where most of what a query meets is not among its k, and the limit is not much above them: of 1024
+// neighbours it lets 1296 pass, of few neighbours several times as many.
+static bool can_guess(const kn_search_batch *b, uint32_t probes) {
+    const kn_index_info *info = &b->x->info;
+    if (!b->guessing || !probes || !info->has_keys || b->o->codes) return false;
+    return 2 * SAMPLE * guess_rank(b) <= 3 * b->k && probes * info->listed / info->lists >= 3 * b->k;
+}
+
+static knnlm_status guess(visit *v) {
+    kn_search_batch *b = v->b, sample;
+    knnlm_status status = kn_guess_begin(b, guess_rank(b), &sample);
+    v->b = &sample;
+    v->stride = SAMPLE;
+    if (status == KNNLM_OK) status = kn_batch_run(&sample, v->stretches, v->count, run_stretch, v);
+    v->b = b;
+    v->stride = 1;
+    if (status == KNNLM_OK) kn_guess_end(b, &sample);
+    free(sample.tops);
+    return status;
+}
+
 // ---------------------------------------------------------------- the whole
 
 static knnlm_status scratches_make(visit *v) {
@@ -193,9 +241,10 @@ static void visit_free(visit *v) {
 
 knnlm_status kn_batch_search_lists(kn_search_batch *b, uint32_t probes) {
     if (!probes && (b->x->form->norms || !b->x->flat_count)) return KNNLM_OK;
-    visit v = {.b = b, .members = kn_alloc(b->n * ((size_t)probes + 1), sizeof *v.members)};
+    visit v = {.b = b, .members = kn_alloc(b->n * ((size_t)probes + 1), sizeof *v.members), .stride = 1};
     knnlm_status status = v.members ? scratches_make(&v) : KNNLM_ENOMEM;
     if (status == KNNLM_OK && probes) status = probe(&v, probes);
+    if (status == KNNLM_OK && can_guess(b, probes)) status = guess(&v);
     if (status == KNNLM_OK) status = cut_flat(&v, probes);
     if (status == KNNLM_OK) status = kn_batch_run(b, v.stretches, v.count, run_stretch, &v);
     visit_free(&v);

@@ -22,6 +22,7 @@ typedef struct kn_search_batch {
     size_t first;            // number of the first query among all, for o->exclude; or
     const uint32_t *numbers; // of each query, when they do not follow each other
     kn_top *tops;            // one per query
+    bool guessing;           // limits may be guessed: whoever then finds too few is asked again without
 } kn_search_batch;
 
 // ---------------------------------------------------------------- gathering
@@ -39,13 +40,15 @@ typedef struct kn_gathering {
     const uint32_t *queries; // their numbers in the batch; NULL: from `first` on
     size_t first, n;
     const kn_run *run;
-    bool rough; // distances are bounds: whatever is handed over is measured first
+    bool rough;    // distances are bounds: whatever is handed over is measured first
+    size_t stride; // places from row to row; above 1: a sample, of which distances alone count. 0: as 1
 } kn_gathering;
 
 // The gathering's queries, n, run and roughness are set.
 void kn_gather_begin(kn_search_batch *b, kn_gathering *g);
-// Query q of the gathering met 32 rows of the run from `place` on, at these distances. `mask`: those that may
-// be near enough; `doubted`: those of them that are to be measured straight from the row.
+// Query q of the gathering met 32 rows of the run from `place` on (a stride apart), at these distances.
+// `mask`: those that may be near enough; `doubted`: those of them that are to be measured straight from the
+// row.
 void kn_gather(kn_search_batch *b, kn_gathering *g, size_t q, size_t place, float *distances, uint32_t mask,
                uint32_t doubted);
 void kn_gather_end(kn_search_batch *b, kn_gathering *g);
@@ -68,5 +71,23 @@ knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches,
 knnlm_status kn_batch_search_lists(kn_search_batch *b, uint32_t probes);
 // After the lists, whose number of probes this is.
 knnlm_status kn_batch_search_flat(kn_search_batch *b, uint32_t probes);
+
+// ---------------------------------------------------------------- guessing limits
+
+// While a query has met few rows, all that it meets is near enough: of 10,000 rows some 3000 would pass
+// through the top of 1024. So a sample is met first: the distance at a rank a little above what its share of
+// the k would be is a limit that the k-th neighbour is likely to keep. Where it did not, which the number of
+// neighbours within it tells, the query is asked again without a limit.
+
+// The rank in a sample of 1 in `step` rows, so that one query in a thousand is asked again.
+size_t kn_guess_rank(size_t k, double step, double deviations);
+// Tops of the queries for ranks of a sample: *sample is the batch with them. Free sample->tops.
+knnlm_status kn_guess_begin(const kn_search_batch *b, size_t rank, kn_search_batch *sample);
+// Limits from what the sample found.
+void kn_guess_end(kn_search_batch *b, kn_search_batch *sample);
+// Queries that found fewer than they want within a limit: how many, and those once more, without one.
+size_t kn_guess_missing(kn_search_batch *b);
+typedef knnlm_status kn_batch_search(kn_search_batch *b, uint32_t probes);
+knnlm_status kn_guess_again(kn_search_batch *b, size_t missing, kn_batch_search *search, uint32_t probes);
 
 #endif

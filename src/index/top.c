@@ -153,6 +153,7 @@ void kn_top_init(kn_top *t, kn_item *items, size_t k) {
                   .k = (uint32_t)k,
                   .capacity = (uint32_t)kn_top_capacity(k),
                   .limit = INFINITY,
+                  .guess = INFINITY,
                   .lock = ATOMIC_FLAG_INIT};
 }
 

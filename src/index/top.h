@@ -33,7 +33,9 @@ typedef struct kn_top {
     kn_item *items;
     uint32_t count, k, capacity;
     _Atomic float limit; // what is farther is not among the k; infinity while there are fewer
+    float guess;         // the limit to begin with; infinity: none
     atomic_flag lock;
+    bool missing; // fewer than k were within the guess
 } kn_top;
 
 enum { KN_TOP_SLACK = 512 };
