@@ -776,6 +776,9 @@ typedef struct knnlm_mixture_options {
     int64_t cache;     // also the last states of the text itself, so many; negative: not given; 0: none
     double cache_lambda, cache_temperature; // negative: not given
     void (*warn)(const char *message);      // told of documents that are damaged and left out; NULL: nobody
+    // Where the entropy of the model's distribution is less (in nats), the stores are not searched and p is
+    // the model's own (but for the cache); 0: they always are
+    double skip_entropy;
 } knnlm_mixture_options;
 
 KNNLM_API knnlm_mixture_options knnlm_mixture_options_default(void);
@@ -888,6 +891,7 @@ typedef struct knnlm_eval_result {
     bool stream;            // texts were read as a stream; else by windows
     int32_t score, context; // as used
     knnlm_split split;
+    double skip_entropy, skipped; // as used; part of the tokens whose search was skipped
 } knnlm_eval_result;
 
 KNNLM_API knnlm_eval_options knnlm_eval_options_default(void); // report_tokens 5000
@@ -928,7 +932,13 @@ typedef struct knnlm_tune_store {
     double lambda;         // beside all others
 } knnlm_tune_store;
 
-enum { KNNLM_TUNE_CURVE = 101 };
+enum { KNNLM_TUNE_CURVE = 101, KNNLM_TUNE_SKIPS = 9 };
+
+// What skipping searches would cost: below this entropy of the model lies this part of the tokens, and ppl is
+// what knnlm_tune_result's would be without their searches.
+typedef struct knnlm_tune_skip {
+    double entropy, skipped, ppl;
+} knnlm_tune_skip;
 
 typedef struct knnlm_tune_result {
     uint64_t tokens;
@@ -947,7 +957,8 @@ typedef struct knnlm_tune_result {
     knnlm_tuned tuned;               // what a single store remembers; known: false with several
     bool written;
     double seconds_search, seconds_sweep, seconds;
-    size_t settings; // that the sweep looked at
+    size_t settings;                         // that the sweep looked at
+    knnlm_tune_skip skips[KNNLM_TUNE_SKIPS]; // of 10, 20, ... 90 tokens in a hundred
 } knnlm_tune_result;
 
 KNNLM_API knnlm_tune_options knnlm_tune_options_default(void);

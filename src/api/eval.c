@@ -33,7 +33,9 @@ static knnlm_eval_result result_of(const kn_eval_result *r) {
                              .stream = r->stream,
                              .score = r->score,
                              .context = r->context,
-                             .split = r->split};
+                             .split = r->split,
+                             .skip_entropy = r->skip_entropy,
+                             .skipped = r->skipped};
     memcpy(out.stores, r->stores, sizeof out.stores);
     return out;
 }
@@ -74,6 +76,7 @@ static void copy_stores(const kn_tune_result *r, knnlm_tune_result *out) {
     memcpy(out->way_seconds, r->totals.seconds_stores, sizeof out->way_seconds);
     memcpy(out->lambdas, r->lambdas, sizeof out->lambdas);
     memcpy(out->by_lambda, r->by_lambda, sizeof out->by_lambda);
+    memcpy(out->skips, r->skips, sizeof out->skips);
 }
 
 static knnlm_status tuned_result(const kn_tune_result *r, knnlm_tune_result *out) {

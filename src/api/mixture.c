@@ -45,6 +45,7 @@ static knnlm_status check(const knnlm_mixture_options *o) {
     if (o->lambda > 1 || o->cache_lambda > 1) return kn_fail(KNNLM_EINVAL, "a lambda above 1");
     if (!is_temperature(o->temperature) || !is_temperature(o->cache_temperature))
         return kn_fail(KNNLM_EINVAL, "a temperature beyond %g to %g", KN_TEMPERATURE_MIN, KN_TEMPERATURE_MAX);
+    if (!(o->skip_entropy >= 0)) return kn_fail(KNNLM_EINVAL, "skip_entropy is below 0");
     if (o->distance >= KN_DISTANCES) return kn_fail(KNNLM_EINVAL, "no such distance: %d", o->distance);
     return KNNLM_OK;
 }
@@ -77,6 +78,7 @@ knnlm_status api_mixture_options(const knnlm_mixture_options *options, kn_store_
                                 .fixed = o.fixed,
                                 .fallback = o.fallback,
                                 .include_self = o.include_self,
+                                .skip_entropy = o.skip_entropy,
                                 .cache = o.cache,
                                 .cache_lambda = given(o.cache_lambda),
                                 .cache_temperature = given(o.cache_temperature),

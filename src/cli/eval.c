@@ -17,6 +17,7 @@ static struct {
     int split;
     int64_t score, context, report_tokens;
     bool fallback;
+    double skip_entropy;
 } args;
 
 // One option a line.
@@ -24,6 +25,7 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "model to score with (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
+    {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone (knnlm tune tells what that costs)", 0, 100, NULL},
     {0, "fallback", CLI_FLAG, &args.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
     {0, "score", CLI_INTEGER, &args.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
@@ -73,6 +75,8 @@ static json_t *json_mixture(const knnlm_eval_result *r) {
                                       r->cache_lambda, "temperature", r->cache_temperature));
     json_object_set_new(o, "stores", json_stores(r));
     json_object_set_new(o, "own_documents", json_integer((json_int_t)r->own_documents));
+    json_object_set_new(o, "skip_entropy", json_real(r->skip_entropy));
+    json_object_set_new(o, "skipped", json_real(r->skipped));
     return o;
 }
 
@@ -124,6 +128,9 @@ static void print_mixture(const knnlm_eval_result *r) {
     if (r->cache)
         printf("cache            %zu states, lambda %.4g, temperature %.4g\n", r->cache, r->cache_lambda,
                r->cache_temperature);
+    if (r->skip_entropy > 0)
+        printf("skipped          %.1f%% of the searches: the model's entropy was below %.4g nats\n",
+               100 * r->skipped, r->skip_entropy);
     if (r->own_documents)
         printf("own text         %" PRIu64 " documents are in a store: each was scored without itself\n",
                r->own_documents);
@@ -226,9 +233,12 @@ static int run(int argc, char **argv) {
         return cli_usage(&cli_eval, "--report shows what neighbours do: give a store, or a cache");
     if (args.fallback && !args.mixture.stores.count)
         return cli_usage(&cli_eval, "--fallback is about the neighbours of a store: name it with -s");
+    if (args.skip_entropy > 0 && !args.mixture.stores.count)
+        return cli_usage(&cli_eval, "--skip-entropy is about searching a store: name it with -s");
     code = cli_mixture_read(&cli_eval, &args.mixture, &mix);
     if (code == CLI_DONE) code = cli_start(&cli_eval, &args.common);
     if (code == CLI_DONE) mix.fallback = args.fallback;
+    if (code == CLI_DONE) mix.skip_entropy = args.skip_entropy;
     cli_catch_interrupts();
     if (code == CLI_DONE && evaluate((const char *const *)paths, count, &mix) != KNNLM_OK)
         code = cli_fail(&cli_eval);

@@ -20,7 +20,7 @@ static struct {
     const char *model, *prompt;
     cli_list stops;
     int64_t tokens, top_k, seed, repeat_last, around;
-    double temperature, top_p, min_p, repeat_penalty;
+    double temperature, top_p, min_p, repeat_penalty, skip_entropy;
     bool sources, no_echo, no_fallback, ignore_end;
 } args;
 
@@ -42,6 +42,7 @@ static const cli_option options[] = {
     {0, "sources", CLI_FLAG, &args.sources, NULL, "mark what the neighbours carried, with footnotes on where it is from", 0, 0, NULL},
     {0, "around", CLI_INTEGER, &args.around, "N", "with --sources: tokens shown on both sides (default: 12)", 0, 1000, NULL},
     {0, "no-echo", CLI_FLAG, &args.no_echo, NULL, "leave the prompt out of what is printed", 0, 0, NULL},
+    {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone", 0, 100, NULL},
     {0, "no-fallback", CLI_FLAG, &args.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_ENGINE_OPTION(args.common),
@@ -218,7 +219,7 @@ static int check_usage(size_t count) {
     if (count) return cli_usage(&cli_generate, "the prompt comes after -p, in quotes");
     if (args.sources && !m->stores.count)
         return cli_usage(&cli_generate, "--sources are of a store: name it with -s");
-    if (args.no_fallback && !m->stores.count)
+    if ((args.no_fallback || args.skip_entropy > 0) && !m->stores.count)
         return cli_usage(&cli_generate, "neighbours are of a store: name it with -s");
     if (m->cache > 0 || !isnan(m->cache_lambda) || !isnan(m->cache_temperature))
         return cli_usage(&cli_generate, "the cache is of eval and tune: generation has none");
@@ -280,6 +281,7 @@ static int run(int argc, char **argv) {
     if (code == CLI_DONE) {
         knnlm_text_options o = make_options();
         mix.fallback = !args.no_fallback;
+        mix.skip_entropy = args.skip_entropy;
         if (read_and_generate(&mix, &o) != KNNLM_OK) code = cli_fail(&cli_generate);
     }
     cli_mixture_free(&args.mixture);

@@ -200,12 +200,22 @@ static void print_several(void) {
     print_command();
 }
 
+// Of 10, 30 and 50 tokens in a hundred.
+static void print_skips(void) {
+    printf("skipping         ");
+    for (size_t i = 0; i < 5; i += 2)
+        printf("%s%.3f without %.0f%% of the searches (eval --skip-entropy %.3g)", i ? ", " : "",
+               result.skips[i].ppl, 100 * result.skips[i].skipped, result.skips[i].entropy);
+    printf("\n");
+}
+
 static void print_text(void) {
     char search[32], sweep[32], tokens[32];
     if (result.tuned.known)
         print_one();
     else
         print_several();
+    if (result.store_count) print_skips();
     printf("tokens           %s\n", cli_count((double)result.tokens, tokens));
     printf("time             %s searching, %s for %zu settings\n",
            cli_duration(result.seconds_search, search), cli_duration(result.seconds_sweep, sweep),
@@ -242,6 +252,14 @@ static json_t *json_lambdas(void) {
     return list;
 }
 
+static json_t *json_skips(void) {
+    json_t *list = json_array();
+    for (size_t i = 0; result.store_count && i < KNNLM_TUNE_SKIPS; i++)
+        cli_json_append(list, json_pack("{s:f, s:f, s:o?}", "entropy", result.skips[i].entropy, "skipped",
+                                        result.skips[i].skipped, "ppl", json_real(result.skips[i].ppl)));
+    return list;
+}
+
 static json_t *json_stores(void) {
     json_t *list = json_array();
     for (size_t i = 0; i < result.store_count; i++) {
@@ -258,7 +276,7 @@ static void print_json(void) {
     cli_print_json(json_pack(
         "{s:o?, s:I, s:f, s:f, s:o?, s:o?, s:o?, s:f, s:f, s:I, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}, s:b, "
         "s:b, s:f, "
-        "s:f, s:f, s:I, s:o, s:o, s:o}",
+        "s:f, s:f, s:I, s:o, s:o, s:o, s:o}",
         "model", json_string(args.model), "tokens", (json_int_t)result.tokens, "ppl_lm", result.ppl_lm, "ppl",
         result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive", json_real(result.ppl_adaptive),
         "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked), "lambda", t->lambda, "temperature",
@@ -268,7 +286,7 @@ static void print_json(void) {
         "entropies", (json_int_t)t->entropy_bins, "reported_on_tuning_text", true, "written", result.written,
         "seconds_search", result.seconds_search, "seconds_sweep", result.seconds_sweep, "seconds",
         result.seconds, "settings", (json_int_t)result.settings, "stores", json_stores(), "points",
-        json_points(), "by_lambda", json_lambdas()));
+        json_points(), "by_lambda", json_lambdas(), "by_skip", json_skips()));
 }
 
 // ---------------------------------------------------------------- the command

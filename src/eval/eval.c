@@ -118,6 +118,8 @@ static void summarise(const scoring *s, kn_eval_result *out) {
     out->store_count = m->count;
     for (size_t i = 0; i < m->count; i++) out->stores[i] = describe_store(&m->stores[i], s, i, &out->totals);
     out->cache = m->cache.size;
+    out->skip_entropy = m->count ? m->skip_entropy : 0;
+    out->skipped = (double)out->totals.skipped / (double)t->tokens;
     out->cache_lambda = m->cache.lambda;
     out->cache_temperature = m->cache.temperature;
 }

@@ -22,6 +22,7 @@ typedef struct kn_eval_result {
     size_t store_count;
     size_t cache; // 0: none
     double cache_lambda, cache_temperature;
+    double skip_entropy, skipped; // skipped: share of the tokens that were not searched for
     double seconds, seconds_lm, seconds_search, tokens_per_second;
     bool stream;            // read as one; windows otherwise
     int32_t score, context; // as used

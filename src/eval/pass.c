@@ -304,6 +304,7 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *pa
     double begun = kn_seconds(); // the rest is searched after the last token was read
     if (status == KNNLM_OK) status = flush(&p);
     totals->read.seconds += kn_seconds() - begun;
+    if (p.predictor) totals->skipped = kn_predictor_skipped(p.predictor);
     for (size_t s = 0; s < p.m->count && p.predictor; s++)
         totals->seconds_stores[s] = kn_predictor_seconds(p.predictor, s);
     pass_free(&p);

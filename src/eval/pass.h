@@ -46,6 +46,7 @@ typedef struct kn_pass_totals {
     kn_read_totals read;
     double seconds_search;                // neighbours and cache, and what the sink does with them
     double seconds_stores[KN_STORES_MAX]; // searches of each
+    uint64_t skipped;                     // tokens that were not searched for
     uint64_t own_documents;               // that were scored without themselves
     uint64_t texts[KN_TUNED_TEXTS];       // the smallest hashes of documents, ascending
     size_t text_count;

@@ -241,7 +241,8 @@ static knnlm_status judge_all(session *s) {
 
 static knnlm_status run_batch(session *s, size_t first, size_t n, bool ranked) {
     KN_TRY(run_model(s, first, n, ranked));
-    kn_predict_rows rows = {.count = s->row_count, .mixtures = s->mixtures, .states = s->states};
+    kn_predict_rows rows = {
+        .count = s->row_count, .mixtures = s->mixtures, .states = s->states, .entropies = s->entropies};
     KN_TRY(kn_predict(s->predictor, &rows, NULL));
     return judge_all(s);
 }

@@ -199,6 +199,7 @@ static knnlm_status weigh(kn_tuning *t, size_t first, size_t count, double *weig
     parts[1 + count] = kn_tuning_cache(t);
     KN_TRY(kn_fit_weights(parts, 1 + count + (t->cache ? 1 : 0), t->n, weights, &mean));
     t->out->ppl = exp(-mean);
+    KN_TRY(kn_tune_skips(t, parts, 1 + count + (t->cache ? 1 : 0), t->cache, weights));
     if (t->cache) {
         t->out->cache_lambda = weights[1 + count];
         t->out->cache_temperature = t->cache_temperatures[t->best_cache];

@@ -47,7 +47,8 @@ typedef struct kn_tune_result {
     kn_store_tuned tuned;            // what a single store remembers; known: false with several
     bool written;
     double seconds_search, seconds_sweep, seconds;
-    size_t settings; // that the sweep looked at
+    size_t settings;                         // that the sweep looked at
+    knnlm_tune_skip skips[KNNLM_TUNE_SKIPS]; // of ppl
 } kn_tune_result;
 
 // KNNLM_EINVAL: no store and no cache, or text from stdin (it is read twice); KNNLM_ENOMEM: the neighbours of

@@ -44,6 +44,10 @@ knnlm_status kn_tune_cache(kn_tuning *t);
 // Weights by bins for store `s`, which stand in *bins when they are worth it: out->ppl_adaptive*.
 knnlm_status kn_tune_bins(kn_tuning *t, size_t store, double lambda, double cache_lambda,
                           kn_store_bins *bins);
+// What skipping the searches of the least uncertain tokens would cost: out->skips. The parts of a token's
+// probability, the model's first and (cached) the cache's last, and their weights. KNNLM_ENOMEM.
+knnlm_status kn_tune_skips(const kn_tuning *t, const float *const *parts, size_t count, bool cached,
+                           const double *weights);
 // What the neighbours of a store look like at a temperature and k. KNNLM_ENOMEM.
 knnlm_status kn_tune_see(const kn_tuning *t, size_t store, double temperature, size_t k, kn_store_seen *out);
 

@@ -185,10 +185,13 @@ static knnlm_status read_pieces(kn_generator *g, kn_sequence *const *sequences, 
 
 static knnlm_status search_all(kn_generator *g, const kn_mixture *const *mixtures) {
     for (size_t row = 0; row < g->rows; row++) g->mixtures[row] = mixtures[g->sequence_of[row]];
-    return kn_predict(
-        g->predictor,
-        &(kn_predict_rows){.count = g->rows, .mixtures = g->mixtures, .states = g->states, .singly = true},
-        NULL);
+    return kn_predict(g->predictor,
+                      &(kn_predict_rows){.count = g->rows,
+                                         .mixtures = g->mixtures,
+                                         .states = g->states,
+                                         .singly = true,
+                                         .entropies = g->entropies},
+                      NULL);
 }
 
 // ---------------------------------------------------------------- each draws

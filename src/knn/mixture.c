@@ -113,7 +113,7 @@ void kn_mixture_settle(kn_mixture *m) {
         info->neighbors += info->stores[i].k;
     }
     info->any = info->count || info->cache.size;
-    info->adapts = info->count == 1 && info->stores[0].adaptive;
+    info->adapts = (info->count == 1 && info->stores[0].adaptive) || (info->count && info->skip_entropy > 0);
 }
 
 // ---------------------------------------------------------------- all of them
@@ -182,6 +182,7 @@ knnlm_status kn_mixture_open(const kn_lm *lm, const kn_mixture_options *o, kn_mi
     if (!m) return KNNLM_ENOMEM;
     m->info.tap = KN_TAP_DEFAULT;
     m->info.include_self = o->include_self;
+    m->info.skip_entropy = o->skip_entropy;
     m->info.width = (size_t)kn_lm_describe(lm)->key_width;
     knnlm_status status = open_all(m, lm, o);
     if (status == KNNLM_OK)

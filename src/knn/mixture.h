@@ -28,6 +28,7 @@ typedef struct kn_mixture_options {
     bool fixed;                 // one lambda, although there are bins
     bool fallback;              // lambda falls where neighbours are unusually far or uncertain
     bool include_self;          // documents that are in a store find themselves
+    double skip_entropy;        // tokens of less entropy by the model are not searched for; 0: all are
     int64_t cache;              // states; negative: not given; 0: none
     double cache_lambda, cache_temperature;
     void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody
@@ -60,10 +61,11 @@ typedef struct kn_mixture_info {
     kn_tap tap;
     knnlm_split split; // as the first store was cut
     bool include_self;
-    size_t width;     // of the model's states
-    size_t neighbors; // of a token, in all stores
-    bool any;         // anything is mixed in
-    bool adapts;      // lambda depends on the model's entropy
+    double skip_entropy; // of the model, in nats: where it is less, it speaks alone; 0: nowhere
+    size_t width;        // of the model's states
+    size_t neighbors;    // of a token, in all stores
+    bool any;            // anything is mixed in
+    bool adapts;         // lambda, or whether there is a search, depends on the model's entropy
 } kn_mixture_info;
 
 // KNNLM_EINVAL: options that do not fit each other, the model or the stores.

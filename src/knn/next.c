@@ -69,7 +69,8 @@ static knnlm_status run_model(kn_nexts *x) {
 
 static knnlm_status mix(kn_nexts *x) {
     size_t vocabulary = (size_t)kn_lm_describe(x->lm)->vocabulary;
-    kn_predict_rows rows = {.count = x->count, .mixtures = x->mixtures, .states = x->states};
+    kn_predict_rows rows = {
+        .count = x->count, .mixtures = x->mixtures, .states = x->states, .entropies = x->entropies};
     KN_TRY(kn_predict(x->predictor, &rows, NULL));
     for (size_t i = 0; i < x->count; i++) {
         kn_next *n = &x->list[i];

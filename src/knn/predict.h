@@ -60,6 +60,8 @@ typedef struct kn_predict_rows {
     // What predictions are made of, each (count): targets, log p_LM, entropies of the model (NULL: 0) and log
     // p_cache (NULL: none).
     const int32_t *targets;
+    // Rows whose entropy is below their mixture's skip_entropy are not searched for: they have no neighbours,
+    // and the model's own probability (but for the cache). Without entropies there are none.
     const float *lm, *entropies;
     const double *cache;
 } kn_predict_rows;
@@ -70,6 +72,8 @@ knnlm_status kn_predict(kn_predictor *predictor, const kn_predict_rows *rows, kn
 // Neighbours of a row, in each of its mixture's stores: out (KN_STORES_MAX). Valid until the next batch. Any
 // thread.
 void kn_predictor_neighbors(const kn_predictor *predictor, size_t row, kn_row_neighbors *out);
+// Rows that were not searched for, in all batches.
+uint64_t kn_predictor_skipped(const kn_predictor *predictor);
 // Seconds spent on a store of the rows' mixture, by its place there, in all batches.
 double kn_predictor_seconds(const kn_predictor *predictor, size_t store);
 

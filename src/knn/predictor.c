@@ -33,6 +33,9 @@ struct kn_predictor {
     float *gathered;
     size_t gathered_room;
     kn_search_scratch scratch;
+    kn_entry_range *exclude; // of the rows of one search, where it is not for all rows
+    size_t exclude_capacity;
+    uint64_t skipped;
     double seconds[KN_STORES_MAX];
 };
 
@@ -49,6 +52,7 @@ void kn_predictor_close(kn_predictor *p) {
     }
     free(p->searches);
     free(p->places);
+    free(p->exclude);
     kn_free_aligned(p->gathered);
     kn_search_scratch_free(&p->scratch);
     free(p);
@@ -89,9 +93,18 @@ static knnlm_status find_search(kn_predictor *p, const kn_mixture_part *part, si
     return add_search(p, part, place, out);
 }
 
+static bool is_skipped(const kn_predict_rows *rows, size_t row) {
+    const kn_mixture_info *m = &mixture_of(rows, row)->info;
+    return m->count && rows->entropies && (double)rows->entropies[row] < m->skip_entropy;
+}
+
 static knnlm_status plan_row(kn_predictor *p, size_t row) {
     const kn_mixture *m = mixture_of(&p->rows, row);
     place *places = p->places + row * KN_STORES_MAX;
+    if (is_skipped(&p->rows, row)) {
+        p->skipped++;
+        return KNNLM_OK;
+    }
     for (size_t i = 0; i < m->info.count; i++) {
         size_t n;
         KN_TRY(find_search(p, &m->parts[i], i, row ? (places - KN_STORES_MAX)[i].search : SIZE_MAX, &n));
@@ -149,16 +162,28 @@ static knnlm_status gather(kn_predictor *p, const search *s, const float **state
     return KNNLM_OK;
 }
 
+// What its rows are not to find; of one mixture, whose stores are searched for all rows but those skipped.
+static knnlm_status gather_exclude(kn_predictor *p, const search *s, kn_retrieve_options *how) {
+    size_t each = p->rows.excludes, cells;
+    if (!p->rows.exclude) return KNNLM_OK;
+    how->excludes = each;
+    how->exclude = p->rows.exclude[s->place];
+    if (s->count == p->rows.count || !how->exclude) return KNNLM_OK;
+    if (!kn_mul(s->count, each, &cells)) return kn_fail(KNNLM_ENOMEM, "too many copies of a document");
+    KN_TRY(kn_grow(&p->exclude, &p->exclude_capacity, cells, sizeof *p->exclude));
+    for (size_t i = 0; i < s->count; i++)
+        memcpy(p->exclude + i * each, how->exclude + s->rows[i] * each, each * sizeof *p->exclude);
+    how->exclude = p->exclude;
+    return KNNLM_OK;
+}
+
 static knnlm_status run_search(kn_predictor *p, search *s) {
     kn_retrieve_options how = s->how;
     const float *states;
     double begun = kn_seconds();
     how.singly = p->rows.singly;
     how.scratch = &p->scratch;
-    if (p->rows.exclude) { // of one mixture, whose stores are searched for all rows
-        how.exclude = p->rows.exclude[s->place];
-        how.excludes = p->rows.excludes;
-    }
+    KN_TRY(gather_exclude(p, s, &how));
     KN_TRY(room_for_found(s));
     KN_TRY(gather(p, s, &states));
     knnlm_status status = kn_datastore_search(s->store, states, s->count, &how, &s->found);
@@ -170,6 +195,10 @@ void kn_predictor_neighbors(const kn_predictor *p, size_t row, kn_row_neighbors 
     size_t count = mixture_of(&p->rows, row)->info.count;
     for (size_t i = 0; i < count; i++) {
         place at = p->places[row * KN_STORES_MAX + i];
+        if (at.search == SIZE_MAX) {
+            out[i] = (kn_row_neighbors){.entropy = NAN};
+            continue;
+        }
         const kn_retrieved *f = &p->searches[at.search].found;
         size_t first = at.query * f->k;
         out[i] = (kn_row_neighbors){{f->distances + first, f->values + first, NULL, f->counts[at.query], 0},
@@ -177,6 +206,10 @@ void kn_predictor_neighbors(const kn_predictor *p, size_t row, kn_row_neighbors 
                                     f->entropies[at.query],
                                     f->begins[at.query]};
     }
+}
+
+uint64_t kn_predictor_skipped(const kn_predictor *p) {
+    return p->skipped;
 }
 
 double kn_predictor_seconds(const kn_predictor *p, size_t store) {
