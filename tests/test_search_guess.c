@@ -1,6 +1,6 @@
 // Limits that list searches guess from a sample of their rows: what is found is what a search finds that does
 // not guess, bit by bit, also where the sample misleads.
-#include "expect.h"
+#include "folder.h"
 
 #include "base/random.h"
 #include "base/threads.h"
@@ -16,7 +16,6 @@
 enum { N = 24000, D = 24, QUERIES = 150, K = 1024, ALL = 4200 };
 
 typedef struct fixture {
-    char folder[64], path[96];
     float *keys, *queries;
     kn_store *store;
     kn_index *index;
@@ -36,16 +35,15 @@ static void save(fixture *t, uint32_t lists, uint32_t probes) {
     int32_t *tokens = need(N, sizeof *tokens);
     kn_index_result result;
     kn_store_writer *w;
-    test_folder(t->folder, sizeof t->folder);
-    snprintf(t->path, sizeof t->path, "%s/s.store", t->folder);
-    OK(kn_store_create(t->path, &s, &w));
+    const char *path = at("s.store");
+    OK(kn_store_create(path, &s, &w));
     OK(kn_store_writer_document(w, &(kn_store_document){.name = "d", .name_size = 1, .tokens = N}));
     OK(kn_store_writer_append(w, tokens, NULL, t->keys, N));
     OK(kn_store_writer_commit(w));
     kn_store_writer_close(w);
     free(tokens);
-    OK(kn_index_build(t->path, &(kn_recipe){.lists = lists, .probes = probes}, NULL, &result));
-    OK(kn_store_open(t->path, &t->store));
+    OK(kn_index_build(path, &(kn_recipe){.lists = lists, .probes = probes}, NULL, &result));
+    OK(kn_store_open(path, &t->store));
     OK(kn_index_open(t->store, &t->index));
 }
 
@@ -58,11 +56,9 @@ static fixture fixture_make(void) {
 }
 
 static void fixture_free(fixture *t) {
-    char command[128];
     kn_index_close(t->index);
     kn_store_close(t->store);
-    snprintf(command, sizeof command, "rm -rf '%s'", t->folder);
-    assert_int_equal(system(command), 0);
+    discard(at("s.store"));
     free(t->keys);
     free(t->queries);
 }
@@ -162,5 +158,5 @@ int main(void) {
         cmocka_unit_test(misleading_samples_are_noticed),
         cmocka_unit_test(few_candidates_are_all_found),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -149,7 +149,7 @@ knnlm_status knnlm_mixture_score(knnlm_mixture *m, const int32_t *tokens, size_t
                                  const knnlm_score_options *options, float *logprobs, float *lm) {
     knnlm_score_options o;
     KN_TRY(API_TAKE(knnlm_score_options, options, &o));
-    kn_pass_options pass = {.read = {.score = o.score, .context = o.context}};
+    kn_pass_options pass = {.read = {.score = o.score, .context = o.context}, .predictions_alone = true};
     scores s = {logprobs, lm};
     return kn_pass_tokens(m->lm, m->mixture, tokens, count, &pass, copy_scores, &s);
 }

@@ -128,7 +128,8 @@ static void summarise(const scoring *s, kn_eval_result *out) {
 
 static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_t count,
                           const kn_eval_options *o, const kn_progress *progress, kn_eval_result *out) {
-    kn_pass_options pass = {.read = o->read, .entropies = s->m->any && (s->rows || s->report || o->row)};
+    bool shown = s->rows || s->report || o->row;
+    kn_pass_options pass = {.read = o->read, .entropies = s->m->any && shown, .predictions_alone = !shown};
     KN_TRY(kn_read_resolve(lm, &pass.read));
     if (!o->split_said) pass.read.split = s->m->split;
     out->split = pass.read.split;

@@ -147,6 +147,7 @@ static knnlm_status predict(pass *p) {
                             .states = p->keys ? p->keys + p->carried * p->m->width : NULL,
                             .exclude = excludes ? (const kn_entry_range *const *)exclude : NULL,
                             .excludes = excludes,
+                            .predictions_alone = p->o->predictions_alone && p->predictions,
                             .targets = p->stream + p->carried,
                             .lm = p->lm_logs,
                             .entropies = p->entropies,

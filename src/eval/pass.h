@@ -38,6 +38,7 @@ typedef struct kn_pass_options {
     kn_read_options read;
     bool entropies;                   // wanted although the mixture does not need them
     bool neighbors_alone;             // no predictions
+    bool predictions_alone;           // the sink does not ask for neighbours
     const double *cache_temperatures; // not NULL: instead of the mixture's own, and no predictions
     size_t cache_temperature_count;
 } kn_pass_options;

@@ -56,6 +56,11 @@ typedef struct kn_search_scratch {
 } kn_search_scratch;
 void kn_search_scratch_free(kn_search_scratch *scratch);
 
+// Told of a query's neighbours, nearest first, as soon as they are known: by any worker, in any order. They
+// are valid during the call.
+typedef void kn_found_sink(void *context, size_t query, const uint32_t *ids, const float *distances,
+                           size_t count, int worker);
+
 typedef struct kn_search_options {
     size_t k;
     uint32_t probes; // 0: the index's own; at least the number of lists: exact
@@ -66,6 +71,8 @@ typedef struct kn_search_options {
     const uint64_t *allowed;       // a bit per entry, for all queries, or NULL: all
     uint64_t memory;               // bytes that the search may hold beside results; 0: any
     const kn_progress *progress;
+    kn_found_sink *found; // of kn_index_search: in place of its `out`, which may then be NULL
+    void *found_context;
     kn_search_scratch *scratch; // of kn_index_search, zero at first; NULL: memory of its own
     bool spread;                // a searcher's lists are looked at by all threads rather than its own
 } kn_search_options;

@@ -104,13 +104,28 @@ typedef struct finishing {
     kn_neighbors *out;
 } finishing;
 
+// Ids and distances take the place of as many items.
+static void tell(const kn_search_batch *b, size_t q, size_t count, int worker) {
+    const kn_item *items = b->tops[q].items;
+    uint32_t *ids = (uint32_t *)(b->tops[q].items + b->k);
+    float *distances = (float *)(ids + b->k);
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = kn_item_id(items[i]);
+        distances[i] = kn_item_distance(items[i]);
+    }
+    b->o->found(b->o->found_context, b->first + q, ids, distances, count, worker);
+}
+
 static void finish_query(void *context, size_t q, int worker) {
     const finishing *f = context;
     kn_search_batch *b = f->b;
     kn_top *t = &b->tops[q];
     kn_item *scratch = t->items + b->k; // beyond the best k there is room for as many
-    (void)worker;
     size_t count = kn_top_finish(t, scratch), row = (b->first + q) * b->k;
+    if (b->o->found) {
+        tell(b, q, count, worker);
+        return;
+    }
     for (size_t i = 0; i < b->k; i++) {
         f->out->ids[row + i] = i < count ? kn_item_id(t->items[i]) : UINT32_MAX;
         f->out->distances[row + i] = i < count ? kn_item_distance(t->items[i]) : INFINITY;

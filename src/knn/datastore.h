@@ -52,6 +52,17 @@ typedef struct kn_retrieve_options {
     kn_search_scratch *scratch; // as of kn_search_options
 } kn_retrieve_options;
 
+// The neighbours of one state in one store, nearest first.
+typedef struct kn_row_neighbors {
+    kn_neighborhood near;
+    const uint32_t *ids;
+    double entropy; // of p_kNN, where the store falls back
+    bool begins;    // the nearest begins a document
+} kn_row_neighbors;
+
+// Told of the neighbours of each query once, by any worker, in any order; they are valid during the call.
+typedef void kn_retrieved_sink(void *context, size_t query, const kn_row_neighbors *found);
+
 // Neighbours of some queries, nearest first.
 typedef struct kn_retrieved {
     size_t k;
@@ -72,6 +83,11 @@ void kn_retrieved_free(kn_retrieved *found);
 // KNNLM_ENOMEM.
 knnlm_status kn_datastore_search(const kn_datastore *datastore, const float *states, size_t n,
                                  const kn_retrieve_options *options, kn_retrieved *out);
+// The same one by one, without room for all: what is not looked at again need not be kept (200 MB of 16384
+// queries for 1024). Not singly.
+knnlm_status kn_datastore_search_each(const kn_datastore *datastore, const float *states, size_t n,
+                                      const kn_retrieve_options *options, kn_retrieved_sink *sink,
+                                      void *context);
 // Whether both would find the same.
 bool kn_datastore_same_search(const kn_datastore *a, const kn_retrieve_options *by_a, const kn_datastore *b,
                               const kn_retrieve_options *by_b);

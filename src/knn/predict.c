@@ -15,18 +15,25 @@ static double lambda_of(const kn_mixture_part *p, const kn_row_neighbors *f, dou
     return kn_lambda(&p->rule, &facts);
 }
 
-void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
-                    double entropy, double cache, kn_prediction *out) {
+void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
+                     double entropy, kn_prediction *out) {
+    out->knn[store] = kn_neighborhood_logprob(&found->near, m->info.stores[store].temperature, target);
+    out->lambdas[store] = lambda_of(&m->parts[store], found, entropy);
+}
+
+void kn_predict_join(const kn_mixture *m, double lm, double cache, kn_prediction *out) {
     size_t count = m->info.count;
     double parts[KN_STORES_MAX + 1];
-    for (size_t i = 0; i < count; i++) {
-        parts[i] = out->knn[i] =
-            kn_neighborhood_logprob(&found[i].near, m->info.stores[i].temperature, target);
-        out->lambdas[i] = lambda_of(&m->parts[i], &found[i], entropy);
-    }
+    for (size_t i = 0; i < count; i++) parts[i] = out->knn[i];
     parts[count] = cache;
     out->lambdas[count] = isnan(cache) ? 0 : m->info.cache.lambda;
     out->p = kn_mix(lm, parts, out->lambdas, count + 1);
+}
+
+void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
+                    double entropy, double cache, kn_prediction *out) {
+    for (size_t i = 0; i < m->info.count; i++) kn_predict_part(m, i, &found[i], target, entropy, out);
+    kn_predict_join(m, lm, cache, out);
 }
 
 double kn_prediction_lambda(const kn_mixture *m, const kn_prediction *x) {

@@ -11,14 +11,6 @@
 
 // ---------------------------------------------------------------- one token
 
-// The neighbours of one state in one store, nearest first.
-typedef struct kn_row_neighbors {
-    kn_neighborhood near;
-    const uint32_t *ids;
-    double entropy; // of p_kNN, where the store falls back
-    bool begins;    // the nearest begins a document
-} kn_row_neighbors;
-
 // One token, mixed.
 typedef struct kn_prediction {
     double knn[KN_STORES_MAX];         // log p_kNN of each store
@@ -30,6 +22,10 @@ typedef struct kn_prediction {
 // log p_cache (NAN: there is none, and its weight is the model's).
 void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
                     double entropy, double cache, kn_prediction *out);
+// The same in two steps: what one store has to say, for each of them, in any order; then all of it together.
+void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
+                     double entropy, kn_prediction *out);
+void kn_predict_join(const kn_mixture *m, double lm, double cache, kn_prediction *out);
 // Of all stores together: log of the sum of lambda p_kNN over the sum of lambdas (of equal parts, where those
 // are 0). NAN without stores.
 double kn_prediction_knn(const kn_mixture *m, const kn_prediction *prediction);
@@ -56,7 +52,8 @@ typedef struct kn_predict_rows {
     // (count, excludes) per store of the one mixture, or NULL: entries that do not count.
     const kn_entry_range *const *exclude;
     size_t excludes;
-    bool singly; // as of kn_retrieve_options
+    bool singly;            // as of kn_retrieve_options
+    bool predictions_alone; // kn_predictor_neighbors will not be asked; not with `singly`
     // What predictions are made of, each (count): targets, log p_LM, entropies of the model (NULL: 0) and log
     // p_cache (NULL: none).
     const int32_t *targets;

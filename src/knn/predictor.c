@@ -8,12 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+// What asks: a row, and which of its mixture's stores.
+typedef struct asking {
+    size_t row, part;
+} asking;
+
 // One search of one store, for some of the rows.
 typedef struct search {
     const kn_datastore *store;
     kn_retrieve_options how;
     size_t place; // of the store in the mixture of its first row
-    size_t *rows;
+    asking *rows;
     size_t count, row_capacity;
     kn_retrieved found;
     size_t cells, queries; // room in it
@@ -111,7 +116,7 @@ static knnlm_status plan_row(kn_predictor *p, size_t row) {
         search *s = &p->searches[n];
         KN_TRY(kn_grow(&s->rows, &s->row_capacity, s->count + 1, sizeof *s->rows));
         places[i] = (place){n, s->count};
-        s->rows[s->count++] = row;
+        s->rows[s->count++] = (asking){row, i};
     }
     return KNNLM_OK;
 }
@@ -157,7 +162,7 @@ static knnlm_status gather(kn_predictor *p, const search *s, const float **state
         if (!p->gathered) return KNNLM_ENOMEM;
     }
     for (size_t i = 0; i < s->count; i++)
-        memcpy(p->gathered + i * width, p->rows.states + s->rows[i] * width, width * sizeof *p->gathered);
+        memcpy(p->gathered + i * width, p->rows.states + s->rows[i].row * width, width * sizeof *p->gathered);
     *states = p->gathered;
     return KNNLM_OK;
 }
@@ -172,21 +177,46 @@ static knnlm_status gather_exclude(kn_predictor *p, const search *s, kn_retrieve
     if (!kn_mul(s->count, each, &cells)) return kn_fail(KNNLM_ENOMEM, "too many copies of a document");
     KN_TRY(kn_grow(&p->exclude, &p->exclude_capacity, cells, sizeof *p->exclude));
     for (size_t i = 0; i < s->count; i++)
-        memcpy(p->exclude + i * each, how->exclude + s->rows[i] * each, each * sizeof *p->exclude);
+        memcpy(p->exclude + i * each, how->exclude + s->rows[i].row * each, each * sizeof *p->exclude);
     how->exclude = p->exclude;
     return KNNLM_OK;
 }
 
-static knnlm_status run_search(kn_predictor *p, search *s) {
+// ---------------------------------------------------------------- predictions alone
+
+typedef struct mixing {
+    const kn_predictor *p;
+    const search *s;
+    kn_prediction *out;
+} mixing;
+
+static double entropy_of(const kn_predict_rows *r, size_t row) {
+    return r->entropies ? (double)r->entropies[row] : 0;
+}
+
+static void mix_part(void *context, size_t query, const kn_row_neighbors *found) {
+    const mixing *x = context;
+    const kn_predict_rows *r = &x->p->rows;
+    asking a = x->s->rows[query];
+    kn_predict_part(mixture_of(r, a.row), a.part, found, r->targets[a.row], entropy_of(r, a.row),
+                    &x->out[a.row]);
+}
+
+// ---------------------------------------------------------------- a search
+
+// `out`: predictions that are all that is wanted, or NULL.
+static knnlm_status run_search(kn_predictor *p, search *s, kn_prediction *out) {
     kn_retrieve_options how = s->how;
     const float *states;
     double begun = kn_seconds();
     how.singly = p->rows.singly;
     how.scratch = &p->scratch;
     KN_TRY(gather_exclude(p, s, &how));
-    KN_TRY(room_for_found(s));
     KN_TRY(gather(p, s, &states));
-    knnlm_status status = kn_datastore_search(s->store, states, s->count, &how, &s->found);
+    if (!out) KN_TRY(room_for_found(s));
+    knnlm_status status =
+        out ? kn_datastore_search_each(s->store, states, s->count, &how, mix_part, &(mixing){p, s, out})
+            : kn_datastore_search(s->store, states, s->count, &how, &s->found);
     p->seconds[s->place] += kn_seconds() - begun;
     return status;
 }
@@ -220,28 +250,31 @@ double kn_predictor_seconds(const kn_predictor *p, size_t store) {
 
 enum { CHUNK = 64 }; // rows of a task
 
-typedef struct mixing {
-    const kn_predictor *p;
-    kn_prediction *out;
-} mixing;
+// Rows that are searched for have their parts already, where predictions are all that is wanted.
+static void mix_row(const mixing *x, size_t row) {
+    const kn_predict_rows *r = &x->p->rows;
+    const kn_mixture *m = mixture_of(r, row);
+    if (!r->predictions_alone || is_skipped(r, row)) {
+        kn_row_neighbors found[KN_STORES_MAX];
+        kn_predictor_neighbors(x->p, row, found);
+        for (size_t i = 0; i < m->info.count; i++)
+            kn_predict_part(m, i, &found[i], r->targets[row], entropy_of(r, row), &x->out[row]);
+    }
+    kn_predict_join(m, (double)r->lm[row], r->cache ? r->cache[row] : NAN, &x->out[row]);
+}
 
 static void mix_chunk(void *context, size_t task, int worker) {
     const mixing *x = context;
-    const kn_predict_rows *r = &x->p->rows;
-    size_t end = kn_min((task + 1) * CHUNK, r->count);
+    size_t end = kn_min((task + 1) * CHUNK, x->p->rows.count);
     (void)worker;
-    for (size_t i = task * CHUNK; i < end; i++) {
-        kn_row_neighbors found[KN_STORES_MAX];
-        kn_predictor_neighbors(x->p, i, found);
-        kn_predict_one(mixture_of(r, i), found, r->targets[i], (double)r->lm[i],
-                       r->entropies ? (double)r->entropies[i] : 0, r->cache ? r->cache[i] : NAN, &x->out[i]);
-    }
+    for (size_t i = task * CHUNK; i < end; i++) mix_row(x, i);
 }
 
 knnlm_status kn_predict(kn_predictor *p, const kn_predict_rows *rows, kn_prediction *out) {
     p->rows = *rows;
     KN_TRY(plan(p));
-    for (size_t i = 0; i < p->search_count; i++) KN_TRY(run_search(p, &p->searches[i]));
-    if (out) kn_parallel((rows->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){p, out});
+    for (size_t i = 0; i < p->search_count; i++)
+        KN_TRY(run_search(p, &p->searches[i], rows->predictions_alone ? out : NULL));
+    if (out) kn_parallel((rows->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){p, NULL, out});
     return KNNLM_OK;
 }

@@ -85,14 +85,18 @@ static knnlm_status choose_index(const kn_datastore *constant, const kn_retrieve
     return status;
 }
 
+static kn_search_options search_options(const kn_retrieve_options *o) {
+    return (kn_search_options){.k = o->k,
+                               .probes = o->probes,
+                               .codes = o->codes,
+                               .exclude = o->exclude,
+                               .excludes = o->excludes,
+                               .scratch = o->scratch};
+}
+
 static knnlm_status search_many(const kn_datastore *s, const kn_index *index, const float *keys, size_t n,
                                 const kn_retrieve_options *o, kn_retrieved *out) {
-    kn_search_options options = {.k = o->k,
-                                 .probes = o->probes,
-                                 .codes = o->codes,
-                                 .exclude = o->exclude,
-                                 .excludes = o->excludes,
-                                 .scratch = o->scratch};
+    kn_search_options options = search_options(o);
     kn_neighbors neighbors = {out->ids, out->distances, out->counts};
     KN_TRY(kn_index_search(index, keys, n, &options, &neighbors));
     return look_up_all(s, n, o, out);
@@ -109,14 +113,74 @@ static knnlm_status search_keys(const kn_datastore *s, const float *keys, size_t
     return search_many(s, index, keys, n, o, out);
 }
 
+// States as the store keeps its keys: *projected is to be freed, unless they are the same.
+static knnlm_status project(const kn_datastore *s, const float *states, size_t n, float **projected) {
+    *projected = NULL;
+    if (!s->pca.in) return KNNLM_OK;
+    *projected = kn_alloc_aligned(n * s->pca.out, sizeof **projected);
+    if (!*projected) return KNNLM_ENOMEM;
+    kn_pca_apply(&s->pca, states, n, *projected);
+    return KNNLM_OK;
+}
+
 knnlm_status kn_datastore_search(const kn_datastore *s, const float *states, size_t n,
                                  const kn_retrieve_options *o, kn_retrieved *out) {
-    if (!s->pca.in) return search_keys(s, states, s->width, n, o, out);
-    float *projected = kn_alloc_aligned(n * s->pca.out, sizeof *projected);
-    if (!projected) return KNNLM_ENOMEM;
-    kn_pca_apply(&s->pca, states, n, projected);
-    knnlm_status status = search_keys(s, projected, s->pca.out, n, o, out);
+    float *projected;
+    KN_TRY(project(s, states, n, &projected));
+    knnlm_status status = projected ? search_keys(s, projected, s->pca.out, n, o, out)
+                                    : search_keys(s, states, s->width, n, o, out);
     kn_free_aligned(projected);
+    return status;
+}
+
+// ---------------------------------------------------------------- one by one
+
+typedef struct telling {
+    const kn_datastore *s;
+    const kn_retrieve_options *o;
+    int32_t *values;         // (threads, k)
+    kn_value_share *scratch; // (threads, 2 k); NULL: entropies are not wanted
+    kn_retrieved_sink *sink;
+    void *context;
+} telling;
+
+static void tell(void *context, size_t query, const uint32_t *ids, const float *distances, size_t count,
+                 int worker) {
+    const telling *t = context;
+    const kn_datastore *s = t->s;
+    int32_t *values = t->values + (size_t)worker * t->o->k;
+    kn_row_neighbors found = {{distances, values, NULL, count, 0}, ids, NAN, false};
+    for (size_t i = 0; i < count; i++) values[i] = s->values[ids[i]];
+    found.begins = count && (s->beginnings[ids[0] / 64] >> ids[0] % 64 & 1);
+    if (t->scratch)
+        found.entropy = kn_neighborhood_entropy(&found.near, t->o->temperature,
+                                                t->scratch + (size_t)worker * 2 * t->o->k);
+    t->sink(t->context, query, &found);
+}
+
+static knnlm_status search_each(telling *t, const float *keys, size_t n) {
+    kn_search_options options = search_options(t->o);
+    const kn_index *index;
+    size_t cells = (size_t)kn_threads() * t->o->k;
+    options.found = tell;
+    options.found_context = t;
+    KN_TRY(choose_index(t->s, t->o, &index));
+    t->values = kn_alloc(cells, sizeof *t->values);
+    if (!t->values) return KNNLM_ENOMEM;
+    if (!isnan(t->o->temperature) && !(t->scratch = kn_alloc(2 * cells, sizeof *t->scratch)))
+        return KNNLM_ENOMEM;
+    return kn_index_search(index, keys, n, &options, NULL);
+}
+
+knnlm_status kn_datastore_search_each(const kn_datastore *s, const float *states, size_t n,
+                                      const kn_retrieve_options *o, kn_retrieved_sink *sink, void *context) {
+    telling t = {.s = s, .o = o, .sink = sink, .context = context};
+    float *projected;
+    KN_TRY(project(s, states, n, &projected));
+    knnlm_status status = search_each(&t, projected ? projected : states, n);
+    kn_free_aligned(projected);
+    free(t.values);
+    free(t.scratch);
     return status;
 }
 
