@@ -102,6 +102,7 @@ knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches,
 typedef struct finishing {
     kn_search_batch *b;
     kn_neighbors *out;
+    kn_item *scratch; // of each worker
 } finishing;
 
 // Ids and distances take the place of as many items.
@@ -120,7 +121,7 @@ static void finish_query(void *context, size_t q, int worker) {
     const finishing *f = context;
     kn_search_batch *b = f->b;
     kn_top *t = &b->tops[q];
-    kn_item *scratch = t->items + b->k; // beyond the best k there is room for as many
+    kn_item *scratch = f->scratch + (size_t)worker * kn_top_scratch(b->k);
     size_t count = kn_top_finish(t, scratch), row = (b->first + q) * b->k;
     if (b->o->found) {
         tell(b, q, count, worker);
@@ -147,7 +148,10 @@ static knnlm_status run_batch(kn_search_batch *b, uint32_t probes, kn_item *item
     knnlm_status status = look(b, probes);
     size_t missing = status == KNNLM_OK ? kn_guess_missing(b) : 0;
     if (missing) status = kn_guess_again(b, missing, look, probes);
-    if (status == KNNLM_OK) kn_parallel(b->n, finish_query, &(finishing){b, out});
+    kn_item *scratch = kn_alloc((size_t)kn_threads() * kn_top_scratch(b->k), sizeof *scratch);
+    if (!scratch) status = KNNLM_ENOMEM;
+    if (status == KNNLM_OK) kn_parallel(b->n, finish_query, &(finishing){b, out, scratch});
+    free(scratch);
     free(b->tops);
     return status;
 }

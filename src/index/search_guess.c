@@ -42,7 +42,7 @@ void kn_guess_end(kn_search_batch *b, kn_search_batch *sample) {
 // Whether the query found fewer than it wants within its limit: beyond it, by a rounding, are some that were
 // handed over and some that were not.
 static bool is_missing(kn_top *t) {
-    return t->guess < INFINITY && !(kn_top_limit(t) <= t->guess);
+    return t->guess < INFINITY && !kn_top_has(t, t->guess);
 }
 
 static void count_chunk(void *context, size_t task, int worker) {

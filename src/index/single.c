@@ -16,6 +16,11 @@ enum {
     CHECKED_BYTES = 256 << 10, // of rows at a time
 };
 
+// Items of a top, and what sorting them takes.
+static size_t room_for(size_t k) {
+    return kn_top_capacity(k) + kn_top_scratch(k);
+}
+
 // Memory for codes, where there are any.
 static bool make_tables(kn_searcher *s) {
     const kn_index *x = s->x;
@@ -24,7 +29,7 @@ static bool make_tables(kn_searcher *s) {
     s->tables = kn_alloc_aligned(x->pq.m * x->pq.count, sizeof *s->tables);
     s->small = kn_alloc_aligned(kn_pq_small_bytes(&x->pq), sizeof *s->small);
     s->rows = kn_alloc_aligned(CHUNK * x->d, sizeof *s->rows);
-    s->candidates = kn_alloc_aligned(kn_top_capacity(CODES_KEEP * s->k_max), sizeof *s->candidates);
+    s->candidates = kn_alloc_aligned(room_for(CODES_KEEP * s->k_max), sizeof *s->candidates);
     return s->residual && s->tables && s->small && s->rows && s->candidates;
 }
 
@@ -37,7 +42,7 @@ knnlm_status kn_searcher_open(const kn_index *x, size_t k_max, kn_searcher **out
     s->lists = kn_alloc(x->info.lists, sizeof *s->lists);
     s->near = kn_alloc(x->info.lists, sizeof *s->near);
     s->probe = kn_alloc_aligned(1, x->quantizer ? kn_quantizer_scratch_bytes(x->quantizer) : 1);
-    s->items = kn_alloc_aligned(kn_top_capacity(k_max), sizeof *s->items);
+    s->items = kn_alloc_aligned(room_for(k_max), sizeof *s->items);
     if (s->query && s->lists && s->near && s->probe && s->items && make_tables(s)) {
         *out = s;
         return KNNLM_OK;
@@ -173,11 +178,12 @@ static size_t check_rows_from(const kn_index *x, const kn_run *r, size_t place) 
 static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_t probes, size_t k) {
     const kn_index *x = s->x;
     kn_top best;
+    kn_item *scratch = s->candidates + kn_top_capacity(CODES_KEEP * k);
     kn_top_init(&best, s->candidates, CODES_KEEP * k);
     scan_lists(s, o, probes, BY_CODES_ROUGHLY, true, &best);
-    size_t n = kn_top_finish(&best, s->candidates + CODES_KEEP * k), run = 0;
+    size_t n = kn_top_finish(&best, scratch), run = 0;
     for (size_t i = 0; i < n; i++) s->candidates[i] = kn_item_id(s->candidates[i]);
-    kn_items_sort(s->candidates, n, s->candidates + CODES_KEEP * k);
+    kn_items_sort(s->candidates, n, scratch);
     uint64_t base = 0;
     size_t checked = 0; // rows of the run up to here
     for (size_t i = 0; i < n; i++) {
@@ -236,7 +242,7 @@ knnlm_status kn_searcher_find(kn_searcher *s, const float *query, const kn_searc
     s->damaged = false;
     scan_all(s, o, k, probes);
     if (s->damaged) return explain_damage(s);
-    size_t count = kn_top_finish(&s->top, s->items + k);
+    size_t count = kn_top_finish(&s->top, s->items + kn_top_capacity(k));
     for (size_t i = 0; i < k; i++) {
         out->ids[i] = i < count ? kn_item_id(s->items[i]) : UINT32_MAX;
         out->distances[i] = i < count ? kn_item_distance(s->items[i]) : INFINITY;

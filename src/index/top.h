@@ -43,13 +43,19 @@ enum { KN_TOP_SLACK = 512 };
 static inline size_t kn_top_capacity(size_t k) {
     return kn_max(2 * k, k + KN_TOP_SLACK);
 }
+// As many as are sorted at the end: a few more than k.
+static inline size_t kn_top_scratch(size_t k) {
+    return k + k / 2;
+}
 void kn_top_init(kn_top *top, kn_item *items, size_t k);
 // n <= KN_TOP_SLACK.
 void kn_top_put(kn_top *top, const kn_item *items, size_t n);
 void kn_top_put_shared(kn_top *top, const kn_item *items, size_t n); // while other threads may do the same
 // The distance of the k-th of all that was put; infinity when there are fewer.
 float kn_top_limit(kn_top *top);
-// Sorts the best k; returns how many there are.
+// Whether k of all that was put are within the limit, which is at least that of the top.
+bool kn_top_has(const kn_top *top, float limit);
+// Sorts the best k; returns how many there are. `scratch` has room for kn_top_scratch of k.
 size_t kn_top_finish(kn_top *top, kn_item *scratch);
 
 #endif
