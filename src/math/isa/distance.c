@@ -283,10 +283,12 @@ static inline float inner(const float *q, const void *row, kn_row_type type, flo
 
 static inline void each_row(float *out, const float *q, const uint8_t *rows, kn_row_type type,
                             const float *scales, size_t n, size_t d, bool product) {
+    enum { AHEAD = 4096 }; // bytes: the CPU itself looks ahead to the end of a page
     size_t stride = row_bytes(type, d);
     for (size_t r = 0; r < n; r++) {
         float scale = scales ? scales[r] : 1;
         const uint8_t *row = rows + r * stride;
+        for (size_t i = 0; n > 1 && i < stride; i += 64) __builtin_prefetch(row + AHEAD + i);
         out[r] = product ? inner(q, row, type, scale, d) : squared_l2(q, row, type, scale, d);
     }
 }
