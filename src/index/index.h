@@ -49,7 +49,7 @@ typedef struct kn_entry_range {
 } kn_entry_range;
 
 // Memory of a search of many queries that the next one uses again: hundreds of megabytes for thousands of
-// queries, which the system would have to clear every time (a fifth of the search). One search at a time.
+// queries, which the system would have to clear every time. One search at a time.
 typedef struct kn_search_scratch {
     void *items;
     size_t bytes;

@@ -74,7 +74,7 @@ knnlm_status kn_batch_search_flat(kn_search_batch *b, uint32_t probes);
 
 // ---------------------------------------------------------------- guessing limits
 
-// While a query has met few rows, all that it meets is near enough: of 10,000 rows some 3000 would pass
+// While a query has met few rows, all that it meets is near enough: of 10,000 rows some 4600 would pass
 // through the top of 1024. So a sample is met first: the distance at a rank a little above what its share of
 // the k would be is a limit that the k-th neighbour is likely to keep. Where it did not, which the number of
 // neighbours within it tells, the query is asked again without a limit.
