@@ -67,9 +67,9 @@ compare "$middle" -s a.store --cache 20 --cache-lambda .2 --fallback valid.txt
 run 0 eval -m model.gguf -s a.store --skip-entropy "$middle" --report page.html valid.txt
 check grep -q '^skipped  *[0-9.]*% of the searches: ' out
 run 0 eval -m model.gguf -s a.store --skip-entropy 100 --json valid.txt
-check $python -c 'import json; r = json.load(open("out")); assert r["skipped"] == 1 and r["ppl"] == r["ppl_lm"]'
+check "$python" -c 'import json; r = json.load(open("out")); assert r["skipped"] == 1 and r["ppl"] == r["ppl_lm"]'
 run 0 eval -m model.gguf -s a.store --json valid.txt
-check $python -c 'import json; r = json.load(open("out")); assert r["skipped"] == 0 and r["skip_entropy"] == 0'
+check "$python" -c 'import json; r = json.load(open("out")); assert r["skipped"] == 0 and r["skip_entropy"] == 0'
 complains 2 'name it with -s' eval -m model.gguf --skip-entropy 1 valid.txt
 complains 2 'name it with -s' generate -m model.gguf -p w1 --skip-entropy 1
 
@@ -80,7 +80,7 @@ for place in 0 4 8; do
     entropy=$($python -c "import json; print(repr(json.load(open('tuned'))['by_skip'][$place]['entropy']))")
     run 0 eval -m model.gguf -s a.store --fixed --skip-entropy "$entropy" --json valid.txt
     # shellcheck disable=SC2016
-    check $python -c 'import json, sys
+    check "$python" -c 'import json, sys
 t, r = json.load(open("tuned"))["by_skip"][int(sys.argv[1])], json.load(open("out"))
 assert abs(t["skipped"] - r["skipped"]) < 1e-9, (t, r["skipped"])
 assert abs(t["ppl"] / r["ppl"] - 1) < 1e-5, (t, r["ppl"])' "$place"
