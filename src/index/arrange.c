@@ -196,10 +196,7 @@ static knnlm_status write_rows(kn_arrangement *a, kn_annex_writer *w) {
 static knnlm_status write_listed(const kn_arrangement *a, kn_annex_writer *w) {
     size_t bytes = kn_annex_list_bytes(a->lists);
     KN_TRY(kn_annex_begin(w, "listed"));
-    for (size_t i = 0; i < a->count; i++) {
-        uint16_t narrow = (uint16_t)a->list[i];
-        KN_TRY(kn_annex_put(w, bytes == sizeof narrow ? (const void *)&narrow : &a->list[i], bytes));
-    }
+    for (size_t i = 0; i < a->count; i++) KN_TRY(kn_annex_put(w, &a->list[i], bytes)); // its low bytes
     return kn_annex_seal(w, a->count);
 }
 

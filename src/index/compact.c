@@ -90,10 +90,9 @@ static knnlm_status write_listed(rearranging *m, const kn_run *r, uint64_t first
     if (!lists) return KNNLM_ENOMEM;
     for (uint32_t l = 0; l < m->x->info.lists; l++)
         for (uint64_t place = r->ends[l]; place < r->ends[l + 1]; place++) {
-            uint16_t narrow = (uint16_t)l;
             if (!kn_renumbering_keeps(m->n, r->ids[place])) continue;
             uint64_t index = kn_renumbering_of(m->n, r->ids[place]) - first;
-            memcpy(lists + index * bytes, bytes == sizeof narrow ? (const void *)&narrow : &l, bytes);
+            memcpy(lists + index * bytes, &l, bytes);
         }
     knnlm_status status = kn_annex_begin(m->a, "listed");
     if (status == KNNLM_OK) status = kn_annex_put(m->a, lists, (size_t)count * bytes);

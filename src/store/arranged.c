@@ -101,15 +101,12 @@ static const kn_arranged *run_of(const kn_store *s, uint64_t id) {
     return &s->arranged[low];
 }
 
+// Numbers are little-endian: one of 2 bytes is the low half of one of 4.
 static uint32_t list_of(const kn_arranged *r, uint64_t index) {
-    uint16_t narrow;
-    uint32_t wide;
-    if (kn_annex_list_bytes(r->lists) == sizeof wide) {
-        memcpy(&wide, r->list_of + index * sizeof wide, sizeof wide);
-        return wide;
-    }
-    memcpy(&narrow, r->list_of + index * sizeof narrow, sizeof narrow);
-    return narrow;
+    size_t bytes = kn_annex_list_bytes(r->lists);
+    uint32_t list = 0;
+    memcpy(&list, r->list_of + index * bytes, bytes);
+    return list;
 }
 
 // Within its list, whose entries ascend. Damage may lead nowhere, but not astray.
@@ -267,9 +264,8 @@ static knnlm_status recover_lists(kn_arranged *r) {
     for (uint32_t l = 0; l < r->lists; l++)
         for (uint64_t place = r->ends[l]; place < r->ends[l + 1] && place < r->count; place++, found++) {
             uint64_t index = r->ids[place] - r->first;
-            uint16_t narrow = (uint16_t)l;
             if (index >= r->count) return KNNLM_EDATA;
-            memcpy(lists + index * bytes, bytes == sizeof narrow ? (const void *)&narrow : &l, bytes);
+            memcpy(lists + index * bytes, &l, bytes);
         }
     r->list_of = lists;
     return found == r->count ? KNNLM_OK : KNNLM_EDATA;

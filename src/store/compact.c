@@ -50,24 +50,13 @@ static knnlm_status check_space(const kn_store *s, size_t first, bool force) {
 
 // ---------------------------------------------------------------- copying: only what is intact
 
-static knnlm_status copy_document(compaction *c, size_t segment, uint64_t number) {
-    const kn_segment_entry *e = &c->base->segments[segment].entry;
-    kn_store_document d;
-    if (kn_store_document_removed(c->base, number)) return KNNLM_OK;
-    KN_TRY(kn_segment_check_record(c->base, &c->base->segments[segment], number - e->first_document));
-    KN_TRY(kn_store_document_at(c->base, number, &d));
-    KN_TRY(kn_writer_record(c->w, &d));
-    c->w->documents++;
-    uint64_t from = d.first - e->first_entry;
-    return kn_writer_copy(c->w, segment, from, kn_min((size_t)d.count, (size_t)(e->entries - from)));
-}
-
 static knnlm_status copy_segment(compaction *c, size_t i) {
     const kn_segment *g = &c->base->segments[i];
     const kn_segment_entry *e = &g->entry;
     if (e->continued && !kn_store_document_removed(c->base, e->first_document - 1))
         KN_TRY(kn_writer_copy(c->w, i, 0, e->continued));
-    for (uint64_t d = 0; d < e->documents; d++) KN_TRY(copy_document(c, i, e->first_document + d));
+    for (uint64_t d = e->first_document; d < e->first_document + e->documents; d++)
+        if (!kn_store_document_removed(c->base, d)) KN_TRY(kn_writer_copy_begun(c->w, i, d));
     kn_map_release(&g->keys, 0, g->keys.size);
     if (kn_progress_report(c->progress, "compacting", e->first_entry + e->entries, c->base->manifest.entries,
                            "entries"))

@@ -50,6 +50,17 @@ knnlm_status kn_writer_copy(kn_store_writer *w, size_t segment, uint64_t from, u
     return KNNLM_OK;
 }
 
+knnlm_status kn_writer_copy_begun(kn_store_writer *w, size_t segment, uint64_t number) {
+    const kn_segment *g = &w->base->segments[segment];
+    kn_store_document d;
+    KN_TRY(kn_segment_check_record(w->base, g, number - g->entry.first_document));
+    KN_TRY(kn_store_document_at(w->base, number, &d));
+    KN_TRY(kn_writer_record(w, &d));
+    w->documents++;
+    uint64_t from = d.first - g->entry.first_entry;
+    return kn_writer_copy(w, segment, from, kn_min((size_t)d.count, (size_t)(g->entry.entries - from)));
+}
+
 // ---------------------------------------------------------------- a document
 
 // Calls `take` for each segment that entries [first, first + count) of the store lie in.

@@ -30,25 +30,12 @@ static size_t tail_first(const kn_store *s, uint64_t added) {
     return first;
 }
 
-static knnlm_status copy_record(kn_store_writer *w, uint64_t number) {
-    kn_store_document d;
-    KN_TRY(kn_store_document_at(w->base, number, &d));
-    KN_TRY(kn_writer_record(w, &d));
-    w->documents++;
-    return KNNLM_OK;
-}
-
 // One document after another, so that records and entries come in their order.
 static knnlm_status copy_segment(kn_store_writer *w, size_t segment) {
     const kn_segment_entry *e = &w->base->segments[segment].entry;
     if (e->continued) KN_TRY(kn_writer_copy(w, segment, 0, e->continued));
-    for (uint64_t i = 0; i < e->documents; i++) {
-        kn_store_document d;
-        KN_TRY(copy_record(w, e->first_document + i));
-        KN_TRY(kn_store_document_at(w->base, e->first_document + i, &d));
-        uint64_t from = d.first - e->first_entry;
-        KN_TRY(kn_writer_copy(w, segment, from, kn_min(d.count, e->entries - from)));
-    }
+    for (uint64_t i = 0; i < e->documents; i++)
+        KN_TRY(kn_writer_copy_begun(w, segment, e->first_document + i));
     return KNNLM_OK;
 }
 

@@ -60,6 +60,8 @@ knnlm_status kn_writer_record(kn_store_writer *w, const kn_store_document *d);
 size_t kn_writer_room(const kn_store_writer *w);
 // Entries [from, from + n) of a segment of the base, as they are; KNNLM_EDATA: they are damaged.
 knnlm_status kn_writer_copy(kn_store_writer *w, size_t segment, uint64_t from, uint64_t n);
+// The record of a document that begins in the segment, and those of its entries that lie there.
+knnlm_status kn_writer_copy_begun(kn_store_writer *w, size_t segment, uint64_t number);
 // Before the first new entries, about `added` of them: small segments at the end of the base begin the
 // segment at hand, so that they and the new ones become one.
 knnlm_status kn_writer_take_tail(kn_store_writer *w, uint64_t added);
