@@ -177,11 +177,21 @@ class Exported:
                 self.contents.append(f.read(int(size)))
         self.path, self.manifest = store, manifest(store)
         self.metric = self.manifest["settings"]["keys"]["distance"]
-        self.project = lambda states: states
+        integers = self.manifest["settings"]["keys"]["type"] == "int8"
+        self.project = in_16_bits if integers else lambda states: states
 
     def entries_of(self, content):
         """Which entries are of documents with that content."""
         return np.isin(self.origins[:, 0], [n for n, c in zip(self.numbers, self.contents) if c == content])
+
+
+def in_16_bits(queries):
+    """What int8 keys meet of queries (docs/theory.md): multiples of a 32767th of the largest magnitude, or, where the
+    magnitudes are many, of what makes their sum less than 2^24."""
+    magnitudes = np.abs(queries)
+    coarse = magnitudes.sum(1) / (2 ** 24 - 1 - queries.shape[1])
+    step = np.maximum(magnitudes.max(1) / 32767, coarse).astype("f4").astype("f8")[:, None]
+    return np.rint(queries / np.where(step > 0, step, 1)) * step
 
 
 def manifest(store):

@@ -18,6 +18,7 @@ enum { D = 24, DOCUMENT = 150, DOCUMENTS = 12, ENTRIES = DOCUMENT * DOCUMENTS, Q
 typedef struct fixture {
     char folder[64], path[96];
     knnlm_distance distance;
+    bool integers; // keys are of int8: queries are rounded to 16 bits
     knnlm_store *store;
     size_t entries;
     float *keys; // (entries, D), as the store has them
@@ -91,6 +92,7 @@ static fixture *fixture_open(knnlm_keys keys, knnlm_distance distance) {
         .size = sizeof s, .dimension = D, .keys = keys, .distance = distance, .segment = 700};
     knnlm_writer *w;
     t->distance = distance;
+    t->integers = keys == KNNLM_KEYS_INT8;
     open_folder(t);
     OK(knnlm_writer_create(t->path, &s, &w));
     write_documents(w, 0, DOCUMENTS);
@@ -187,8 +189,23 @@ static int ascending(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
-static void near(double got, double want) {
-    if (!(fabs(got - want) <= 1e-5 * fabs(want) + 1e-5)) fail_msg("%.9g, not %.9g", got, want);
+// Queries to int8 keys are rounded: by half a step in each coordinate, of which the largest has 32767.
+// Distances then differ by at most this; keys (draw) are shorter than 11 sqrt(D).
+static double rounding(const fixture *t, size_t query, double distance) {
+    double largest = 0, squares = 0;
+    for (size_t j = 0; j < D; j++) {
+        double x = t->queries[query * D + j];
+        largest = fmax(largest, fabs(x));
+        squares += x * x;
+    }
+    double moved = t->integers ? 1.001 * largest / 32767 / 2 * sqrt(D) : 0;
+    if (t->distance == KNNLM_DISTANCE_L2) return 2 * sqrt(fabs(distance)) * moved + moved * moved;
+    return t->distance == KNNLM_DISTANCE_IP ? moved * 11 * sqrt(D) : 2 * moved / sqrt(squares);
+}
+
+static void near(const fixture *t, size_t query, double got, double want) {
+    if (!(fabs(got - want) <= 1e-5 * fabs(want) + 1e-5 + rounding(t, query, want)))
+        fail_msg("%.9g, not %.9g", got, want);
 }
 
 // Every neighbour is admitted, met once, as far away as is said, and no nearer than the one before.
@@ -204,7 +221,7 @@ static void check_row(const fixture *t, const knnlm_search_options *o, const ans
         }
         assert_true(ids[i] < t->entries && !met[ids[i]] && admits(t, o, query, ids[i]));
         met[ids[i]] = true;
-        near(distances[i], distance_of(t, query, ids[i]));
+        near(t, query, distances[i], distance_of(t, query, ids[i]));
         assert_true(i == 0 || distances[i - 1] <= distances[i]);
     }
     free(met);
@@ -221,7 +238,7 @@ static void check_exact(const fixture *t, const knnlm_search_options *o) {
         qsort(all, count, sizeof *all, ascending);
         assert_int_equal(a.counts[q], count < a.k ? count : a.k);
         check_row(t, o, &a, q);
-        for (size_t i = 0; i < a.counts[q]; i++) near(a.distances[q * a.k + i], all[i]);
+        for (size_t i = 0; i < a.counts[q]; i++) near(t, q, a.distances[q * a.k + i], all[i]);
     }
     free(all);
     answers_free(&a);

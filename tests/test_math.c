@@ -213,7 +213,7 @@ static void check_row_distances(const kn_kernels *k) {
     float *q = random_floats(4 * N, 3), *rows = random_floats(3 * 4 * N, 4), out[3];
     for (size_t d = 1; d <= 4 * N; d += d < 40 ? 1 : 29)
         for (int product = 0; product < 2; product++) {
-            k->row_distances(out, q, rows, KN_ROWS_F32, NULL, 3, d, product);
+            k->row_distances(out, q, rows, KN_ROWS_F32, 3, d, product);
             for (size_t r = 0; r < 3; r++) {
                 double sum = 0, sizes = 0;
                 for (size_t i = 0; i < d; i++) {

@@ -28,6 +28,7 @@ knnlm_status kn_index_make(const kn_store *store, kn_index **out) {
     if (!x) return KNNLM_ENOMEM;
     x->store = store;
     x->k = kn_math_kernels(KNNLM_PRECISION_F32);
+    if (s->key_type == KNNLM_KEYS_INT8) x->integers = kn_math_kernels(KNNLM_PRECISION_AUTO);
     x->distance = s->distance;
     x->form = kn_distance_form_of(s->distance);
     x->type = row_type(s->key_type);

@@ -5,13 +5,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-void kn_index_query(const kn_index *x, const float *query, float *out) {
+static void make_unit(float *v, size_t d) {
     double sum = 0;
-    memcpy(out, query, x->d * sizeof *out);
-    if (!x->form->unit) return;
-    for (size_t i = 0; i < x->d; i++) sum += (double)query[i] * query[i];
+    for (size_t i = 0; i < d; i++) sum += (double)v[i] * v[i];
     float inverse = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
-    for (size_t i = 0; i < x->d; i++) out[i] *= inverse;
+    for (size_t i = 0; i < d; i++) v[i] *= inverse;
+}
+
+void kn_index_query(const kn_index *x, const float *query, float *out, int16_t *whole,
+                    kn_integer_query *terms) {
+    memcpy(out, query, x->d * sizeof *out);
+    if (x->form->unit) make_unit(out, x->d);
+    if (!x->integers) return;
+    float step = kn_integers_make(out, x->d, whole);
+    *terms = kn_integers_terms(whole, x->d, step, kn_index_integer_form(x), x->form->beside);
+    for (size_t i = 0; i < x->d; i++) out[i] = step * whole[i];
+}
+
+void kn_index_measure_integers(const kn_index *x, const int16_t *whole, const kn_integer_query *terms,
+                               const uint8_t *rows, const float *scales, size_t n, float *distances) {
+    for (size_t first = 0; first < n; first += KN_CELL) {
+        size_t m = kn_min(KN_CELL, n - first);
+        int32_t products[KN_CELL], squares[KN_CELL];
+        kn_integer_terms t;
+        x->integers->row_integers(products, squares, whole, (const int8_t *)rows + first * x->d, m, x->d);
+        x->integers->integer_terms(&t, squares, scales + first, m, kn_index_integer_form(x));
+        x->integers->integer_distances(distances + first, products, &t, terms, m);
+    }
 }
 
 knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, size_t *k, uint32_t *probes) {

@@ -99,7 +99,7 @@ static knnlm_status take_rows(trial *t) {
 
 static float squared_distance(const kn_kernels *k, const float *a, const float *b, size_t width) {
     float sum;
-    k->row_distances(&sum, a, b, KN_ROWS_F32, NULL, 1, width, false);
+    k->row_distances(&sum, a, b, KN_ROWS_F32, 1, width, false);
     return sum;
 }
 

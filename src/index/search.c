@@ -164,6 +164,8 @@ typedef struct question {
     size_t d;
     _Atomic size_t bad; // the first that is not finite
     float *measured;
+    int16_t *whole;
+    kn_integer_query *terms;
 } question;
 
 static void check_query(void *context, size_t q, int worker) {
@@ -184,7 +186,8 @@ static knnlm_status check_queries(const kn_index *x, const float *queries, size_
 static void measure_query(void *context, size_t q, int worker) {
     const question *a = context;
     (void)worker;
-    kn_index_query(a->x, a->queries + q * a->d, a->measured + q * a->d);
+    kn_index_query(a->x, a->queries + q * a->d, a->measured + q * a->d,
+                   a->whole ? a->whole + q * kn_index_stride(a->x) : NULL, a->terms ? a->terms + q : NULL);
 }
 
 // As many queries at a time as half of the memory allows; a quarter is for rows, the rest for what a search
@@ -192,22 +195,44 @@ static void measure_query(void *context, size_t q, int worker) {
 // guessed, its packed vector and its lists.
 static size_t part_of(const kn_index *x, const kn_search_options *o, size_t n, size_t k, uint32_t probes) {
     size_t tops = 2 * sizeof(kn_top) + kn_top_capacity(k) * sizeof(kn_item);
-    size_t each = tops + 2 * x->d * sizeof(float) + 8 * (size_t)probes + 64;
+    size_t whole = x->integers ? kn_index_stride(x) * sizeof(int16_t) + sizeof(kn_integer_query) : 0;
+    size_t each = tops + 2 * x->d * sizeof(float) + whole + 8 * (size_t)probes + 64;
     uint64_t memory = o->memory ? o->memory / 2 : (uint64_t)4 << 30;
     return kn_max(1, kn_min(n, (size_t)(memory / each)));
 }
 
-// `measured`: room for the queries as the index measures them; NULL: as they are.
+// `room`: for the queries as the index measures them, where they are not as they were given.
 static knnlm_status search_part(const kn_index *x, const float *queries, size_t first, size_t n, size_t k,
-                                uint32_t probes, const kn_search_options *o, kn_item *items, float *measured,
-                                kn_neighbors *out) {
+                                uint32_t probes, const kn_search_options *o, kn_item *items,
+                                const question *room, kn_neighbors *out) {
     kn_search_batch b = {.x = x, .o = o, .queries = queries + first * x->d, .n = n, .k = k, .first = first};
-    if (measured) {
-        kn_parallel(n, measure_query,
-                    &(question){.x = x, .queries = b.queries, .d = x->d, .measured = measured});
-        b.queries = measured;
+    if (room->measured) {
+        question a = *room;
+        a.queries = b.queries;
+        kn_parallel(n, measure_query, &a);
+        b.queries = a.measured;
+        b.whole = a.whole;
+        b.terms = a.terms;
     }
     return run_batch(&b, probes, items, out);
+}
+
+static knnlm_status room_make(const kn_index *x, size_t n, question *room) {
+    *room = (question){.x = x, .d = x->d};
+    if (x->form->unit || x->integers) {
+        room->measured = kn_alloc_aligned(n, x->d * sizeof *room->measured);
+        if (!room->measured) return KNNLM_ENOMEM;
+    }
+    if (!x->integers) return KNNLM_OK;
+    room->whole = kn_alloc_aligned(n, kn_index_stride(x) * sizeof *room->whole);
+    room->terms = kn_alloc(n, sizeof *room->terms);
+    return room->whole && room->terms ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+static void room_free(question *room) {
+    kn_free_aligned(room->measured);
+    kn_free_aligned(room->whole);
+    free(room->terms);
 }
 
 void kn_search_scratch_free(kn_search_scratch *s) {
@@ -229,18 +254,18 @@ static knnlm_status make_items(kn_search_scratch *s, size_t part, size_t k) {
 knnlm_status kn_index_search(const kn_index *x, const float *queries, size_t n, const kn_search_options *o,
                              kn_neighbors *out) {
     kn_search_scratch own = {0}, *scratch = o->scratch ? o->scratch : &own;
+    question room;
     size_t k;
     uint32_t probes;
-    bool unit = x->form->unit;
     KN_TRY(kn_index_resolve(x, o, &k, &probes));
     KN_TRY(check_queries(x, queries, n));
     size_t part = part_of(x, o, n, k, probes);
-    float *measured = unit ? kn_alloc_aligned(part, x->d * sizeof *measured) : NULL;
-    knnlm_status status = measured || !unit ? make_items(scratch, part, k) : KNNLM_ENOMEM;
+    knnlm_status status = room_make(x, part, &room);
+    if (status == KNNLM_OK) status = make_items(scratch, part, k);
     for (size_t first = 0; first < n && status == KNNLM_OK; first += part)
-        status = search_part(x, queries, first, kn_min(part, n - first), k, probes, o, scratch->items,
-                             measured, out);
+        status =
+            search_part(x, queries, first, kn_min(part, n - first), k, probes, o, scratch->items, &room, out);
     kn_search_scratch_free(&own);
-    kn_free_aligned(measured);
+    room_free(&room);
     return status;
 }

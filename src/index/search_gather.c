@@ -9,9 +9,13 @@ static uint32_t number_of(const kn_gathering *g, size_t q) {
 
 static float measure(const kn_search_batch *b, const kn_run *run, size_t place, uint32_t query) {
     const kn_index *x = b->x;
+    const uint8_t *row = run->rows + place * x->row_bytes;
     float distance;
-    x->k->row_distances(&distance, b->queries + query * x->d, run->rows + place * x->row_bytes, x->type,
-                        run->scales ? run->scales + place : NULL, 1, x->d, false);
+    if (b->whole)
+        kn_index_measure_integers(x, b->whole + query * kn_index_stride(x), &b->terms[query], row,
+                                  run->scales + place, 1, &distance);
+    else
+        x->k->row_distances(&distance, b->queries + query * x->d, row, x->type, 1, x->d, false);
     return distance;
 }
 

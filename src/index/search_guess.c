@@ -64,23 +64,34 @@ knnlm_status kn_guess_again(kn_search_batch *b, size_t missing, kn_batch_search 
     kn_search_batch again = *b;
     uint32_t *numbers = kn_alloc(missing, sizeof *numbers);
     float *queries = kn_alloc_aligned(missing, d * sizeof *queries);
+    size_t stride = b->whole ? kn_index_stride(b->x) : 0;
+    int16_t *whole = kn_alloc_aligned(missing, stride * sizeof *whole);
+    kn_integer_query *terms = kn_alloc(missing, sizeof *terms);
     again.tops = kn_alloc(missing, sizeof *again.tops);
-    knnlm_status status = numbers && queries && again.tops ? KNNLM_OK : KNNLM_ENOMEM;
+    knnlm_status status = numbers && queries && whole && terms && again.tops ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t q = 0; q < b->n && status == KNNLM_OK; q++) {
         if (!b->tops[q].missing) continue;
         memcpy(queries + n * d, b->queries + q * d, d * sizeof *queries);
+        if (b->whole) {
+            memcpy(whole + n * stride, b->whole + q * stride, stride * sizeof *whole);
+            terms[n] = b->terms[q];
+        }
         kn_top_init(&again.tops[n], b->tops[q].items, b->k);
         numbers[n++] = (uint32_t)(b->first + q);
     }
     again.n = n;
     again.numbers = numbers;
     again.queries = queries;
+    if (b->whole) again.whole = whole;
+    again.terms = terms;
     again.guessing = false;
     if (status == KNNLM_OK) status = search(&again, probes);
     for (size_t i = 0; i < n && status == KNNLM_OK; i++)
         b->tops[numbers[i] - b->first].count = again.tops[i].count;
     free(numbers);
     kn_free_aligned(queries);
+    kn_free_aligned(whole);
+    free(terms);
     free(again.tops);
     return status;
 }

@@ -1,5 +1,6 @@
 // List by list: each list's rows against all queries that look at it as one product, in f32: measuring again
-// what survives would cost more than a product in bf16 saves.
+// what survives would cost more than a product in bf16 saves. Keys of int8 are multiplied as they are
+// (search_integers.c).
 #include "index/search_parts.h"
 
 #include "base/threads.h"
@@ -17,6 +18,7 @@ typedef struct scratch {
     float *panel; // of 32 rows
     float *rows;  // 32 of them, decoded
     float terms[KN_GROUP];
+    kn_integer_query integer_terms[KN_GROUP];
     kn_gathering gathering;
 } scratch;
 
@@ -106,24 +108,42 @@ static void scan_rows(const visit *v, const kn_stretch *t, scratch *s, const flo
     }
 }
 
+// Panels of integers lie in the memory of those of f32, which are twice as long.
+static void run_integers(const visit *v, const kn_stretch *t, scratch *s, size_t first) {
+    int16_t *lhs = (int16_t *)s->lhs, *panel = (int16_t *)s->panel;
+    size_t cells = kn_integer_cells(v->b->x->d);
+    for (size_t q = 0; q < t->queries; q += KN_CELL)
+        kn_integer_pack(v->b, v->members + t->first_query + q, kn_min(KN_CELL, t->queries - q),
+                        lhs + q / KN_CELL * cells * KN_INTEGER_CELL, s->integer_terms + q);
+    for (size_t place = first; place < t->to; place += KN_CELL * v->stride)
+        kn_integer_scan(v->b, &s->gathering, lhs, s->integer_terms, panel, place,
+                        kn_min(KN_CELL, (t->to - place + v->stride - 1) / v->stride));
+}
+
+static void run_floats(const visit *v, const kn_stretch *t, scratch *s, size_t first) {
+    const float *centre = kn_index_centre(v->b->x, t->run, t->list);
+    for (size_t q = 0; q < t->queries; q += KN_CELL)
+        pack_queries(v->b, v->members + t->first_query + q, kn_min(KN_CELL, t->queries - q), centre,
+                     s->lhs + q / KN_CELL * kn_cells(v->b->x->d) * KN_CELL_SIZE, s->terms + q);
+    for (size_t place = first; place < t->to; place += KN_CELL * v->stride)
+        scan_rows(v, t, s, centre, place, kn_min(KN_CELL, (t->to - place + v->stride - 1) / v->stride));
+}
+
 static void run_stretch(void *context, size_t number, int worker) {
     const visit *v = context;
     const kn_stretch *t = &v->stretches[number];
-    const uint32_t *members = v->members + t->first_query;
     scratch *s = &v->scratches[worker];
-    const float *centre = kn_index_centre(v->b->x, t->run, t->list);
     size_t first = (t->from + v->stride - 1) / v->stride * v->stride;
     if (first >= t->to) return; // none of the sample
-    for (size_t q = 0; q < t->queries; q += KN_CELL)
-        pack_queries(v->b, members + q, kn_min(KN_CELL, t->queries - q), centre,
-                     s->lhs + q / KN_CELL * kn_cells(v->b->x->d) * KN_CELL_SIZE, s->terms + q);
-    s->gathering.queries = members;
+    s->gathering.queries = v->members + t->first_query;
     s->gathering.run = t->run;
     s->gathering.n = t->queries;
     s->gathering.stride = v->stride;
     kn_gather_begin(v->b, &s->gathering);
-    for (size_t place = first; place < t->to; place += KN_CELL * v->stride)
-        scan_rows(v, t, s, centre, place, kn_min(KN_CELL, (t->to - place + v->stride - 1) / v->stride));
+    if (v->b->whole && by_keys(v->b, t->run))
+        run_integers(v, t, s, first);
+    else
+        run_floats(v, t, s, first);
     kn_gather_end(v->b, &s->gathering);
 }
 

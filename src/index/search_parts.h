@@ -18,6 +18,8 @@ typedef struct kn_search_batch {
     const kn_index *x;
     const kn_search_options *o;
     const float *queries; // (n, d) as the index measures them
+    const int16_t *whole; // (n, stride) the same as integers, and what they bring to distances; or NULL
+    const kn_integer_query *terms;
     size_t n, k;
     size_t first;            // number of the first query among all, for o->exclude; or
     const uint32_t *numbers; // of each query, when they do not follow each other
@@ -67,6 +69,14 @@ typedef struct kn_stretch {
 // Calls `run` for all stretches, some at a time, and looks to the files and the progress in between.
 knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count,
                           kn_parallel_task *run, void *context);
+
+// Where keys are integers: up to 32 of the batch's queries into a left panel, and their terms.
+void kn_integer_pack(const kn_search_batch *b, const uint32_t *members, size_t n, int16_t *panel,
+                     kn_integer_query *terms);
+// n <= 32 rows of a run from `place` on, a stride apart, against the queries of a gathering, which are packed
+// in `lhs`. `panel` is room for a right panel.
+void kn_integer_scan(kn_search_batch *b, kn_gathering *g, const int16_t *lhs, const kn_integer_query *terms,
+                     int16_t *panel, size_t place, size_t n);
 
 knnlm_status kn_batch_search_lists(kn_search_batch *b, uint32_t probes);
 // After the lists, whose number of probes this is.

@@ -39,11 +39,12 @@ knnlm_status kn_searcher_open(const kn_index *x, size_t k_max, kn_searcher **out
     s->x = x;
     s->k_max = k_max;
     s->query = kn_alloc_aligned(x->d, sizeof *s->query);
+    s->whole = kn_alloc_aligned(kn_index_stride(x), sizeof *s->whole);
     s->lists = kn_alloc(x->info.lists, sizeof *s->lists);
     s->near = kn_alloc(x->info.lists, sizeof *s->near);
     s->probe = kn_alloc_aligned(1, x->quantizer ? kn_quantizer_scratch_bytes(x->quantizer) : 1);
     s->items = kn_alloc_aligned(room_for(k_max), sizeof *s->items);
-    if (s->query && s->lists && s->near && s->probe && s->items && make_tables(s)) {
+    if (s->query && s->whole && s->lists && s->near && s->probe && s->items && make_tables(s)) {
         *out = s;
         return KNNLM_OK;
     }
@@ -54,6 +55,7 @@ knnlm_status kn_searcher_open(const kn_index *x, size_t k_max, kn_searcher **out
 void kn_searcher_close(kn_searcher *s) {
     if (!s) return;
     kn_free_aligned(s->query);
+    kn_free_aligned(s->whole);
     kn_free_aligned(s->residual);
     kn_free_aligned(s->tables);
     kn_free_aligned(s->small);
@@ -68,28 +70,31 @@ void kn_searcher_close(kn_searcher *s) {
 
 // ---------------------------------------------------------------- distances
 
-static void measure(const kn_index *x, const float *query, const void *rows, kn_row_type type,
-                    const float *scales, size_t n, float *distances) {
+static void measure(const kn_index *x, const float *query, const void *rows, kn_row_type type, size_t n,
+                    float *distances) {
     float norms[CHUNK];
-    x->k->row_distances(distances, query, rows, type, scales, n, x->d, !x->form->norms);
+    x->k->row_distances(distances, query, rows, type, n, x->d, !x->form->norms);
     if (x->form->norms) return;
     if (x->form->unit) {
-        x->k->row_distances(norms, x->zero, rows, type, scales, n, x->d, false);
+        x->k->row_distances(norms, x->zero, rows, type, n, x->d, false);
         for (size_t i = 0; i < n; i++) distances[i] = norms[i] > 0 ? distances[i] / sqrtf(norms[i]) : 0;
     }
     for (size_t i = 0; i < n; i++) distances[i] = x->form->beside - distances[i];
 }
 
 static void measure_rows(const kn_searcher *s, const kn_run *r, size_t place, size_t n, float *distances) {
-    measure(s->x, s->query, r->rows + place * s->x->row_bytes, s->x->type,
-            r->scales ? r->scales + place : NULL, n, distances);
+    const uint8_t *rows = r->rows + place * s->x->row_bytes;
+    if (s->x->integers)
+        kn_index_measure_integers(s->x, s->whole, &s->terms, rows, r->scales + place, n, distances);
+    else
+        measure(s->x, s->query, rows, s->x->type, n, distances);
 }
 
 // Without keys, cosine is of the decoded vector, whose length is not 1.
 static void measure_decoded(kn_searcher *s, const kn_run *r, size_t list, size_t place, size_t n,
                             float *distances) {
     kn_index_decode(s->x, r, list, s->x->zero, place, n, s->rows);
-    measure(s->x, s->query, s->rows, KN_ROWS_F32, NULL, n, distances);
+    measure(s->x, s->query, s->rows, KN_ROWS_F32, n, distances);
 }
 
 // ---------------------------------------------------------------- a list
@@ -237,7 +242,7 @@ knnlm_status kn_searcher_find(kn_searcher *s, const float *query, const kn_searc
     if (k > s->k_max) return kn_fail(KNNLM_EINVAL, "%zu neighbours asked of a searcher of %zu", k, s->k_max);
     for (size_t i = 0; i < s->x->d; i++)
         if (!isfinite(query[i])) return kn_fail(KNNLM_EDATA, "the query is not finite");
-    kn_index_query(s->x, query, s->query);
+    kn_index_query(s->x, query, s->query, s->whole, &s->terms);
     kn_top_init(&s->top, s->items, k);
     s->damaged = false;
     scan_all(s, o, k, probes);

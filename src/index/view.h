@@ -26,6 +26,7 @@ struct kn_index {
     const kn_store *store;
     kn_index_info info;
     const kn_kernels *k;
+    const kn_kernels *integers; // for int8 keys, which meet queries of 16 bits; else NULL
     knnlm_distance distance;
     const kn_distance_form *form; // of it
     kn_row_type type;
@@ -78,8 +79,19 @@ knnlm_status kn_run_check_ids(const kn_index *x, const kn_run *r, size_t from, s
 knnlm_status kn_run_check_codes(const kn_index *x, const kn_run *r, size_t from, size_t to);
 knnlm_status kn_run_check_rows(const kn_index *x, const kn_run *r, size_t from, size_t to);
 knnlm_status kn_run_check_ends(const kn_index *x, const kn_run *r);
-// A query as the index measures it (of length 1 for cosine).
-void kn_index_query(const kn_index *x, const float *query, float *out);
+// A query (d) as the index measures it: of length 1 for cosine; where keys are integers it becomes `whole`,
+// padded to kn_index_stride, with its `terms`, and `out` what that stands for. Those two are NULL elsewhere.
+void kn_index_query(const kn_index *x, const float *query, float *out, int16_t *whole,
+                    kn_integer_query *terms);
+static inline size_t kn_index_stride(const kn_index *x) {
+    return kn_integer_cells(x->d) * KN_INTEGER_DEPTH;
+}
+static inline kn_integer_form kn_index_integer_form(const kn_index *x) {
+    return x->form->norms ? KN_INTEGER_L2 : x->form->unit ? KN_INTEGER_COSINE : KN_INTEGER_PRODUCT;
+}
+// Distances of a query to n rows of integers as they lie.
+void kn_index_measure_integers(const kn_index *x, const int16_t *whole, const kn_integer_query *terms,
+                               const uint8_t *rows, const float *scales, size_t n, float *distances);
 // k and probes as they will be; KNNLM_EINVAL.
 knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, size_t *k, uint32_t *probes);
 

@@ -38,7 +38,7 @@ static bool has_avx512(void) {
 }
 
 static bool has_avx512bf16(void) {
-    return has_avx512() && (cpuid_register(7, 1, 0) >> 5 & 1);
+    return has_avx512() && __builtin_cpu_supports("avx512vnni") && (cpuid_register(7, 1, 0) >> 5 & 1);
 }
 
 static bool has_amx(void) {

@@ -33,6 +33,22 @@ typedef struct kn_nesterov {
 // How the numbers of a stored row lie: f16, f32, or int8 with a scale a row.
 typedef enum kn_row_type { KN_ROWS_F16, KN_ROWS_F32, KN_ROWS_INT8 } kn_row_type;
 
+// Integers against integers: rows of int8 keys as they are stored, queries as multiples of a step in 16 bits.
+// Sums of their products are exact in 32 bits as long as the magnitudes of a query add up to less than 2^24
+// (kn_integers_make sees to that). A cell is 32 rows by 64 integers, pairs of which stand where an f32 does.
+enum { KN_INTEGER_DEPTH = 2 * KN_CELL, KN_INTEGER_CELL = KN_CELL * KN_INTEGER_DEPTH };
+typedef enum kn_integer_form { KN_INTEGER_L2, KN_INTEGER_PRODUCT, KN_INTEGER_COSINE } kn_integer_form;
+
+// What a query and 32 rows bring to their distances: base + bases - factor factors products, at least min.
+// `rough`: the same in f32.
+typedef struct kn_integer_query {
+    double base, factor, min;
+} kn_integer_query;
+typedef struct kn_integer_terms {
+    double bases[KN_CELL], factors[KN_CELL];
+    float rough_bases[KN_CELL], rough_factors[KN_CELL];
+} kn_integer_terms;
+
 // What the kernels of one instruction set provide. All are safe to call from many threads.
 typedef struct kn_kernels {
     const char *name;
@@ -139,9 +155,28 @@ typedef struct kn_kernels {
     // of `out` are written.
     size_t (*rank)(uint64_t *out, const float *distances, uint32_t mask, const uint32_t *ids, uint32_t first,
                    uint32_t end);
-    // out[r] = squared distance of q (d) to row r, or their inner product; `scales` for int8 alone.
-    void (*row_distances)(float *out, const float *q, const void *rows, kn_row_type type, const float *scales,
-                          size_t n, size_t d, bool product);
+    // out[r] = squared distance of q (d) to row r of f16 or f32, or their inner product.
+    void (*row_distances)(float *out, const float *q, const void *rows, kn_row_type type, size_t n, size_t d,
+                          bool product);
+
+    // A right panel of n <= 32 rows (d), and the sums of their squares (32).
+    void (*load_integers)(int16_t *panel, int32_t *squares, const int8_t *const *rows, size_t n, size_t d);
+    // block (rows, 32) = lhs panel . rhs panel over `cells` cells of integers.
+    void (*multiply_integers)(int32_t *block, const int16_t *lhs, const int16_t *rhs, size_t cells,
+                              size_t rows);
+    // Products of a query (d) with rows (n, d) as they lie, and the sums of the rows' squares.
+    void (*row_integers)(int32_t *products, int32_t *squares, const int16_t *q, const int8_t *rows, size_t n,
+                         size_t d);
+    // Terms of n <= 32 rows, zeros beyond; distances of them from one query. The same bits on every CPU.
+    void (*integer_terms)(kn_integer_terms *out, const int32_t *squares, const float *scales, size_t n,
+                          kn_integer_form form);
+    void (*integer_distances)(float *out, const int32_t *products, const kn_integer_terms *rows,
+                              const kn_integer_query *query, size_t n);
+    // masks[q]: which of n rows are at most limits[q] from query q of m, by products (m, 32); the distances
+    // of those are in block (m, 32).
+    void (*near_integers)(float *block, const int32_t *products, const kn_integer_terms *rows,
+                          const kn_integer_query *queries, const float *limits, size_t m, size_t n,
+                          uint32_t *masks);
 
     // nearest (KN_POINTS): which of `count` centroids (count, depth), a multiple of 4 up to 256, has the
     // least half square less product with each of the points (depth, KN_POINTS); the lower of equal ones.
@@ -170,6 +205,18 @@ const kn_kernels *kn_math_kernels(knnlm_precision precision);
 const kn_kernels *const *kn_math_available(size_t *count);
 // Bytes of the L1 data cache; 0 when the system does not tell.
 size_t kn_math_l1(void);
+
+// ---------------------------------------------------------------- integers
+
+// A query (d) as multiples of a step, which is returned; zeros from d on up to a multiple of 64. To a 32767th
+// of its largest magnitude, or to a 2^24th of the sum of its magnitudes, whichever is coarser.
+float kn_integers_make(const float *query, size_t d, int16_t *out);
+// What it brings to distances; `beside` where those are of products.
+kn_integer_query kn_integers_terms(const int16_t *query, size_t d, float step, kn_integer_form form,
+                                   float beside);
+static inline size_t kn_integer_cells(size_t d) {
+    return (d + KN_INTEGER_DEPTH - 1) / KN_INTEGER_DEPTH;
+}
 
 // ---------------------------------------------------------------- softmax
 

@@ -244,63 +244,60 @@ size_t kn_isa(rank)(uint64_t *out, const float *distances, uint32_t mask, const 
 // Four sums side by side: an addition waits for the one before.
 enum { SUMS = 4 };
 
-static inline float squared_l2(const float *q, const void *row, kn_row_type type, float scale, size_t d) {
+static inline float squared_l2(const float *q, const void *row, kn_row_type type, size_t d) {
     kn_vec sums[SUMS] = {0};
     size_t i = 0;
     for (; i + SUMS * KN_LANES <= d; i += SUMS * KN_LANES)
 #pragma GCC unroll 4
         for (size_t s = 0; s < SUMS; s++) {
             size_t at = i + s * KN_LANES;
-            kn_vec a = widen(row, at, type, scale) - *(const kn_vec *)(q + at);
+            kn_vec a = widen(row, at, type, 1) - *(const kn_vec *)(q + at);
             sums[s] += a * a;
         }
     for (; i + KN_LANES <= d; i += KN_LANES) {
-        kn_vec a = widen(row, i, type, scale) - *(const kn_vec *)(q + i);
+        kn_vec a = widen(row, i, type, 1) - *(const kn_vec *)(q + i);
         sums[0] += a * a;
     }
     float rest = 0;
     for (; i < d; i++) {
-        float x = widen_one(row, i, type, scale) - q[i];
+        float x = widen_one(row, i, type, 1) - q[i];
         rest += x * x;
     }
     return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
 }
 
-static inline float inner(const float *q, const void *row, kn_row_type type, float scale, size_t d) {
+static inline float inner(const float *q, const void *row, kn_row_type type, size_t d) {
     kn_vec sums[SUMS] = {0};
     size_t i = 0;
     for (; i + SUMS * KN_LANES <= d; i += SUMS * KN_LANES)
 #pragma GCC unroll 4
         for (size_t s = 0; s < SUMS; s++) {
             size_t at = i + s * KN_LANES;
-            sums[s] += widen(row, at, type, scale) * *(const kn_vec *)(q + at);
+            sums[s] += widen(row, at, type, 1) * *(const kn_vec *)(q + at);
         }
-    for (; i + KN_LANES <= d; i += KN_LANES) sums[0] += widen(row, i, type, scale) * *(const kn_vec *)(q + i);
+    for (; i + KN_LANES <= d; i += KN_LANES) sums[0] += widen(row, i, type, 1) * *(const kn_vec *)(q + i);
     float rest = 0;
-    for (; i < d; i++) rest += widen_one(row, i, type, scale) * q[i];
+    for (; i < d; i++) rest += widen_one(row, i, type, 1) * q[i];
     return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
 }
 
-static inline void each_row(float *out, const float *q, const uint8_t *rows, kn_row_type type,
-                            const float *scales, size_t n, size_t d, bool product) {
+static inline void each_row(float *out, const float *q, const uint8_t *rows, kn_row_type type, size_t n,
+                            size_t d, bool product) {
     enum { AHEAD = 4096 }; // bytes: the CPU itself looks ahead to the end of a page
     size_t stride = row_bytes(type, d);
     for (size_t r = 0; r < n; r++) {
-        float scale = scales ? scales[r] : 1;
         const uint8_t *row = rows + r * stride;
         for (size_t i = 0; n > 1 && i < stride; i += 64) __builtin_prefetch(row + AHEAD + i);
-        out[r] = product ? inner(q, row, type, scale, d) : squared_l2(q, row, type, scale, d);
+        out[r] = product ? inner(q, row, type, d) : squared_l2(q, row, type, d);
     }
 }
 
-void kn_isa(row_distances)(float *out, const float *q, const void *rows, kn_row_type type,
-                           const float *scales, size_t n, size_t d, bool product) {
+void kn_isa(row_distances)(float *out, const float *q, const void *rows, kn_row_type type, size_t n, size_t d,
+                           bool product) {
     if (type == KN_ROWS_F16 && product)
-        each_row(out, q, rows, KN_ROWS_F16, NULL, n, d, true);
+        each_row(out, q, rows, KN_ROWS_F16, n, d, true);
     else if (type == KN_ROWS_F16)
-        each_row(out, q, rows, KN_ROWS_F16, NULL, n, d, false);
-    else if (type == KN_ROWS_INT8)
-        each_row(out, q, rows, KN_ROWS_INT8, scales, n, d, product);
+        each_row(out, q, rows, KN_ROWS_F16, n, d, false);
     else
-        each_row(out, q, rows, KN_ROWS_F32, NULL, n, d, product);
+        each_row(out, q, rows, KN_ROWS_F32, n, d, product);
 }

@@ -96,7 +96,19 @@ float kn_isa(fixed_distance)(const float *a, const float *b, size_t d);
 float kn_isa(fixed_product)(const float *a, const float *b, size_t d);
 size_t kn_isa(rank)(uint64_t *out, const float *distances, uint32_t mask, const uint32_t *ids, uint32_t first,
                     uint32_t end);
-void kn_isa(row_distances)(float *out, const float *q, const void *rows, kn_row_type type,
-                           const float *scales, size_t n, size_t d, bool product);
+void kn_isa(row_distances)(float *out, const float *q, const void *rows, kn_row_type type, size_t n, size_t d,
+                           bool product);
+void kn_isa(load_integers)(int16_t *panel, int32_t *squares, const int8_t *const *rows, size_t n, size_t d);
+void kn_isa(multiply_integers)(int32_t *block, const int16_t *lhs, const int16_t *rhs, size_t cells,
+                               size_t rows);
+void kn_isa(row_integers)(int32_t *products, int32_t *squares, const int16_t *q, const int8_t *rows, size_t n,
+                          size_t d);
+void kn_isa(integer_terms)(kn_integer_terms *out, const int32_t *squares, const float *scales, size_t n,
+                           kn_integer_form form);
+void kn_isa(integer_distances)(float *out, const int32_t *products, const kn_integer_terms *rows,
+                               const kn_integer_query *query, size_t n);
+void kn_isa(near_integers)(float *block, const int32_t *products, const kn_integer_terms *rows,
+                           const kn_integer_query *queries, const float *limits, size_t m, size_t n,
+                           uint32_t *masks);
 
 #endif

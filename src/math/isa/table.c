@@ -63,4 +63,10 @@ const kn_kernels kn_isa(kernels) = {
     .fixed_product = kn_isa(fixed_product),
     .rank = kn_isa(rank),
     .row_distances = kn_isa(row_distances),
+    .load_integers = kn_isa(load_integers),
+    .multiply_integers = kn_isa(multiply_integers),
+    .row_integers = kn_isa(row_integers),
+    .integer_terms = kn_isa(integer_terms),
+    .integer_distances = kn_isa(integer_distances),
+    .near_integers = kn_isa(near_integers),
 };
