@@ -3,6 +3,7 @@
 #include "expect.h"
 
 #include "base/random.h"
+#include "index/top.h"
 #include "math/math.h"
 
 #include <math.h>
@@ -139,31 +140,38 @@ static void test_products(void **state) {
     }
 }
 
-// Distances to the bit; and which are within limits that are the distance of a row itself.
+// The same by `rank`: those within a limit, with their ids below an end, in the order of the rows.
+static void check_ranks(const kn_kernels *k, size_t q, const int32_t *products, const kn_integer_terms *t,
+                        const kn_integer_query *query, size_t n, const float *want) {
+    uint32_t ids[ROWS], end = 1000;
+    uint64_t items[ROWS + 8];
+    float limit = q % 4 == 3 ? INFINITY : want[q % n]; // that of a row itself is within
+    for (size_t r = 0; r < n; r++) ids[r] = (uint32_t)(r * 37 + q * 5);
+    for (int named = 0; named < 2; named++) {
+        size_t found = 0, got = k->rank_integers(items, products, t, query, limit, named ? ids : NULL, 990, end, n);
+        for (size_t r = 0; r < n; r++) {
+            uint32_t id = named ? ids[r] : 990 + (uint32_t)r;
+            if (want[r] <= limit && id < end) assert_true(items[found++] == kn_item_make(want[r], id));
+        }
+        assert_int_equal(got, found);
+    }
+}
+
+// Distances to the bit.
 static void check_distances(const kn_kernels *k, size_t d, size_t n, kn_integer_form form) {
-    int32_t squares[ROWS], products[KN_CELL_SIZE];
-    float distances[KN_CELL_SIZE], limits[QUERIES], one[ROWS];
-    uint32_t masks[QUERIES];
-    kn_integer_query terms[QUERIES];
+    int32_t squares[ROWS], products[ROWS];
+    float one[ROWS], want[ROWS];
     kn_integer_terms t;
     for (size_t r = 0; r < n; r++) squares[r] = (int32_t)square(r, d);
-    for (size_t q = 0; q < QUERIES; q++) {
-        terms[q] = kn_integers_terms(whole[q], d, steps[q], form, form == KN_INTEGER_COSINE);
-        for (size_t r = 0; r < n; r++) products[q * KN_CELL + r] = (int32_t)product(q, r, d);
-        for (size_t r = n; r < KN_CELL; r++) products[q * KN_CELL + r] = INT32_MAX;
-        limits[q] = q % 4 == 3 ? INFINITY : distance(q, q % n, d, form);
-    }
     k->integer_terms(&t, squares, scales, n, form);
-    k->near_integers(distances, products, &t, terms, limits, QUERIES, n, masks);
     for (size_t q = 0; q < QUERIES; q++) {
-        k->integer_distances(one, products + q * KN_CELL, &t, &terms[q], n);
-        for (size_t r = 0; r < n; r++) {
-            float want = distance(q, r, d, form);
-            assert_memory_equal(&one[r], &want, sizeof want);
-            assert_int_equal(masks[q] >> r & 1, want <= limits[q]);
-            if (masks[q] >> r & 1) assert_memory_equal(&distances[q * KN_CELL + r], &want, sizeof want);
-        }
-        assert_int_equal(n < KN_CELL ? masks[q] >> n : 0, 0);
+        kn_integer_query query = kn_integers_terms(whole[q], d, steps[q], form, form == KN_INTEGER_COSINE);
+        for (size_t r = 0; r < n; r++) products[r] = (int32_t)product(q, r, d);
+        for (size_t r = n; r < ROWS; r++) products[r] = INT32_MAX;
+        for (size_t r = 0; r < n; r++) want[r] = distance(q, r, d, form);
+        k->integer_distances(one, products, &t, &query, n);
+        assert_memory_equal(one, want, n * sizeof *want);
+        check_ranks(k, q, products, &t, &query, n, want);
     }
 }
 

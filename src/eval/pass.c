@@ -10,7 +10,7 @@
 
 // Tokens that are searched together: the more, the less often the lists are read; the fewer, the less memory
 // their neighbours take (12 bytes each).
-enum { BATCH = 16384, BATCH_MIN = 16, NEIGHBORS = 1 << 24 };
+enum { BATCH = 8192, BATCH_MIN = 16, NEIGHBORS = 1 << 24 };
 
 // A document of the texts: where its own entries lie in the stores.
 typedef struct own {

@@ -73,6 +73,7 @@ typedef struct kn_search_options {
     const kn_progress *progress;
     kn_found_sink *found; // of kn_index_search: in place of its `out`, which may then be NULL
     void *found_context;
+    bool any_order; // `found` is told the nearest first, the others in an order that may differ every time
     kn_search_scratch *scratch; // of kn_index_search, zero at first; NULL: memory of its own
     bool spread;                // a searcher's lists are looked at by all threads rather than its own
 } kn_search_options;

@@ -105,10 +105,10 @@ typedef struct finishing {
     kn_item *scratch; // of each worker
 } finishing;
 
-// Ids and distances take the place of as many items.
-static void tell(const kn_search_batch *b, size_t q, size_t count, int worker) {
+// In the worker's scratch memory, which the sorting is done with.
+static void tell(const kn_search_batch *b, size_t q, size_t count, kn_item *scratch, int worker) {
     const kn_item *items = b->tops[q].items;
-    uint32_t *ids = (uint32_t *)(b->tops[q].items + b->k);
+    uint32_t *ids = (uint32_t *)scratch;
     float *distances = (float *)(ids + b->k);
     for (size_t i = 0; i < count; i++) {
         ids[i] = kn_item_id(items[i]);
@@ -122,9 +122,11 @@ static void finish_query(void *context, size_t q, int worker) {
     kn_search_batch *b = f->b;
     kn_top *t = &b->tops[q];
     kn_item *scratch = f->scratch + (size_t)worker * kn_top_scratch(b->k);
-    size_t count = kn_top_finish(t, scratch), row = (b->first + q) * b->k;
+    bool any_order = b->o->found && b->o->any_order;
+    size_t count = any_order ? kn_top_finish_unsorted(t) : kn_top_finish(t, scratch);
+    size_t row = (b->first + q) * b->k;
     if (b->o->found) {
-        tell(b, q, count, worker);
+        tell(b, q, count, scratch, worker);
         return;
     }
     for (size_t i = 0; i < b->k; i++) {

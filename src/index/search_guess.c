@@ -40,16 +40,17 @@ void kn_guess_end(kn_search_batch *b, kn_search_batch *sample) {
 // ---------------------------------------------------------------- once more
 
 // Whether the query found fewer than it wants within its limit: beyond it, by a rounding, are some that were
-// handed over and some that were not.
-static bool is_missing(kn_top *t) {
-    return t->guess < INFINITY && !kn_top_has(t, t->guess);
+// handed over and some that were not. Distances of integers are not rounded.
+static bool is_missing(const kn_search_batch *b, const kn_top *t) {
+    if (t->guess == INFINITY) return false;
+    return b->whole ? t->count < t->k : !kn_top_has(t, t->guess);
 }
 
 static void count_chunk(void *context, size_t task, int worker) {
     kn_search_batch *b = context;
     (void)worker;
     for (size_t q = task * CHUNK; q < kn_min((task + 1) * CHUNK, b->n); q++)
-        b->tops[q].missing = is_missing(&b->tops[q]);
+        b->tops[q].missing = is_missing(b, &b->tops[q]);
 }
 
 size_t kn_guess_missing(kn_search_batch *b) {

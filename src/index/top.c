@@ -215,3 +215,15 @@ size_t kn_top_finish(kn_top *t, kn_item *scratch) {
     t->count = (uint32_t)kn_min(t->count, t->k);
     return t->count;
 }
+
+size_t kn_top_finish_unsorted(kn_top *t) {
+    shrink(t);
+    size_t best = 0;
+    for (size_t i = 1; i < t->count; i++) best = t->items[i] < t->items[best] ? i : best;
+    if (best) {
+        kn_item item = t->items[best];
+        t->items[best] = t->items[0];
+        t->items[0] = item;
+    }
+    return t->count;
+}

@@ -41,7 +41,7 @@ typedef struct kn_top {
 enum { KN_TOP_SLACK = 512 };
 // Room for k items and what gathers before they are sorted out.
 static inline size_t kn_top_capacity(size_t k) {
-    return kn_max(2 * k, k + KN_TOP_SLACK);
+    return k + kn_max(k / 2, KN_TOP_SLACK);
 }
 // As many as are sorted at the end: a few more than k.
 static inline size_t kn_top_scratch(size_t k) {
@@ -57,5 +57,7 @@ float kn_top_limit(kn_top *top);
 bool kn_top_has(const kn_top *top, float limit);
 // Sorts the best k; returns how many there are. `scratch` has room for kn_top_scratch of k.
 size_t kn_top_finish(kn_top *top, kn_item *scratch);
+// Puts the best first, and of the others the best k - 1 in any order.
+size_t kn_top_finish_unsorted(kn_top *top);
 
 #endif

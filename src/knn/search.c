@@ -169,6 +169,7 @@ static knnlm_status search_each(telling *t, const float *keys, size_t n) {
     if (!t->values) return KNNLM_ENOMEM;
     if (!isnan(t->o->temperature) && !(t->scratch = kn_alloc(2 * cells, sizeof *t->scratch)))
         return KNNLM_ENOMEM;
+    options.any_order = !t->scratch; // sums are the same in any order, but for those of entropies
     return kn_index_search(index, keys, n, &options, NULL);
 }
 

@@ -46,7 +46,7 @@ typedef struct kn_integer_query {
 } kn_integer_query;
 typedef struct kn_integer_terms {
     double bases[KN_CELL], factors[KN_CELL];
-    float rough_bases[KN_CELL], rough_factors[KN_CELL];
+    float rough_bases[KN_CELL], rough_factors[KN_CELL], largest; // the largest base
 } kn_integer_terms;
 
 // What the kernels of one instruction set provide. All are safe to call from many threads.
@@ -87,6 +87,9 @@ typedef struct kn_kernels {
     float (*exp_shift)(float *x, size_t n, float shift);
     // Sum of exp(scale * (x - shift)), to 1e-6 of it: terms below e^-87 count as 0, those above e^88 as e^88.
     float (*exp_scale_sum)(const float *x, size_t n, float scale, float shift);
+    // The same of x that are at least `min`, for scale < 0, in fixed point: the same bits in whatever order x stand.
+    // Terms are at most 1 and rounded to 2^-40.
+    double (*exp_fixed_sum)(const float *x, size_t n, float scale, float min);
     // Of each row of a block (rows, columns), stride 32: its largest value, the sum of exp(x - largest) and,
     // unless `moment` is NULL, that of (x - largest) exp(x - largest). Sums do not depend on what is wanted.
     void (*block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
@@ -172,11 +175,11 @@ typedef struct kn_kernels {
                           kn_integer_form form);
     void (*integer_distances)(float *out, const int32_t *products, const kn_integer_terms *rows,
                               const kn_integer_query *query, size_t n);
-    // masks[q]: which of n rows are at most limits[q] from query q of m, by products (m, 32); the distances
-    // of those are in block (m, 32).
-    void (*near_integers)(float *block, const int32_t *products, const kn_integer_terms *rows,
-                          const kn_integer_query *queries, const float *limits, size_t m, size_t n,
-                          uint32_t *masks);
+    // Those of n <= 32 rows that are at most `limit` from a query, by their products (32), as `rank` gives them;
+    // returns how many.
+    size_t (*rank_integers)(uint64_t *out, const int32_t *products, const kn_integer_terms *rows,
+                            const kn_integer_query *query, float limit, const uint32_t *ids, uint32_t first,
+                            uint32_t end, size_t n);
 
     // nearest (KN_POINTS): which of `count` centroids (count, depth), a multiple of 4 up to 256, has the
     // least half square less product with each of the points (depth, KN_POINTS); the lower of equal ones.

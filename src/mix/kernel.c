@@ -29,25 +29,27 @@ static bool all_finite(const kn_neighborhood *n) {
 static double sum_all(const kn_neighborhood *n, double scale) {
     double sum = 0;
     if (!n->weights && all_finite(n))
-        return (double)kn_math_kernels(KNNLM_PRECISION_F32)
-            ->exp_scale_sum(n->distances, n->count, (float)scale, n->distances[n->nearest]);
+        return kn_math_kernels(KNNLM_PRECISION_F32)
+            ->exp_fixed_sum(n->distances, n->count, (float)scale, n->distances[n->nearest]);
     for (size_t i = 0; i < n->count; i++) sum += term(n, scale, i);
     return sum;
 }
 
-// Built on the nearest that has the target: beside the nearest of all, those may be so far that they are 0.
+// Built on the nearest that has the target: beside the nearest of all, those may be so far that they are 0. Terms
+// of weight 1 are rounded to 2^-32, so that their sum is exact, and the same in any order: there are fewer than
+// 2^20 of them.
 static double log_sum_of(const kn_neighborhood *n, double scale, int32_t target) {
-    double sum = 0, nearest = 0;
+    const double whole = 0x1p20; // beside it a double has 32 bits after the point
+    double sum = 0, nearest = INFINITY;
+    for (size_t i = 0; i < n->count; i++)
+        if (n->values[i] == target) nearest = fmin(nearest, distance_of(n, i));
+    if (isinf(nearest)) return -INFINITY;
     for (size_t i = 0; i < n->count; i++) {
         if (n->values[i] != target) continue;
-        double distance = distance_of(n, i);
-        if (sum == 0 || distance < nearest) {
-            sum *= sum > 0 ? exp(scale * (nearest - distance)) : 0;
-            nearest = distance;
-        }
-        sum += weight_of(n, i) * exp(scale * (distance - nearest));
+        double one = exp(scale * (distance_of(n, i) - nearest));
+        sum += n->weights ? weight_of(n, i) * one : (one + whole) - whole;
     }
-    return sum > 0 ? scale * (nearest - distance_of(n, n->nearest)) + log(sum) : -INFINITY;
+    return scale * (nearest - distance_of(n, n->nearest)) + log(sum);
 }
 
 double kn_neighborhood_logprob(const kn_neighborhood *n, double temperature, int32_t target) {

@@ -3,6 +3,8 @@
 // the same bits. This file is compiled without contraction: no multiplication is fused with an addition.
 #include "math/isa/isa.h"
 
+#include "base/convert.h"
+
 #include <math.h>
 #include <string.h>
 #if defined(__AVX2__)
@@ -118,12 +120,14 @@ void kn_isa(row_integers)(int32_t *products, int32_t *squares, const int16_t *q,
 
 void kn_isa(integer_terms)(kn_integer_terms *out, const int32_t *squares, const float *scales, size_t n,
                            kn_integer_form form) {
+    out->largest = 0;
     for (size_t r = 0; r < n; r++) {
         double square = squares[r], scale = (double)scales[r];
         out->bases[r] = form == KN_INTEGER_L2 ? scale * scale * square : 0;
         out->factors[r] = form != KN_INTEGER_COSINE ? scale : squares[r] ? 1 / sqrt(square) : 0;
         out->rough_bases[r] = (float)out->bases[r];
         out->rough_factors[r] = (float)out->factors[r];
+        out->largest = out->rough_bases[r] > out->largest ? out->rough_bases[r] : out->largest;
     }
     for (size_t r = n; r < KN_CELL; r++)
         out->bases[r] = out->factors[r] = out->rough_bases[r] = out->rough_factors[r] = 0;
@@ -140,103 +144,106 @@ void kn_isa(integer_distances)(float *out, const int32_t *products, const kn_int
     for (size_t r = 0; r < n; r++) out[r] = distance_of(query, rows, r, products[r]);
 }
 
-// Which of 16 rows from r on may be within the limit, by f32; then their distances, and which of them are.
+// ---------------------------------------------------------------- those near enough
+
+// Five roundings to f32, of numbers no larger than both bases and the distance itself.
+#define ROUNDING 1e-6f
+
+// A limit for distances in f32 of rows whose bases are at most `largest`.
+static inline float rough_limit(const kn_integer_query *q, float limit, float largest) {
+    return limit + ROUNDING * ((float)q->base + largest + fabsf(limit));
+}
+
+// Which of 16 rows from r on may be within the limit, by f32.
 #if defined(__AVX512F__)
 static inline uint32_t near_rough(const int32_t *products, const kn_integer_terms *t, size_t r,
                                   const kn_integer_query *q, float limit) {
-    float base = (float)q->base, factor = (float)q->factor;
     __m512 p = _mm512_cvtepi32_ps(_mm512_loadu_si512(products + r));
-    __m512 b = _mm512_add_ps(_mm512_loadu_ps(t->rough_bases + r), _mm512_set1_ps(base));
-    __m512 f = _mm512_mul_ps(_mm512_loadu_ps(t->rough_factors + r), _mm512_set1_ps(factor));
+    __m512 b = _mm512_add_ps(_mm512_loadu_ps(t->rough_bases + r), _mm512_set1_ps((float)q->base));
+    __m512 f = _mm512_mul_ps(_mm512_loadu_ps(t->rough_factors + r), _mm512_set1_ps((float)q->factor));
     return _mm512_cmp_ps_mask(_mm512_sub_ps(b, _mm512_mul_ps(f, p)), _mm512_set1_ps(limit), _CMP_NGT_UQ);
-}
-
-static inline __m256 distances8(const int32_t *products, const kn_integer_terms *t, size_t r,
-                                const kn_integer_query *q) {
-    __m512d p = _mm512_cvtepi32_pd(_mm256_loadu_si256((const void *)(products + r)));
-    __m512d b = _mm512_add_pd(_mm512_set1_pd(q->base), _mm512_loadu_pd(t->bases + r));
-    __m512d f = _mm512_mul_pd(_mm512_set1_pd(q->factor), _mm512_loadu_pd(t->factors + r));
-    __m512d distance = _mm512_sub_pd(b, _mm512_mul_pd(f, p));
-    return _mm512_cvtpd_ps(_mm512_max_pd(distance, _mm512_set1_pd(q->min)));
-}
-
-static inline uint32_t near_exact(float *out, const int32_t *products, const kn_integer_terms *t, size_t r,
-                                  const kn_integer_query *q, float limit) {
-    uint32_t mask = 0;
-    for (size_t i = 0; i < 16; i += 8) {
-        __m256 d = distances8(products, t, r + i, q);
-        _mm256_storeu_ps(out + r + i, d);
-        mask |= (uint32_t)_mm256_cmp_ps_mask(d, _mm256_set1_ps(limit), _CMP_LE_OQ) << i;
-    }
-    return mask;
 }
 #elif defined(__AVX2__)
 static inline uint32_t near_rough(const int32_t *products, const kn_integer_terms *t, size_t r,
                                   const kn_integer_query *q, float limit) {
-    float base = (float)q->base, factor = (float)q->factor;
     uint32_t mask = 0;
     for (size_t i = 0; i < 16; i += 8) {
         __m256 p = _mm256_cvtepi32_ps(_mm256_loadu_si256((const void *)(products + r + i)));
-        __m256 b = _mm256_add_ps(_mm256_loadu_ps(t->rough_bases + r + i), _mm256_set1_ps(base));
-        __m256 f = _mm256_mul_ps(_mm256_loadu_ps(t->rough_factors + r + i), _mm256_set1_ps(factor));
-        __m256 far = _mm256_cmp_ps(_mm256_sub_ps(b, _mm256_mul_ps(f, p)), _mm256_set1_ps(limit), _CMP_NGT_UQ);
-        mask |= (uint32_t)_mm256_movemask_ps(far) << i;
-    }
-    return mask;
-}
-
-static inline uint32_t near_exact(float *out, const int32_t *products, const kn_integer_terms *t, size_t r,
-                                  const kn_integer_query *q, float limit) {
-    uint32_t mask = 0;
-    for (size_t i = r; i < r + 16; i += 4) {
-        __m256d p = _mm256_cvtepi32_pd(_mm_loadu_si128((const void *)(products + i)));
-        __m256d b = _mm256_add_pd(_mm256_set1_pd(q->base), _mm256_loadu_pd(t->bases + i));
-        __m256d f = _mm256_mul_pd(_mm256_set1_pd(q->factor), _mm256_loadu_pd(t->factors + i));
-        __m256d distance = _mm256_sub_pd(b, _mm256_mul_pd(f, p));
-        __m128 d = _mm256_cvtpd_ps(_mm256_max_pd(distance, _mm256_set1_pd(q->min)));
-        _mm_storeu_ps(out + i, d);
-        mask |= (uint32_t)_mm_movemask_ps(_mm_cmp_ps(d, _mm_set1_ps(limit), _CMP_LE_OQ)) << (i - r);
+        __m256 b = _mm256_add_ps(_mm256_loadu_ps(t->rough_bases + r + i), _mm256_set1_ps((float)q->base));
+        __m256 f = _mm256_mul_ps(_mm256_loadu_ps(t->rough_factors + r + i), _mm256_set1_ps((float)q->factor));
+        __m256 near = _mm256_cmp_ps(_mm256_sub_ps(b, _mm256_mul_ps(f, p)), _mm256_set1_ps(limit), _CMP_NGT_UQ);
+        mask |= (uint32_t)_mm256_movemask_ps(near) << i;
     }
     return mask;
 }
 #else
 static inline uint32_t near_rough(const int32_t *products, const kn_integer_terms *t, size_t r,
                                   const kn_integer_query *q, float limit) {
-    float base = (float)q->base, factor = (float)q->factor;
     uint32_t mask = 0;
     for (size_t i = 0; i < 16; i++) {
-        float f = factor * t->rough_factors[r + i];
-        mask |= (uint32_t) !(base + t->rough_bases[r + i] - f * (float)products[r + i] > limit) << i;
-    }
-    return mask;
-}
-
-static inline uint32_t near_exact(float *out, const int32_t *products, const kn_integer_terms *t, size_t r,
-                                  const kn_integer_query *q, float limit) {
-    uint32_t mask = 0;
-    for (size_t i = 0; i < 16; i++) {
-        out[r + i] = distance_of(q, t, r + i, products[r + i]);
-        mask |= (uint32_t)(out[r + i] <= limit) << i;
+        float factor = (float)q->factor * t->rough_factors[r + i];
+        float rough = (float)q->base + t->rough_bases[r + i] - factor * (float)products[r + i];
+        mask |= (uint32_t) !(rough > limit) << i;
     }
     return mask;
 }
 #endif
 
-void kn_isa(near_integers)(float *block, const int32_t *products, const kn_integer_terms *rows,
-                           const kn_integer_query *queries, const float *limits, size_t m, size_t n,
-                           uint32_t *masks) {
-    // Five roundings to f32, of numbers no larger than both bases and the distance itself.
-    const float rounding = 1e-6f;
-    uint32_t all = n == KN_CELL ? UINT32_MAX : ((uint32_t)1 << n) - 1;
-    float largest = 0;
-    for (size_t r = 0; r < n; r++) largest = fmaxf(largest, rows->rough_bases[r]);
-    for (size_t q = 0; q < m; q++, products += KN_CELL, block += KN_CELL) {
-        const kn_integer_query *query = &queries[q];
-        float limit = limits[q] + rounding * ((float)query->base + largest + fabsf(limits[q]));
-        masks[q] = 0;
-        for (size_t r = 0; r < n; r += 16)
-            if (near_rough(products, rows, r, query, limit))
-                masks[q] |= near_exact(block, products, rows, r, query, limits[q]) << r;
-        masks[q] &= all;
-    }
+// Those of 8 rows from r on that the mask names, are within the limit and have ids below `end`.
+#if defined(__AVX512F__)
+static inline size_t rank8(uint64_t *out, const int32_t *products, const kn_integer_terms *t, size_t r,
+                           const kn_integer_query *q, float limit, __m256i ids, uint32_t end, __mmask8 mask) {
+    __m512d p = _mm512_cvtepi32_pd(_mm256_loadu_si256((const void *)(products + r)));
+    __m512d b = _mm512_add_pd(_mm512_set1_pd(q->base), _mm512_loadu_pd(t->bases + r));
+    __m512d f = _mm512_mul_pd(_mm512_set1_pd(q->factor), _mm512_loadu_pd(t->factors + r));
+    __m512d exact = _mm512_max_pd(_mm512_sub_pd(b, _mm512_mul_pd(f, p)), _mm512_set1_pd(q->min));
+    __m256 distances = _mm512_cvtpd_ps(exact);
+    __m256i bits = _mm256_castps_si256(distances), negative = _mm256_srai_epi32(bits, 31);
+    bits = _mm256_xor_si256(bits, _mm256_or_si256(negative, _mm256_set1_epi32(INT32_MIN)));
+    mask &= _mm256_cmp_ps_mask(distances, _mm256_set1_ps(limit), _CMP_LE_OQ);
+    mask &= _mm256_cmplt_epu32_mask(ids, _mm256_set1_epi32((int)end));
+    __m512i items = _mm512_slli_epi64(_mm512_cvtepu32_epi64(bits), 32);
+    items = _mm512_or_si512(items, _mm512_cvtepu32_epi64(ids));
+    _mm512_storeu_si512(out, _mm512_maskz_compress_epi64(mask, items));
+    return (size_t)__builtin_popcount(mask);
 }
+
+size_t kn_isa(rank_integers)(uint64_t *out, const int32_t *products, const kn_integer_terms *rows,
+                             const kn_integer_query *query, float limit, const uint32_t *ids, uint32_t first,
+                             uint32_t end, size_t n) {
+    const __m256i count = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+    float rough = rough_limit(query, limit, rows->largest);
+    size_t found = 0;
+    for (size_t h = 0; h < n; h += 16) {
+        uint32_t mask = near_rough(products, rows, h, query, rough);
+        if (n - h < 16) mask &= ((uint32_t)1 << (n - h)) - 1;
+        for (size_t r = h; mask; r += 8, mask >>= 8) {
+            __m256i id = ids ? _mm256_maskz_loadu_epi32((__mmask8)mask, ids + r)
+                             : _mm256_add_epi32(_mm256_set1_epi32((int)(first + r)), count);
+            if ((uint8_t)mask)
+                found += rank8(out + found, products, rows, r, query, limit, id, end, (__mmask8)mask);
+        }
+    }
+    return found;
+}
+#else
+size_t kn_isa(rank_integers)(uint64_t *out, const int32_t *products, const kn_integer_terms *rows,
+                             const kn_integer_query *query, float limit, const uint32_t *ids, uint32_t first,
+                             uint32_t end, size_t n) {
+    float rough = rough_limit(query, limit, rows->largest);
+    size_t found = 0;
+    for (size_t h = 0; h < n; h += 16) {
+        uint32_t mask = near_rough(products, rows, h, query, rough);
+        if (n - h < 16) mask &= ((uint32_t)1 << (n - h)) - 1;
+        for (; mask; mask &= mask - 1) {
+            size_t r = h + (size_t)__builtin_ctz(mask);
+            float distance = distance_of(query, rows, r, products[r]);
+            uint32_t id = ids ? ids[r] : first + (uint32_t)r, bits = kn_f32_bits(distance);
+            bits ^= bits >> 31 ? UINT32_MAX : 0x80000000u;
+            out[found] = (uint64_t)bits << 32 | id;
+            found += distance <= limit && id < end;
+        }
+    }
+    return found;
+}
+#endif

@@ -43,6 +43,7 @@ double kn_isa(sum_squares)(const float *x, size_t n);
 float kn_isa(max)(const float *x, size_t n);
 float kn_isa(exp_shift)(float *x, size_t n, float shift);
 float kn_isa(exp_scale_sum)(const float *x, size_t n, float scale, float shift);
+double kn_isa(exp_fixed_sum)(const float *x, size_t n, float scale, float min);
 void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
                            float *moment, size_t stride);
 void kn_isa(causal_softmax)(float *scores, size_t blocks, size_t rows, size_t visible, size_t window,
@@ -107,8 +108,8 @@ void kn_isa(integer_terms)(kn_integer_terms *out, const int32_t *squares, const 
                            kn_integer_form form);
 void kn_isa(integer_distances)(float *out, const int32_t *products, const kn_integer_terms *rows,
                                const kn_integer_query *query, size_t n);
-void kn_isa(near_integers)(float *block, const int32_t *products, const kn_integer_terms *rows,
-                           const kn_integer_query *queries, const float *limits, size_t m, size_t n,
-                           uint32_t *masks);
+size_t kn_isa(rank_integers)(uint64_t *out, const int32_t *products, const kn_integer_terms *rows,
+                             const kn_integer_query *query, float limit, const uint32_t *ids, uint32_t first,
+                             uint32_t end, size_t n);
 
 #endif

@@ -28,6 +28,7 @@ const kn_kernels kn_isa(kernels) = {
     .max = kn_isa(max),
     .exp_shift = kn_isa(exp_shift),
     .exp_scale_sum = kn_isa(exp_scale_sum),
+    .exp_fixed_sum = kn_isa(exp_fixed_sum),
     .block_softmax = kn_isa(block_softmax),
     .causal_softmax = kn_isa(causal_softmax),
     .causal_exp = kn_isa(causal_exp),
@@ -68,5 +69,5 @@ const kn_kernels kn_isa(kernels) = {
     .row_integers = kn_isa(row_integers),
     .integer_terms = kn_isa(integer_terms),
     .integer_distances = kn_isa(integer_distances),
-    .near_integers = kn_isa(near_integers),
+    .rank_integers = kn_isa(rank_integers),
 };
