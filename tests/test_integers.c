@@ -148,7 +148,8 @@ static void check_ranks(const kn_kernels *k, size_t q, const int32_t *products, 
     float limit = q % 4 == 3 ? INFINITY : want[q % n]; // that of a row itself is within
     for (size_t r = 0; r < n; r++) ids[r] = (uint32_t)(r * 37 + q * 5);
     for (int named = 0; named < 2; named++) {
-        size_t found = 0, got = k->rank_integers(items, products, t, query, limit, named ? ids : NULL, 990, end, n);
+        size_t found = 0,
+               got = k->rank_integers(items, products, t, query, limit, named ? ids : NULL, 990, end, n);
         for (size_t r = 0; r < n; r++) {
             uint32_t id = named ? ids[r] : 990 + (uint32_t)r;
             if (want[r] <= limit && id < end) assert_true(items[found++] == kn_item_make(want[r], id));

@@ -419,22 +419,78 @@ static void compare_groups(const kn_quantizer *q, const kn_groups *g, const floa
     free(min);
 }
 
-static void groups_find_near_lists(void **state) {
-    float *x = make_points(VECTORS, WIDTH, 3, 0.7, 80);
+// Lists learnt in groups, and what assigns to them.
+typedef struct grouped {
+    float *centroids;
+    uint32_t *ends;
     kn_quantizer *q;
     kn_groups *g;
+} grouped;
+
+static grouped grouped_make(const float *x, size_t lists, size_t groups) {
+    grouped t = {memory(lists * WIDTH, sizeof(float)), memory(groups + 1, sizeof(uint32_t)), NULL, NULL};
+    kn_kmeans_options o = kn_kmeans_defaults(lists);
+    OK(kn_kmeans_learn_groups(x, VECTORS, WIDTH, groups, &o, NULL, t.centroids, t.ends));
+    OK(kn_quantizer_make(t.centroids, lists, WIDTH, KN_QUANTIZER_L2, &t.q));
+    OK(kn_groups_make(t.q, t.ends, groups, &t.g));
+    return t;
+}
+
+static void grouped_free(grouped *t) {
+    kn_groups_free(t->g);
+    kn_quantizer_free(t->q);
+    free(t->centroids);
+    free(t->ends);
+}
+
+static void groups_find_near_lists(void **state) {
+    float *x = make_points(VECTORS, WIDTH, 3, 0.7, 80);
     (void)state;
-    OK(kn_quantizer_make(x, MANY, WIDTH, KN_QUANTIZER_L2, &q)); // on points
-    OK(kn_groups_make(q, 1, &g));
-    compare_groups(q, g, x, 0.97);
-    kn_groups_free(g);
-    kn_quantizer_free(q);
-    OK(kn_quantizer_make(x, FEW, WIDTH, KN_QUANTIZER_L2, &q));
-    OK(kn_groups_make(q, 1, &g)); // one group: all lists
-    compare_groups(q, g, x, 0.995);
-    kn_groups_free(g);
-    kn_quantizer_free(q);
+    grouped t = grouped_make(x, MANY, MANY / KN_GROUP_LISTS);
+    compare_groups(t.q, t.g, x, 0.97);
+    grouped_free(&t);
+    t = grouped_make(x, FEW, 1); // one group: all lists
+    compare_groups(t.q, t.g, x, 0.995);
+    grouped_free(&t);
     free(x);
+}
+
+static double objective_of(const float *x, const float *centroids, size_t lists) {
+    uint32_t *list = memory(VECTORS, sizeof *list);
+    float *distances = memory(VECTORS, sizeof *distances);
+    kn_quantizer *q;
+    double sum = 0;
+    OK(kn_quantizer_make(centroids, lists, WIDTH, KN_QUANTIZER_L2, &q));
+    OK(kn_quantizer_assign(q, x, VECTORS, list, distances));
+    for (size_t i = 0; i < VECTORS; i++) sum += (double)distances[i];
+    kn_quantizer_free(q);
+    free(list);
+    free(distances);
+    return sum;
+}
+
+// In two levels nearly as good as in one; every list is in one group; the same again, whatever the threads.
+static void groups_are_learnt(void **state) {
+    enum { LISTS = 300, GROUPS = 11 };
+    float *x = make_points(VECTORS, WIDTH, 3, 0.7, 82), *flat = memory(LISTS * WIDTH, sizeof *flat);
+    kn_kmeans_options o = kn_kmeans_defaults(LISTS);
+    (void)state;
+    OK(kn_kmeans_learn(x, VECTORS, WIDTH, &o, NULL, flat, NULL));
+    grouped t = grouped_make(x, LISTS, GROUPS);
+    assert_int_equal(t.ends[0], 0);
+    assert_int_equal(t.ends[GROUPS], LISTS);
+    for (size_t g = 0; g < GROUPS; g++) assert_true(t.ends[g] < t.ends[g + 1]);
+    double one = objective_of(x, flat, LISTS), two = objective_of(x, t.centroids, LISTS);
+    if (two > 1.15 * one) fail_msg("%.4f times the objective of one level", two / one);
+    OK(kn_threads_set(5));
+    grouped again = grouped_make(x, LISTS, GROUPS);
+    OK(kn_threads_set(0));
+    assert_memory_equal(t.centroids, again.centroids, LISTS * WIDTH * sizeof *flat);
+    assert_memory_equal(t.ends, again.ends, (GROUPS + 1) * sizeof *t.ends);
+    grouped_free(&t);
+    grouped_free(&again);
+    free(x);
+    free(flat);
 }
 
 // Whatever the threads and what else is asked; a vector without a place has the first list.
@@ -442,11 +498,9 @@ static void groups_repeat(void **state) {
     float *x = make_points(VECTORS, WIDTH, 3, 0.7, 81), one;
     uint32_t *a = memory(VECTORS, 4), *b = memory(VECTORS, 4), list;
     float *da = memory(VECTORS, 4), *db = memory(VECTORS, 4);
-    kn_quantizer *q;
-    kn_groups *g;
     (void)state;
-    OK(kn_quantizer_make(x, MANY, WIDTH, KN_QUANTIZER_L2, &q));
-    OK(kn_groups_make(q, 1, &g));
+    grouped t = grouped_make(x, MANY, MANY / KN_GROUP_LISTS);
+    const kn_groups *g = t.g;
     OK(kn_threads_set(1));
     OK(kn_groups_assign(g, x, VECTORS, a, da));
     OK(kn_threads_set(5));
@@ -462,8 +516,7 @@ static void groups_repeat(void **state) {
     OK(kn_groups_assign(g, x, 1, &list, &one));
     assert_int_equal(list, 0);
     assert_true(isinf(one));
-    kn_groups_free(g);
-    kn_quantizer_free(q);
+    grouped_free(&t);
     free(x);
     free(a);
     free(b);
@@ -484,6 +537,7 @@ int main(void) {
         cmocka_unit_test(short_cuts_cost_little),
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(groups_find_near_lists),
+        cmocka_unit_test(groups_are_learnt),
         cmocka_unit_test(groups_repeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -96,13 +96,22 @@ static void fixture_free(fixture *t) {
     free(t->queries);
 }
 
-static void make_coded_lists(const fixture *t, uint32_t lists, uint32_t code_parts, uint32_t code_bits) {
-    kn_recipe recipe = {
-        .lists = lists, .probes = 3, .seed = 5, .code_parts = code_parts, .code_bits = code_bits};
+static void make_grouped_lists(const fixture *t, uint32_t lists, uint32_t groups, uint32_t code_parts,
+                               uint32_t code_bits) {
+    kn_recipe recipe = {.lists = lists,
+                        .groups = groups,
+                        .probes = 3,
+                        .seed = 5,
+                        .code_parts = code_parts,
+                        .code_bits = code_bits};
     kn_index_result r;
     OK(kn_index_build(t->path, &recipe, NULL, &r));
     assert_int_equal(r.info.lists, lists);
     assert_int_equal(r.info.listed, t->added);
+}
+
+static void make_coded_lists(const fixture *t, uint32_t lists, uint32_t code_parts, uint32_t code_bits) {
+    make_grouped_lists(t, lists, 0, code_parts, code_bits);
 }
 
 static void make_lists(const fixture *t, uint32_t lists, uint32_t code_parts) {
@@ -273,6 +282,36 @@ static void exact_with_all_lists(void **state) {
         make_lists(&t, 12, 0);
         check_index(&t, &(kn_search_options){.k = 64, .probes = 12});
         check_index(&t, &(kn_search_options){.k = ENTRIES + 5, .probes = 99});
+        fixture_free(&t);
+    }
+}
+
+// Lists in groups: all of them exactly, a few of them alike alone and in a batch; what is added joins them.
+// (So many neighbours that codes do not come first.)
+static void lists_in_groups(void **state) {
+    (void)state;
+    for (size_t i = 0; i < 9; i++) {
+        fixture t = fixture_make(40, types[i / 3], measures[i % 3]);
+        make_grouped_lists(&t, 60, 7, i % 2 ? 8 : 0, 8);
+        check_index(&t, &(kn_search_options){.k = 200, .probes = 60});
+        kn_store *s;
+        kn_index *x;
+        kn_index_result r;
+        kn_store_writer *w;
+        answers few = answers_make(100);
+        OK(kn_store_open(t.path, &s));
+        OK(kn_index_open(s, &x));
+        assert_int_equal(x->info.groups, 7);
+        OK(kn_index_search(x, t.queries, QUERIES, &(kn_search_options){.k = 100, .probes = 5}, &few.n));
+        check_single(&t, x, &(kn_search_options){.k = 100, .probes = 5}, &few);
+        answers_free(&few);
+        kn_index_close(x);
+        kn_store_close(s);
+        OK(kn_store_write(t.path, &w));
+        add_documents(&t, w, 2);
+        OK(kn_index_extend(t.path, &(kn_recipe){.seed = 1}, NULL, &r));
+        assert_int_equal(r.info.listed, t.added);
+        check_index(&t, &(kn_search_options){.k = 200, .probes = 60});
         fixture_free(&t);
     }
 }
@@ -597,7 +636,7 @@ static void make_old(const fixture *t) {
     OK(kn_store_write(t->path, &w));
     char *note = strdup(kn_store_annex_note(kn_store_writer_base(w)));
     assert_non_null(note);
-    char *version = strstr(note, "\"version\":2");
+    char *version = strstr(note, "\"version\":");
     assert_non_null(version);
     version[strlen("\"version\":")] = '1';
     OK(kn_annex_open(w, SIZE_MAX, &a));
@@ -984,6 +1023,7 @@ int main(void) {
         cmocka_unit_test(selection),
         cmocka_unit_test(exact_without_lists),
         cmocka_unit_test(exact_with_all_lists),
+        cmocka_unit_test(lists_in_groups),
         cmocka_unit_test(probes_are_the_nearest_lists),
         cmocka_unit_test(threads_and_batches_do_not_matter),
         cmocka_unit_test(filters),

@@ -34,6 +34,7 @@ typedef struct making {
     const kn_store *store;
     size_t d;
     float *centroids;
+    uint32_t *group_ends;    // (groups + 1): of lists; NULL: no groups
     kn_quantizer *quantizer; // squared L2, also where searches use another
     kn_groups *groups;
     kn_pq pq;
@@ -89,6 +90,9 @@ static knnlm_status resolve(making *m) {
         return kn_fail(KNNLM_EINVAL, "%" PRIu32 " lists: at most %d", n->lists, KN_INDEX_LISTS_MAX);
     uint64_t max = info->entries / ENTRIES_A_LIST;
     if (!r->lists && n->lists > max) n->lists = max ? (uint32_t)max : 1;
+    n->groups = r->groups ? r->groups : n->lists >= KN_GROUPS_FROM ? n->lists / KN_GROUP_LISTS : 0;
+    if (n->groups > n->lists)
+        return kn_fail(KNNLM_EINVAL, "%" PRIu32 " groups of %" PRIu32 " lists", n->groups, n->lists);
     n->probes = r->probes ? r->probes : PROBES;
     if (n->probes > n->lists) n->probes = n->lists;
     n->code_parts = !r->code_parts && r->auto_codes ? codes_for(m) : r->code_parts;
@@ -142,8 +146,11 @@ static knnlm_status learn_lists(making *m, const float *keys) {
     o.spherical = kn_distance_form_of(kn_store_describe(m->store)->settings.distance)->unit;
     if (m->recipe->iterations) o.iterations = (int)m->recipe->iterations;
     m->centroids = kn_alloc_aligned(m->note.lists, m->d * sizeof *m->centroids);
-    if (!m->centroids) return KNNLM_ENOMEM;
-    KN_TRY(kn_kmeans_learn(keys, m->note.trained, m->d, &o, m->progress, m->centroids, &r));
+    m->group_ends = kn_alloc(m->note.groups + 1, sizeof *m->group_ends);
+    if (!m->centroids || !m->group_ends) return KNNLM_ENOMEM;
+    KN_TRY(m->note.groups ? kn_kmeans_learn_groups(keys, m->note.trained, m->d, m->note.groups, &o,
+                                                   m->progress, m->centroids, m->group_ends)
+                          : kn_kmeans_learn(keys, m->note.trained, m->d, &o, m->progress, m->centroids, &r));
     return kn_quantizer_make(m->centroids, m->note.lists, m->d, KN_QUANTIZER_L2, &m->quantizer);
 }
 
@@ -186,6 +193,8 @@ static knnlm_status write_lists(making *m, kn_annex_writer *a) {
     KN_TRY(kn_annex_pad(a));
     if (m->has_pq)
         KN_TRY(kn_annex_put(a, m->pq.centroids, ((size_t)1 << m->note.code_bits) * m->d * sizeof(float)));
+    if (m->has_pq) KN_TRY(kn_annex_pad(a));
+    if (m->note.groups) KN_TRY(kn_annex_put(a, m->group_ends, (m->note.groups + 1) * sizeof *m->group_ends));
     return kn_annex_seal(a, m->note.lists);
 }
 
@@ -262,8 +271,8 @@ static knnlm_status write_part(making *m, uint64_t first, uint64_t end) {
 // in one piece.
 static knnlm_status write(making *m, uint64_t first) {
     uint64_t entries = kn_store_describe(m->store)->entries, step = m->recipe->source ? RUN : entries;
-    if (m->note.lists >= KN_GROUPS_FROM && entries - first >= m->note.lists)
-        KN_TRY(kn_groups_make(m->quantizer, m->note.seed, &m->groups));
+    if (m->note.groups && entries - first >= m->note.groups)
+        KN_TRY(kn_groups_make(m->quantizer, m->group_ends, m->note.groups, &m->groups));
     for (; first < entries; first += step)
         KN_TRY(write_part(m, first, first + kn_min((size_t)step, (size_t)(entries - first))));
     return KNNLM_OK;
@@ -276,6 +285,7 @@ static void making_free(making *m) {
     kn_groups_free(m->groups);
     kn_quantizer_free(m->quantizer);
     kn_free_aligned(m->centroids);
+    free(m->group_ends);
     if (m->has_pq) kn_pq_free(&m->pq);
     kn_store_writer_close(m->w);
 }
@@ -320,6 +330,11 @@ knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_
 static knnlm_status reuse(making *m, const kn_index *x) {
     KN_TRY(kn_index_note_parse(kn_store_describe(m->store)->path, kn_store_annex_note(m->store), &m->note));
     KN_TRY(kn_quantizer_make(x->centres, m->note.lists, m->d, KN_QUANTIZER_L2, &m->quantizer));
+    if (m->note.groups) {
+        m->group_ends = kn_alloc(m->note.groups + 1, sizeof *m->group_ends);
+        if (!m->group_ends) return KNNLM_ENOMEM;
+        memcpy(m->group_ends, x->group_ends, (m->note.groups + 1) * sizeof *m->group_ends);
+    }
     if (!x->has_pq) return KNNLM_OK;
     KN_TRY(kn_pq_init(&m->pq, m->d, m->note.code_parts, m->note.code_bits));
     m->has_pq = true;

@@ -59,7 +59,7 @@ knnlm_status kn_run_check_ids(const kn_index *x, const kn_run *r, size_t from, s
 
 knnlm_status kn_run_check_places(const kn_index *x, const kn_run *r, size_t from, size_t to, bool codes) {
     kn_run_check c = {x, r};
-    if (from >= to) return KNNLM_OK;
+    if (from >= to || !x->store) return KNNLM_OK;
     if (!r->ids) return kn_store_check_keys(x->store, r->first_id + from, to - from); // a segment's
     KN_TRY(kn_run_check_ids(x, r, from, to));
     return codes ? kn_run_check_codes(x, r, from, to) : check_listed_rows(&c, from, to - from);

@@ -1,8 +1,7 @@
-// Two-level assignment: groups of lists by k-means over the centroids, then the lists of the nearest groups.
+// Two-level assignment: the groups of lists whose middles are nearest, then their lists.
 #include "index/groups.h"
 
 #include "base/threads.h"
-#include "index/kmeans.h"
 #include "math/math.h"
 
 #include <math.h>
@@ -10,7 +9,6 @@
 #include <string.h>
 
 enum {
-    GROUP = 64,    // lists in a group, about
     ASKED = 16,    // groups that a vector is measured against
     BATCH = 32768, // vectors at a time
 };
@@ -19,6 +17,7 @@ struct kn_groups {
     const kn_kernels *k;
     const kn_quantizer *quantizer;
     size_t d, count, panel; // panel: bytes
+    const uint32_t *ends;   // (count + 1): of lists
     float *centres;         // (count, d)
     kn_rhs asked;           // the centres
     float *halves;          // (count rounded up to whole panels): half their squared lengths, or infinity
@@ -35,39 +34,17 @@ static void subtract(float *out, const float *x, const float *centre, size_t d) 
     for (size_t i = 0; i < d; i++) out[i] = x[i] - centre[i];
 }
 
-static knnlm_status find_centres(kn_groups *g, uint64_t seed) {
-    kn_kmeans_options o = kn_kmeans_defaults(g->count);
-    kn_kmeans_result r;
-    o.seed = seed;
+// The middle of each group, of its lists.
+static knnlm_status find_centres(kn_groups *g) {
     g->centres = kn_alloc_aligned(g->count, g->d * sizeof *g->centres);
     g->halves = kn_alloc(kn_cells(g->count) * KN_CELL, sizeof *g->halves);
     if (!g->centres || !g->halves) return KNNLM_ENOMEM;
-    KN_TRY(kn_kmeans_learn(kn_quantizer_centroids(g->quantizer), kn_quantizer_count(g->quantizer), g->d, &o,
-                           NULL, g->centres, &r));
+    kn_groups_middles(kn_quantizer_centroids(g->quantizer), g->d, g->ends, g->count, g->centres);
     KN_TRY(kn_rhs_init(g->k, &g->asked, g->count, g->d));
     kn_rhs_pack(g->k, &g->asked, g->centres, g->d, false);
     for (size_t i = 0; i < kn_cells(g->count) * KN_CELL; i++)
         g->halves[i] = i < g->count ? (float)(g->k->sum_squares(g->centres + i * g->d, g->d) / 2) : INFINITY;
     return KNNLM_OK;
-}
-
-// Which group each list is in, and where the panels of each group begin.
-static knnlm_status divide(kn_groups *g, uint32_t *group) {
-    size_t lists = kn_quantizer_count(g->quantizer);
-    kn_quantizer *q;
-    uint32_t *sizes = kn_alloc(g->count, sizeof *sizes);
-    g->starts = kn_alloc(g->count + 1, sizeof *g->starts);
-    knnlm_status status = sizes && g->starts ? KNNLM_OK : KNNLM_ENOMEM;
-    if (status == KNNLM_OK) status = kn_quantizer_make(g->centres, g->count, g->d, KN_QUANTIZER_L2, &q);
-    if (status == KNNLM_OK) {
-        status = kn_quantizer_assign(q, kn_quantizer_centroids(g->quantizer), lists, group, NULL);
-        kn_quantizer_free(q);
-    }
-    for (size_t l = 0; l < lists && status == KNNLM_OK; l++) sizes[group[l]]++;
-    for (size_t i = 0; i < g->count && status == KNNLM_OK; i++)
-        g->starts[i + 1] = g->starts[i] + (uint32_t)kn_cells(sizes[i]);
-    free(sizes);
-    return status;
 }
 
 typedef struct packing {
@@ -94,40 +71,48 @@ static void pack_group(void *context, size_t group, int worker) {
         pack_panel(p->g, group, panel, p->moved + (size_t)worker * KN_CELL * p->g->d);
 }
 
-static knnlm_status pack(kn_groups *g, const uint32_t *group) {
-    size_t panels = g->starts[g->count], *next = kn_alloc(g->count, sizeof *next);
+static knnlm_status pack(kn_groups *g) {
+    g->starts = kn_alloc(g->count + 1, sizeof *g->starts);
+    if (!g->starts) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < g->count; i++)
+        g->starts[i + 1] = g->starts[i] + (uint32_t)kn_cells(g->ends[i + 1] - g->ends[i]);
+    size_t panels = g->starts[g->count];
     packing p = {g, kn_alloc_aligned((size_t)kn_threads() * KN_CELL, g->d * sizeof(float))};
     g->lists = kn_alloc(panels * KN_CELL, sizeof *g->lists);
     g->bias = kn_alloc(panels * KN_CELL, sizeof *g->bias);
     g->panels = kn_alloc_aligned(panels, g->panel);
-    bool room = next && p.moved && g->lists && g->bias && g->panels;
+    bool room = p.moved && g->lists && g->bias && g->panels;
     if (room) {
         memset(g->lists, 0xff, panels * KN_CELL * sizeof *g->lists);
-        for (size_t i = 0; i < g->count; i++) next[i] = (size_t)g->starts[i] * KN_CELL;
-        for (size_t l = 0; l < kn_quantizer_count(g->quantizer); l++)
-            g->lists[next[group[l]]++] = (uint32_t)l;
+        for (size_t i = 0; i < g->count; i++)
+            for (uint32_t l = g->ends[i]; l < g->ends[i + 1]; l++)
+                g->lists[(size_t)g->starts[i] * KN_CELL + l - g->ends[i]] = l;
         kn_parallel(g->count, pack_group, &p);
     }
     kn_free_aligned(p.moved);
-    free(next);
     return room ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
-knnlm_status kn_groups_make(const kn_quantizer *q, uint64_t seed, kn_groups **out) {
-    kn_groups *g = kn_alloc(1, sizeof *g);
-    uint32_t *group = kn_alloc(kn_quantizer_count(q), sizeof *group);
-    knnlm_status status = g && group ? KNNLM_OK : KNNLM_ENOMEM;
-    if (g) {
-        *g = (kn_groups){.k = kn_math_kernels(KNNLM_PRECISION_AUTO),
-                         .quantizer = q,
-                         .d = kn_quantizer_dimension(q),
-                         .count = kn_max(1, kn_quantizer_count(q) / GROUP)};
-        g->panel = kn_panel_bytes(g->k, g->d);
+void kn_groups_middles(const float *centroids, size_t d, const uint32_t *ends, size_t groups, float *out) {
+    for (size_t g = 0; g < groups; g++, out += d) {
+        float share = 1 / (float)kn_max(1, ends[g + 1] - ends[g]);
+        memset(out, 0, d * sizeof *out);
+        for (size_t l = ends[g]; l < ends[g + 1]; l++)
+            for (size_t i = 0; i < d; i++) out[i] += share * centroids[l * d + i];
     }
-    if (status == KNNLM_OK) status = find_centres(g, seed);
-    if (status == KNNLM_OK) status = divide(g, group);
-    if (status == KNNLM_OK) status = pack(g, group);
-    free(group);
+}
+
+knnlm_status kn_groups_make(const kn_quantizer *q, const uint32_t *ends, size_t groups, kn_groups **out) {
+    kn_groups *g = kn_alloc(1, sizeof *g);
+    if (!g) return KNNLM_ENOMEM;
+    *g = (kn_groups){.k = kn_math_kernels(KNNLM_PRECISION_AUTO),
+                     .quantizer = q,
+                     .d = kn_quantizer_dimension(q),
+                     .count = groups,
+                     .ends = ends};
+    g->panel = kn_panel_bytes(g->k, g->d);
+    knnlm_status status = find_centres(g);
+    if (status == KNNLM_OK) status = pack(g);
     if (status == KNNLM_OK)
         *out = g;
     else

@@ -23,6 +23,7 @@ typedef struct kn_index kn_index;
 
 typedef struct kn_index_info {
     uint32_t lists;      // 0: none, every search is exact
+    uint32_t groups;     // of lists; 0: none
     uint32_t probes;     // lists looked at by default
     uint64_t listed;     // entries in lists
     uint64_t flat;       // entries outside: all are looked at
@@ -53,6 +54,8 @@ typedef struct kn_entry_range {
 typedef struct kn_search_scratch {
     void *items;
     size_t bytes;
+    void *lists; // the same of the search for lists
+    size_t lists_bytes;
 } kn_search_scratch;
 void kn_search_scratch_free(kn_search_scratch *scratch);
 
@@ -129,6 +132,7 @@ typedef struct kn_key_source {
 
 typedef struct kn_recipe {
     uint32_t lists;      // 0: by the number of entries
+    uint32_t groups;     // of lists; 0: by their number
     uint32_t code_parts; // bytes of a PQ code with 8 bits; 0: none
     uint32_t code_bits;  // 8 or 4
     bool auto_codes;     // without code_parts: codes of up to 64 bytes, where keys do not fit into memory

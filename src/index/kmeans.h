@@ -42,4 +42,11 @@ typedef struct kn_kmeans_result {
 knnlm_status kn_kmeans_learn(const float *points, size_t count, size_t d, const kn_kmeans_options *o,
                              const kn_progress *progress, float *centroids, kn_kmeans_result *result);
 
+// Learns o->clusters centroids in groups: those of group g are [ends[g], ends[g + 1]), ends (groups + 1), in
+// proportion to its points. A few percent farther from the points than kn_kmeans_learn would leave them, for
+// a small part of its work. Fails as that does.
+knnlm_status kn_kmeans_learn_groups(const float *points, size_t count, size_t d, size_t groups,
+                                    const kn_kmeans_options *o, const kn_progress *progress, float *centroids,
+                                    uint32_t *ends);
+
 #endif

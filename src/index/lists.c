@@ -47,20 +47,31 @@ static const char *check_floats(void *context, size_t from, size_t to) {
     return kn_key_values_finite(KNNLM_KEYS_F32, data + from, to - from) ? NULL : "a centroid is not finite";
 }
 
+static knnlm_status open_groups(kn_index *x, const kn_index_note *n, const uint32_t *ends) {
+    bool good = ends[0] == 0 && ends[n->groups] == n->lists;
+    for (size_t g = 0; g < n->groups && good; g++) good = ends[g] <= ends[g + 1];
+    if (!good) return damaged(x, "the groups of its lists make no sense");
+    x->group_ends = ends;
+    x->info.groups = n->groups;
+    return kn_coarse_make(x->centres, n->lists, x->d, ends, n->groups, x->form, &x->coarse);
+}
+
 static knnlm_status open_centroids(opening *o) {
     kn_index *x = o->x;
     const kn_index_note *n = o->note;
     kn_store_annex_part part;
     size_t coarse = kn_annex_padded(n->lists * x->d * sizeof(float));
     size_t fine = n->code_parts ? kn_annex_padded(((size_t)1 << n->code_bits) * x->d * sizeof(float)) : 0;
-    KN_TRY(next_part(o, "lists", n->lists, coarse + fine, &part));
+    size_t groups = n->groups ? kn_annex_padded((n->groups + 1) * sizeof(uint32_t)) : 0;
+    KN_TRY(next_part(o, "lists", n->lists, coarse + fine + groups, &part));
     KN_TRY(kn_store_check_annex(x->store, o->part - 1, 0, part.size, check_floats,
                                 (void *)(uintptr_t)part.data));
     x->centres = kn_alloc_aligned(n->lists, x->d * sizeof *x->centres);
     if (!x->centres) return KNNLM_ENOMEM;
     memcpy(x->centres, part.data, n->lists * x->d * sizeof *x->centres);
-    KN_TRY(kn_quantizer_make(x->centres, n->lists, x->d, x->form->norms ? KN_QUANTIZER_L2 : KN_QUANTIZER_IP,
-                             &x->quantizer));
+    KN_TRY(n->groups ? open_groups(x, n, (const uint32_t *)(const void *)(part.data + coarse + fine))
+                     : kn_quantizer_make(x->centres, n->lists, x->d,
+                                         x->form->norms ? KN_QUANTIZER_L2 : KN_QUANTIZER_IP, &x->quantizer));
     return open_codes(x, n, (const float *)(const void *)(part.data + coarse));
 }
 

@@ -26,12 +26,12 @@ knnlm_status kn_index_note_print(const kn_index_note *n, char **text) {
         json_decref(runs);
         return kn_fail(KNNLM_EDATA, "an index whose distances are not finite, or no memory for its note");
     }
-    json_t *root =
-        json_pack("{s:i, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:f, s:I, s:o}", "version", KN_INDEX_VERSION,
-                  "lists", (json_int_t)n->lists, "probes", (json_int_t)n->probes, "code_parts",
-                  (json_int_t)n->code_parts, "code_bits", (json_int_t)n->code_bits, "plain_codes",
-                  n->plain_codes, "trained", (json_int_t)n->trained, "seed", (json_int_t)n->seed, "objective",
-                  n->objective, "learnt", (json_int_t)n->learnt, "runs", runs);
+    json_t *root = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:f, s:I, s:o}", "version",
+                             KN_INDEX_VERSION, "lists", (json_int_t)n->lists, "groups", (json_int_t)n->groups,
+                             "probes", (json_int_t)n->probes, "code_parts", (json_int_t)n->code_parts,
+                             "code_bits", (json_int_t)n->code_bits, "plain_codes", n->plain_codes, "trained",
+                             (json_int_t)n->trained, "seed", (json_int_t)n->seed, "objective", n->objective,
+                             "learnt", (json_int_t)n->learnt, "runs", runs);
     *text = root ? json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
     json_decref(root);
     return *text ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "out of memory for the note of an index");
@@ -75,6 +75,7 @@ static knnlm_status parse(const char *path, const json_t *root, kn_index_note *n
                          .trained = get(root, "trained", INT64_MAX, &good),
                          .seed = get(root, "seed", INT64_MAX, &good),
                          .objective = json_number_value(json_object_get(root, "objective"))};
+    if (json_object_get(root, "groups")) n->groups = (uint32_t)get(root, "groups", n->lists, &good);
     KN_TRY(parse_runs(json_object_get(root, "runs"), n, &good));
     n->learnt = n->run_count ? n->runs[0].entries : 0; // before runs were merged
     if (json_object_get(root, "learnt")) n->learnt = get(root, "learnt", KN_STORE_ENTRIES_MAX, &good);

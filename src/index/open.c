@@ -37,7 +37,7 @@ void kn_index_measure_integers(const kn_index *x, const int16_t *whole, const kn
 knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, size_t *k, uint32_t *probes) {
     if (o->k == 0 || o->k > KN_STORE_ENTRIES_MAX)
         return kn_fail(KNNLM_EINVAL, "%zu neighbours asked for", o->k);
-    const char *path = kn_store_describe(x->store)->path;
+    const char *path = x->store ? kn_store_describe(x->store)->path : "";
     if (!x->info.has_keys && !x->info.lists && kn_store_annex_note(x->store))
         return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys: no exact search, only one by its codes", path);
     if (!x->info.has_keys && !x->info.lists)
@@ -80,6 +80,10 @@ knnlm_status kn_index_open_flat(const kn_store *store, kn_index **out) {
 void kn_index_close(kn_index *x) {
     if (!x) return;
     kn_quantizer_free(x->quantizer);
+    kn_index_close(x->coarse);
+    free(x->own.ends);
+    kn_free_aligned(x->own.rows);
+    free(x->own.scales);
     kn_free_aligned(x->centres);
     free(x->flat_centre);
     free(x->zero);

@@ -11,5 +11,9 @@ knnlm_status kn_index_add_lists(kn_index *x);
 // Entries from `first` on are outside the lists.
 knnlm_status kn_index_add_flat(kn_index *x, uint64_t first);
 knnlm_status kn_index_mark_removed(kn_index *x);
+// An index of the lists' own centroids (lists, d): list l is its entry l. Group g has lists [ends[g], ends[g
+// + 1]).
+knnlm_status kn_coarse_make(const float *centres, size_t lists, size_t d, const uint32_t *ends, size_t groups,
+                            const kn_distance_form *form, kn_index **out);
 
 #endif

@@ -239,6 +239,7 @@ static void room_free(question *room) {
 
 void kn_search_scratch_free(kn_search_scratch *s) {
     kn_free_aligned(s->items);
+    kn_free_aligned(s->lists);
     *s = (kn_search_scratch){0};
 }
 
@@ -247,7 +248,7 @@ static knnlm_status make_items(kn_search_scratch *s, size_t part, size_t k) {
     if (!kn_mul(part, kn_top_capacity(k) * sizeof(kn_item), &bytes))
         return kn_fail(KNNLM_ENOMEM, "too many neighbours at a time");
     if (s->items && bytes <= s->bytes) return KNNLM_OK;
-    kn_search_scratch_free(s);
+    kn_free_aligned(s->items);
     s->items = kn_alloc_aligned(bytes, 1);
     s->bytes = s->items ? bytes : 0;
     return s->items ? KNNLM_OK : KNNLM_ENOMEM;

@@ -47,8 +47,8 @@ void kn_integer_scan(kn_search_batch *b, kn_gathering *g, const int16_t *lhs, co
         size_t m = kn_min(KN_CELL, g->n - q);
         k->multiply_integers(products, lhs + q * cells * KN_INTEGER_DEPTH, panel, cells, m);
         for (size_t i = q; i < q + m; i++) {
-            size_t found = k->rank_integers(g->items[i] + g->counts[i], products + (i - q) * KN_CELL, &rows.terms,
-                                            &terms[i], g->limits[i], rows.ids, 0, end, n);
+            size_t found = k->rank_integers(g->items[i] + g->counts[i], products + (i - q) * KN_CELL,
+                                            &rows.terms, &terms[i], g->limits[i], rows.ids, 0, end, n);
             if (found) kn_gather_ranked(b, g, i, found);
         }
     }

@@ -164,15 +164,19 @@ static knnlm_status add_stretches(visit *v, const kn_run *run, uint32_t list, si
     return KNNLM_OK;
 }
 
-// Turns (query, probes) into the queries of each list, and those into stretches in the order of the lists.
+// Turns (query, probes; UINT32_MAX: none) into the queries of each list, and those into stretches in the
+// order of the lists.
 static knnlm_status cut_lists(visit *v, const uint32_t *probed, uint32_t probes) {
     const kn_index *x = v->b->x;
     size_t lists = x->info.lists, n = v->b->n, *starts = kn_alloc(lists + 2, sizeof *starts);
     if (!starts) return KNNLM_ENOMEM;
-    for (size_t i = 0; i < n * probes; i++) starts[probed[i] + 2]++;
+    for (size_t i = 0; i < n * probes; i++)
+        if (probed[i] != UINT32_MAX) starts[probed[i] + 2]++;
     for (size_t l = 0; l < lists; l++) starts[l + 2] += starts[l + 1];
     for (size_t q = 0; q < n; q++)
-        for (uint32_t p = 0; p < probes; p++) v->members[starts[probed[q * probes + p] + 1]++] = (uint32_t)q;
+        for (uint32_t p = 0; p < probes; p++)
+            if (probed[q * probes + p] != UINT32_MAX)
+                v->members[starts[probed[q * probes + p] + 1]++] = (uint32_t)q;
     knnlm_status status = KNNLM_OK;
     for (size_t i = 0; i < x->listed_count && status == KNNLM_OK; i++)
         for (size_t l = 0; l < lists && status == KNNLM_OK; l++)
@@ -182,11 +186,32 @@ static knnlm_status cut_lists(visit *v, const uint32_t *probed, uint32_t probes)
     return status;
 }
 
+// The lists near each query, by the lists' own index.
+static knnlm_status search_coarse(const kn_search_batch *b, uint32_t probes, uint32_t *probed) {
+    kn_search_scratch own = {0}, *all = b->o->scratch ? b->o->scratch : &own;
+    kn_search_scratch scratch = {.items = all->lists, .bytes = all->lists_bytes};
+    kn_search_options o = {.k = probes,
+                           .probes = kn_coarse_groups(b->x->coarse, probes),
+                           .memory = b->o->memory,
+                           .scratch = &scratch};
+    kn_neighbors near = {probed, kn_alloc(b->n * probes, sizeof(float)), kn_alloc(b->n, sizeof(uint32_t))};
+    knnlm_status status = near.distances && near.counts ? KNNLM_OK : KNNLM_ENOMEM;
+    if (status == KNNLM_OK) status = kn_index_search(b->x->coarse, b->queries, b->n, &o, &near);
+    all->lists = scratch.items;
+    all->lists_bytes = scratch.bytes;
+    kn_search_scratch_free(&own);
+    free(near.distances);
+    free(near.counts);
+    return status;
+}
+
 static knnlm_status probe(visit *v, uint32_t probes) {
-    uint32_t *probed = kn_alloc(v->b->n * probes, sizeof *probed);
+    const kn_search_batch *b = v->b;
+    uint32_t *probed = kn_alloc(b->n * probes, sizeof *probed);
     if (!probed) return KNNLM_ENOMEM;
-    knnlm_status status =
-        kn_quantizer_probe(v->b->x->quantizer, v->b->queries, v->b->n, probes, probed, NULL);
+    knnlm_status status = b->x->coarse
+                              ? search_coarse(b, probes, probed)
+                              : kn_quantizer_probe(b->x->quantizer, b->queries, b->n, probes, probed, NULL);
     if (status == KNNLM_OK) status = cut_lists(v, probed, probes);
     free(probed);
     return status;

@@ -53,7 +53,8 @@ void kn_gather_begin(kn_search_batch *b, kn_gathering *g);
 // row.
 void kn_gather(kn_search_batch *b, kn_gathering *g, size_t q, size_t place, float *distances, uint32_t mask,
                uint32_t doubted);
-// The same of rows that are ranked already: `count` items were put at the end of the query's, whose ids are entries.
+// The same of rows that are ranked already: `count` items were put at the end of the query's, whose ids are
+// entries.
 void kn_gather_ranked(kn_search_batch *b, kn_gathering *g, size_t q, size_t count);
 void kn_gather_end(kn_search_batch *b, kn_gathering *g);
 

@@ -44,6 +44,10 @@ knnlm_status kn_searcher_open(const kn_index *x, size_t k_max, kn_searcher **out
     s->near = kn_alloc(x->info.lists, sizeof *s->near);
     s->probe = kn_alloc_aligned(1, x->quantizer ? kn_quantizer_scratch_bytes(x->quantizer) : 1);
     s->items = kn_alloc_aligned(room_for(k_max), sizeof *s->items);
+    if (x->coarse && kn_searcher_open(x->coarse, x->info.lists, &s->coarse) != KNNLM_OK) {
+        kn_searcher_close(s);
+        return KNNLM_ENOMEM;
+    }
     if (s->query && s->whole && s->lists && s->near && s->probe && s->items && make_tables(s)) {
         *out = s;
         return KNNLM_OK;
@@ -63,6 +67,7 @@ void kn_searcher_close(kn_searcher *s) {
     kn_free_aligned(s->probe);
     kn_free_aligned(s->items);
     kn_free_aligned(s->candidates);
+    kn_searcher_close(s->coarse);
     free(s->lists);
     free(s->near);
     free(s);
@@ -206,9 +211,22 @@ static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_
     }
 }
 
+// The lists nearest to the query; how many there are.
+static uint32_t probe(kn_searcher *s, uint32_t probes) {
+    uint32_t count = probes;
+    if (!probes) return 0;
+    if (!s->coarse) {
+        kn_quantizer_probe_one(s->x->quantizer, s->query, probes, s->lists, s->near, s->probe);
+        return probes;
+    }
+    kn_search_options o = {.k = probes, .probes = kn_coarse_groups(s->x->coarse, probes)};
+    kn_searcher_find(s->coarse, s->query, &o, &(kn_neighbors){s->lists, s->near, &count}); // cannot fail
+    return count;
+}
+
 static void scan_all(kn_searcher *s, const kn_search_options *o, size_t k, uint32_t probes) {
     const kn_index *x = s->x;
-    if (probes) kn_quantizer_probe_one(x->quantizer, s->query, probes, s->lists, s->near, s->probe);
+    probes = probe(s, probes);
     if (x->has_pq && (o->codes || !x->info.has_keys))
         scan_lists(s, o, probes, x->form->unit ? BY_DECODED : BY_CODES, false, &s->top);
     else if (x->has_pq && count_candidates(s, probes) > CODES_FROM * (uint64_t)k)

@@ -13,9 +13,10 @@ struct kn_searcher {
     float *query, *residual, *tables, *rows; // rows: CHUNK of them, decoded
     uint8_t *small;                          // the tables in 8 bits
     uint32_t *lists;
-    float *near;    // distances of lists
-    void *probe;    // memory of the quantizer
-    int16_t *whole; // the query, where keys are integers
+    kn_searcher *coarse; // of the lists' own index, where they have one
+    float *near;         // distances of lists
+    void *probe;         // memory of the quantizer
+    int16_t *whole;      // the query, where keys are integers
     kn_integer_query terms;
     kn_item *items, *candidates;
     kn_top top;

@@ -38,7 +38,7 @@ typedef struct kn_top {
     bool missing; // fewer than k were within the guess
 } kn_top;
 
-enum { KN_TOP_SLACK = 512 };
+enum { KN_TOP_SLACK = 256 };
 // Room for k items and what gathers before they are sorted out.
 static inline size_t kn_top_capacity(size_t k) {
     return k + kn_max(k / 2, KN_TOP_SLACK);

@@ -22,8 +22,15 @@ typedef struct kn_run {
     size_t ids_at; // in the order part
 } kn_run;
 
+// Rows that are the index's own, not the store's.
+typedef struct kn_index_memory {
+    uint64_t *ends;
+    uint8_t *rows;
+    float *scales;
+} kn_index_memory;
+
 struct kn_index {
-    const kn_store *store;
+    const kn_store *store; // NULL: rows are in memory, and trusted
     kn_index_info info;
     const kn_kernels *k;
     const kn_kernels *integers; // for int8 keys, which meet queries of 16 bits; else NULL
@@ -31,11 +38,14 @@ struct kn_index {
     const kn_distance_form *form; // of it
     kn_row_type type;
     size_t d, row_bytes;
-    uint64_t entries;        // of the store
-    kn_quantizer *quantizer; // NULL without lists
-    float *centres;          // (lists, d)
-    float *flat_centre;      // (d): what rows outside the lists are measured from
-    float *zero;             // (d)
+    uint64_t entries;           // of the store
+    kn_quantizer *quantizer;    // NULL without lists, and where the lists have an index of their own:
+    kn_index *coarse;           // of very many lists; else NULL
+    const uint32_t *group_ends; // (groups + 1): of lists
+    kn_index_memory own;
+    float *centres;     // (lists, d)
+    float *flat_centre; // (d): what rows outside the lists are measured from
+    float *zero;        // (d)
     kn_pq pq;
     bool has_pq, plain_codes; // plain: of keys, not of residuals
     kn_run *listed, *flat;
@@ -89,6 +99,8 @@ static inline size_t kn_index_stride(const kn_index *x) {
 static inline kn_integer_form kn_index_integer_form(const kn_index *x) {
     return x->form->norms ? KN_INTEGER_L2 : x->form->unit ? KN_INTEGER_COSINE : KN_INTEGER_PRODUCT;
 }
+// Groups of lists that a search of the lists' own index looks at, to find so many lists.
+uint32_t kn_coarse_groups(const kn_index *coarse, uint32_t probes);
 // Distances of a query to n rows of integers as they lie.
 void kn_index_measure_integers(const kn_index *x, const int16_t *whole, const kn_integer_query *terms,
                                const uint8_t *rows, const float *scales, size_t n, float *distances);

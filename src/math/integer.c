@@ -7,8 +7,8 @@
 // Rows are at least -128, and sums of products are to stay below 2^31.
 #define MAGNITUDES ((double)(1 << 24) - 1)
 
-// The nearest whole number, of one below 2^51: beside 1.5 * 2^52 a double has no digits after the point. (A call of
-// nearbyint for every element took 3% of a search.)
+// The nearest whole number, of one below 2^51: beside 1.5 * 2^52 a double has no digits after the point. (A
+// call of nearbyint for every element took 3% of a search.)
 static inline int32_t nearest(double x) {
     const double whole = 0x1.8p52;
     return (int32_t)((x + whole) - whole);

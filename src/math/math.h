@@ -87,8 +87,8 @@ typedef struct kn_kernels {
     float (*exp_shift)(float *x, size_t n, float shift);
     // Sum of exp(scale * (x - shift)), to 1e-6 of it: terms below e^-87 count as 0, those above e^88 as e^88.
     float (*exp_scale_sum)(const float *x, size_t n, float scale, float shift);
-    // The same of x that are at least `min`, for scale < 0, in fixed point: the same bits in whatever order x stand.
-    // Terms are at most 1 and rounded to 2^-40.
+    // The same of x that are at least `min`, for scale < 0, in fixed point: the same bits in whatever order x
+    // stand. Terms are at most 1 and rounded to 2^-40.
     double (*exp_fixed_sum)(const float *x, size_t n, float scale, float min);
     // Of each row of a block (rows, columns), stride 32: its largest value, the sum of exp(x - largest) and,
     // unless `moment` is NULL, that of (x - largest) exp(x - largest). Sums do not depend on what is wanted.
@@ -175,8 +175,8 @@ typedef struct kn_kernels {
                           kn_integer_form form);
     void (*integer_distances)(float *out, const int32_t *products, const kn_integer_terms *rows,
                               const kn_integer_query *query, size_t n);
-    // Those of n <= 32 rows that are at most `limit` from a query, by their products (32), as `rank` gives them;
-    // returns how many.
+    // Those of n <= 32 rows that are at most `limit` from a query, by their products (32), as `rank` gives
+    // them; returns how many.
     size_t (*rank_integers)(uint64_t *out, const int32_t *products, const kn_integer_terms *rows,
                             const kn_integer_query *query, float limit, const uint32_t *ids, uint32_t first,
                             uint32_t end, size_t n);

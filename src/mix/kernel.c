@@ -35,9 +35,9 @@ static double sum_all(const kn_neighborhood *n, double scale) {
     return sum;
 }
 
-// Built on the nearest that has the target: beside the nearest of all, those may be so far that they are 0. Terms
-// of weight 1 are rounded to 2^-32, so that their sum is exact, and the same in any order: there are fewer than
-// 2^20 of them.
+// Built on the nearest that has the target: beside the nearest of all, those may be so far that they are 0.
+// Terms of weight 1 are rounded to 2^-32, so that their sum is exact, and the same in any order: there are
+// fewer than 2^20 of them.
 static double log_sum_of(const kn_neighborhood *n, double scale, int32_t target) {
     const double whole = 0x1p20; // beside it a double has 32 bits after the point
     double sum = 0, nearest = INFINITY;

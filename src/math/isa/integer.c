@@ -2,6 +2,7 @@
 // is made of them is made in double precision, so that every CPU, and every way of looking at a row, gives
 // the same bits. This file is compiled without contraction: no multiplication is fused with an addition.
 #include "math/isa/isa.h"
+#include "math/isa/transpose.h"
 
 #include "base/convert.h"
 
@@ -13,38 +14,76 @@
 
 // ---------------------------------------------------------------- loading
 
-// out (64) = row (64) as 16 bits; *square += the sum of their squares.
+// The halves of 16 fours of bytes: pairs of 16 bits, signs extended.
 #if defined(__AVX512F__)
-static inline void widen_row(int16_t *out, const int8_t *row, int32_t *square) {
-    __m512i a = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)row));
-    __m512i b = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)(row + 32)));
-    _mm512_storeu_si512(out, a);
-    _mm512_storeu_si512(out + 32, b);
-    *square += _mm512_reduce_add_epi32(_mm512_add_epi32(_mm512_madd_epi16(a, a), _mm512_madd_epi16(b, b)));
+static inline __m512i widen_half(__m512i fours, int half) {
+    const __m512i first = _mm512_set1_epi32(0x01800080), second = _mm512_set1_epi32(0x03800280);
+    const __m512i lanes = _mm512_broadcast_i32x4(_mm_set_epi32(0x0c000c00, 0x08000800, 0x04000400, 0));
+    return _mm512_srai_epi16(_mm512_shuffle_epi8(fours, _mm512_add_epi8(half ? second : first, lanes)), 8);
+}
+
+// 16 fours of each of 16 rows -> 32 steps of depth, 16 pairs each; squares (16) grow by theirs.
+static inline void widen_fours(int16_t *out, const uint32_t *fours, int32_t *squares) {
+    __m512i sums = _mm512_loadu_si512(squares);
+    for (size_t i = 0; i < 16; i++) {
+        __m512i four = _mm512_loadu_si512(fours + 16 * i);
+        __m512i a = widen_half(four, 0), b = widen_half(four, 1);
+        _mm512_storeu_si512(out + 64 * i, a);
+        _mm512_storeu_si512(out + 64 * i + 32, b);
+        sums = _mm512_add_epi32(sums, _mm512_add_epi32(_mm512_madd_epi16(a, a), _mm512_madd_epi16(b, b)));
+    }
+    _mm512_storeu_si512(squares, sums);
+}
+#elif defined(__AVX2__)
+static inline __m256i widen_half(__m256i fours, int half) {
+    const __m256i first = _mm256_set1_epi32(0x01800080), second = _mm256_set1_epi32(0x03800280);
+    const __m256i lanes = _mm256_broadcastsi128_si256(_mm_set_epi32(0x0c000c00, 0x08000800, 0x04000400, 0));
+    return _mm256_srai_epi16(_mm256_shuffle_epi8(fours, _mm256_add_epi8(half ? second : first, lanes)), 8);
+}
+
+static inline void widen_fours(int16_t *out, const uint32_t *fours, int32_t *squares) {
+    for (size_t r = 0; r < 16; r += 8) {
+        __m256i sums = _mm256_loadu_si256((const void *)(squares + r));
+        for (size_t i = 0; i < 16; i++) {
+            __m256i four = _mm256_loadu_si256((const void *)(fours + 16 * i + r));
+            __m256i a = widen_half(four, 0), b = widen_half(four, 1);
+            _mm256_storeu_si256((void *)(out + 64 * i + 2 * r), a);
+            _mm256_storeu_si256((void *)(out + 64 * i + 32 + 2 * r), b);
+            sums = _mm256_add_epi32(sums, _mm256_add_epi32(_mm256_madd_epi16(a, a), _mm256_madd_epi16(b, b)));
+        }
+        _mm256_storeu_si256((void *)(squares + r), sums);
+    }
 }
 #else
-static inline void widen_row(int16_t *out, const int8_t *row, int32_t *square) {
-    int32_t sum = 0;
-    for (size_t i = 0; i < KN_INTEGER_DEPTH; i++) out[i] = row[i];
-    for (size_t i = 0; i < KN_INTEGER_DEPTH; i++) sum += row[i] * row[i];
-    *square += sum;
+static inline void widen_fours(int16_t *out, const uint32_t *fours, int32_t *squares) {
+    for (size_t i = 0; i < 16; i++)
+        for (size_t r = 0; r < 16; r++) {
+            int8_t x[4];
+            memcpy(x, fours + 16 * i + r, sizeof x);
+            for (size_t j = 0; j < 4; j++) {
+                out[64 * i + j / 2 * 32 + 2 * r + j % 2] = x[j];
+                squares[r] += x[j] * x[j];
+            }
+        }
 }
 #endif
 
+// Rows are turned as fours of bytes, and widened after: half as many to turn.
 void kn_isa(load_integers)(int16_t *panel, int32_t *squares, const int8_t *const *rows, size_t n, size_t d) {
-    int16_t wide[KN_INTEGER_CELL] __attribute__((aligned(64)));
-    int8_t rest[KN_INTEGER_DEPTH];
+    uint32_t in[16 * 16] __attribute__((aligned(64))), out[16 * 16] __attribute__((aligned(64)));
     memset(squares, 0, KN_CELL * sizeof *squares);
-    memset(wide + n * KN_INTEGER_DEPTH, 0, (KN_CELL - n) * KN_INTEGER_DEPTH * sizeof *wide);
-    for (size_t k = 0; k < d; k += KN_INTEGER_DEPTH, panel += KN_INTEGER_CELL) {
-        bool whole = d - k >= KN_INTEGER_DEPTH;
-        if (!whole) memset(rest, 0, sizeof rest);
-        for (size_t r = 0; r < n; r++) {
-            if (!whole) memcpy(rest, rows[r] + k, d - k);
-            widen_row(wide + r * KN_INTEGER_DEPTH, whole ? rows[r] + k : rest, &squares[r]);
+    for (size_t k = 0; k < d; k += KN_INTEGER_DEPTH, panel += KN_INTEGER_CELL)
+        for (size_t half = 0; half < KN_CELL; half += KN_HALF) {
+            size_t count = n > half ? kn_min(KN_HALF, n - half) : 0, width = kn_min(KN_INTEGER_DEPTH, d - k);
+            if (count < KN_HALF || width < KN_INTEGER_DEPTH) memset(in, 0, sizeof in);
+            for (size_t r = 0; r < count; r++)
+                if (width == KN_INTEGER_DEPTH)
+                    memcpy(in + 16 * r, rows[half + r] + k, KN_INTEGER_DEPTH);
+                else
+                    memcpy(in + 16 * r, rows[half + r] + k, width);
+            transpose16(out, 16, in, 16);
+            widen_fours(panel + half / KN_HALF * 2 * KN_HALF_SIZE, out, squares + half);
         }
-        kn_isa(load_cell)((float *)(void *)panel, (const float *)(const void *)wide, KN_CELL); // pairs
-    }
 }
 
 // ---------------------------------------------------------------- rows as they lie
@@ -171,7 +210,8 @@ static inline uint32_t near_rough(const int32_t *products, const kn_integer_term
         __m256 p = _mm256_cvtepi32_ps(_mm256_loadu_si256((const void *)(products + r + i)));
         __m256 b = _mm256_add_ps(_mm256_loadu_ps(t->rough_bases + r + i), _mm256_set1_ps((float)q->base));
         __m256 f = _mm256_mul_ps(_mm256_loadu_ps(t->rough_factors + r + i), _mm256_set1_ps((float)q->factor));
-        __m256 near = _mm256_cmp_ps(_mm256_sub_ps(b, _mm256_mul_ps(f, p)), _mm256_set1_ps(limit), _CMP_NGT_UQ);
+        __m256 near =
+            _mm256_cmp_ps(_mm256_sub_ps(b, _mm256_mul_ps(f, p)), _mm256_set1_ps(limit), _CMP_NGT_UQ);
         mask |= (uint32_t)_mm256_movemask_ps(near) << i;
     }
     return mask;

@@ -110,9 +110,9 @@ float kn_isa(exp_scale_sum)(const float *x, size_t n, float scale, float shift) 
     return (float)sum;
 }
 
-// Beside 1.5 * 2^52 the last bit of a double counts 1: the bits of a sum with it are those of a whole number, and
-// whole numbers add up to the same in any order. Always 16 terms side by side, so that each is computed alike
-// wherever it stands; what is missing at the end is made up by terms of 1.
+// Beside 1.5 * 2^52 the last bit of a double counts 1: the bits of a sum with it are those of a whole number,
+// and whole numbers add up to the same in any order. Always 16 terms side by side, so that each is computed
+// alike wherever it stands; what is missing at the end is made up by terms of 1.
 double kn_isa(exp_fixed_sum)(const float *x, size_t n, float scale, float min) {
     enum { WIDTH = 16, BITS = 40 };
     const double whole = 0x1.8p52, one = (double)((uint64_t)1 << BITS);
