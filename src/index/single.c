@@ -108,6 +108,39 @@ static void measure_decoded(kn_searcher *s, const kn_run *r, size_t list, size_t
 // codes stand for.
 typedef enum by { BY_KEYS, BY_CODES, BY_CODES_ROUGHLY, BY_DECODED } by;
 
+// Of `count` items, those whose entries may be found.
+static size_t admitted(const kn_searcher *s, const kn_look *l, kn_item *items, size_t count) {
+    size_t kept = 0;
+    if (!s->x->removed && !l->o->allowed && !l->o->exclude) return count;
+    for (size_t i = 0; i < count; i++) {
+        items[kept] = items[i];
+        kept += kn_index_admits(s->x, l->o, 0, kn_item_id(items[i]));
+    }
+    return kept;
+}
+
+static void scan_integers(kn_searcher *s, const kn_look *l) {
+    const kn_index *x = s->x;
+    const kn_run *r = l->run;
+    kn_item items[CHUNK + 8];
+    size_t found = 0;
+    for (size_t place = l->from; place < l->to; place += KN_CELL) {
+        size_t n = kn_min(KN_CELL, l->to - place);
+        int32_t products[KN_CELL] = {0}, squares[KN_CELL];
+        kn_integer_terms rows;
+        x->integers->row_integers(products, squares, s->whole, (const int8_t *)r->rows + place * x->d, n,
+                                  x->d);
+        x->integers->integer_terms(&rows, squares, r->scales + place, n, kn_index_integer_form(x));
+        size_t more = x->integers->rank_integers(items + found, products, &rows, &s->terms, l->top->limit,
+                                                 r->ids ? r->ids + place : NULL,
+                                                 r->first_id + (uint32_t)place, (uint32_t)x->entries, n);
+        found += admitted(s, l, items + found, more);
+        if (found + KN_CELL <= CHUNK && place + KN_CELL < l->to) continue;
+        kn_top_put_shared(l->top, items, found);
+        found = 0;
+    }
+}
+
 static void scan_rows(kn_searcher *s, const kn_look *l, bool decoded) {
     float distances[CHUNK];
     kn_item items[CHUNK];
@@ -133,6 +166,8 @@ static void scan(kn_searcher *s, const kn_look *l, by how) {
     }
     if (how == BY_CODES || how == BY_CODES_ROUGHLY)
         kn_searcher_scan_codes(s, l, how == BY_CODES_ROUGHLY);
+    else if (how == BY_KEYS && s->x->integers)
+        scan_integers(s, l);
     else
         scan_rows(s, l, how == BY_DECODED);
 }

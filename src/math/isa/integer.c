@@ -159,17 +159,18 @@ void kn_isa(row_integers)(int32_t *products, int32_t *squares, const int16_t *q,
 
 void kn_isa(integer_terms)(kn_integer_terms *out, const int32_t *squares, const float *scales, size_t n,
                            kn_integer_form form) {
-    out->largest = 0;
     for (size_t r = 0; r < n; r++) {
-        double square = squares[r], scale = (double)scales[r];
-        out->bases[r] = form == KN_INTEGER_L2 ? scale * scale * square : 0;
-        out->factors[r] = form != KN_INTEGER_COSINE ? scale : squares[r] ? 1 / sqrt(square) : 0;
-        out->rough_bases[r] = (float)out->bases[r];
-        out->rough_factors[r] = (float)out->factors[r];
-        out->largest = out->rough_bases[r] > out->largest ? out->rough_bases[r] : out->largest;
+        double scale = (double)scales[r];
+        out->bases[r] = scale * scale * squares[r];
+        out->factors[r] = scale;
     }
-    for (size_t r = n; r < KN_CELL; r++)
-        out->bases[r] = out->factors[r] = out->rough_bases[r] = out->rough_factors[r] = 0;
+    for (size_t r = 0; r < n && form == KN_INTEGER_COSINE; r++)
+        out->factors[r] = squares[r] ? 1 / sqrt((double)squares[r]) : 0;
+    for (size_t r = 0; r < n && form != KN_INTEGER_L2; r++) out->bases[r] = 0;
+    for (size_t r = n; r < KN_CELL; r++) out->bases[r] = out->factors[r] = 0;
+    for (size_t r = 0; r < KN_CELL; r++) out->rough_bases[r] = (float)out->bases[r];
+    for (size_t r = 0; r < KN_CELL; r++) out->rough_factors[r] = (float)out->factors[r];
+    out->largest = kn_isa(max)(out->rough_bases, KN_CELL);
 }
 
 static inline float distance_of(const kn_integer_query *q, const kn_integer_terms *t, size_t r,
