@@ -779,6 +779,7 @@ typedef struct knnlm_mixture_options {
     // Where the entropy of the model's distribution is less (in nats), the stores are not searched and p is
     // the model's own (but for the cache); 0: they always are
     double skip_entropy;
+    uint64_t memory; // bytes of the stores' lists that may be resident; 0: what the system leaves there
 } knnlm_mixture_options;
 
 KNNLM_API knnlm_mixture_options knnlm_mixture_options_default(void);
@@ -908,14 +909,17 @@ typedef struct knnlm_tune_options {
     knnlm_split split;
     bool split_given;       // false: as the first store was cut, else by files
     int32_t score, context; // as knnlm_score_options has them
-    const int64_t
-        *probes;        // numbers of lists to try with a single store; the fewest that are as good are kept
+    // Numbers of lists to try with a single store: the fewest that are as good are kept, or more where
+    // searching costs next to nothing beside the model.
+    const int64_t *probes;
     size_t probe_count; // at most 12; 0: as of the mixture
     bool dry_run;       // nothing is written into the store
     // Told what will be kept, before the search. NULL: nobody listens.
     void (*planned)(void *context, uint64_t tokens, uint64_t bytes);
     void *planned_context;
     knnlm_progress progress;
+    bool auto_probes; // without probes, here or in the mixture: half, as many as and twice the index's are
+                      // tried
 } knnlm_tune_options;
 
 // One setting of one store beside the model (and the cache), with the best weights for it.

@@ -111,6 +111,7 @@ static knnlm_status tune(knnlm_model *model, const char *const *texts, size_t co
                          .mix = *mix,
                          .probes = given->probes,
                          .probe_count = given->probe_count,
+                         .auto_probes = given->auto_probes,
                          .dry = given->dry_run,
                          .planned = given->planned,
                          .planned_context = given->planned_context};

@@ -89,6 +89,7 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_o
     out->cache = m->cache;
     out->cache_lambda = m->cache_lambda;
     out->cache_temperature = m->cache_temperature;
+    out->memory = m->memory;
     out->warn = cli_warn;
     return CLI_DONE;
 }

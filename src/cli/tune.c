@@ -24,7 +24,7 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
-    {0, "probes", CLI_STRING, &args.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32; the fewest that are as good are kept", 0, 0, NULL},
+    {0, "probes", CLI_STRING, &args.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32, or auto: half, as many as and twice the index's; the fewest that are as good are kept, or more where the model takes much longer", 0, 0, NULL},
     {0, "plot", CLI_STRING, &args.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
     {0, "dry-run", CLI_FLAG, &args.dry, NULL, "write nothing into the store", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
@@ -339,6 +339,7 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
     if (o.split_given) o.split = (knnlm_split)args.split;
     o.probes = probes;
     o.probe_count = probe_count;
+    o.auto_probes = args.probe_list && !probe_count;
     o.dry_run = args.dry;
     o.planned = print_plan;
     o.progress = cli_progress;
@@ -382,8 +383,10 @@ static int run(int argc, char **argv) {
     cli_mixture_init(&args.mixture);
     int code = cli_parse(&cli_tune, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
-    if (args.probe_list && !(probe_count = read_probes(args.probe_list, probes)))
-        return cli_usage(&cli_tune, "--probes %s: not a list of numbers such as 4,8,16,32", args.probe_list);
+    bool automatic = args.probe_list && strcmp(args.probe_list, "auto") == 0;
+    if (args.probe_list && !automatic && !(probe_count = read_probes(args.probe_list, probes)))
+        return cli_usage(&cli_tune, "--probes %s: not auto, nor a list of numbers such as 4,8,16,32",
+                         args.probe_list);
     code = cli_mixture_read(&cli_tune, &args.mixture, &mix);
     if (code == CLI_DONE) code = check_usage(count);
     if (code == CLI_DONE) code = cli_start(&cli_tune, &args.common);

@@ -9,6 +9,10 @@
 
 // Fewer probes are chosen when they are as good but for this.
 #define AS_GOOD 1.001
+// More are, as long as a search costs no more than this part of the model's work: a multiplication of a
+// search, with all that belongs to it, takes as long as so many of the model's.
+#define NEARLY_FREE 0.1
+#define SEARCH_WORK 4
 
 // ---------------------------------------------------------------- keeping
 
@@ -142,16 +146,28 @@ static knnlm_status search(kn_tuning *t, kn_lm *lm, const char *const *paths, si
 
 // ---------------------------------------------------------------- choosing
 
-// Among the ways to search one store: the fewest probes that are as good as any.
+// Multiplications of a search by the way i, by the lists' mean length: no clock, so that the choice can be
+// repeated.
+static double search_work(const kn_tuning *t, size_t i) {
+    const kn_index_info *x = kn_datastore_describe(kn_mixture_datastore(t->mixture, i))->index;
+    double d = (double)t->m->stores[i].store->settings.dimension;
+    double part = t->m->stores[i].looked ? (double)t->m->stores[i].looked / (double)x->lists : 1;
+    return SEARCH_WORK * d * part * (double)(x->listed + x->flat);
+}
+
+// Among the ways to search one store: the fewest probes that are as good as any, or the most that are nearly
+// free.
 static size_t choose_probes(const kn_tuning *t) {
     const kn_tune_store *s = t->out->stores;
     size_t best = 0;
     double ppl = INFINITY;
     for (size_t i = 0; i < t->m->count; i++) ppl = fmin(ppl, s[i].best.ppl);
     for (size_t i = 0; i < t->m->count; i++) {
-        bool fewer = s[best].best.ppl > AS_GOOD * ppl || t->m->stores[i].probes < t->m->stores[best].probes;
+        bool fewer = s[best].best.ppl > AS_GOOD * ppl || search_work(t, i) < search_work(t, best);
         if (s[i].best.ppl <= AS_GOOD * ppl && fewer) best = i;
     }
+    for (size_t i = 0; i < t->m->count; i++)
+        if (s[i].best.ppl < s[best].best.ppl && search_work(t, i) <= NEARLY_FREE * t->model_work) best = i;
     return best;
 }
 
@@ -253,7 +269,13 @@ static knnlm_status tune(kn_lm *lm, const kn_mixture *m, const char *const *path
     if (!t) return KNNLM_ENOMEM;
     const kn_mixture_info *info = kn_mixture_describe(m);
     *t = (kn_tuning){
-        .mixture = m, .m = info, .progress = progress, .out = out, .given_temperature = o->mix.temperature};
+        .mixture = m,
+        .m = info,
+        .progress = progress,
+        .out = out,
+        .given_temperature = o->mix.temperature,
+        .model_work = (double)kn_lm_describe(lm)->parameters,
+    };
     out->store_count = info->count;
     for (size_t s = 0; s < info->count; s++)
         snprintf(out->stores[s].path, sizeof out->stores[s].path, "%s", info->stores[s].store->path);
@@ -272,26 +294,49 @@ static bool to_be_written(const kn_tune_options *o, const kn_tune_result *r) {
     return r->tuned.known && !o->dry && o->mix.distance < 0;
 }
 
+// Half, as many as and twice as many lists as the index of the one store says; none: it has no index.
+static knnlm_status try_some_probes(const kn_tune_options *o, int64_t probes[KN_TUNE_PROBES], size_t *count) {
+    kn_store *store;
+    kn_recipe recipe;
+    *count = 0;
+    KN_TRY(kn_store_open(o->mix.stores[0].path, &store));
+    knnlm_status status = kn_recipe_of(store, &recipe);
+    kn_store_close(store);
+    if (status != KNNLM_OK || recipe.lists < 4 || recipe.probes < 2) return status;
+    probes[0] = recipe.probes / 2;
+    probes[1] = recipe.probes;
+    probes[2] = kn_min(2 * recipe.probes, recipe.lists);
+    *count = 3;
+    return KNNLM_OK;
+}
+
 // The one store once for every number of probes.
 static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture **m) {
     kn_mixture_options mix = o->mix;
     kn_store_choice ways[KN_TUNE_PROBES];
+    int64_t some[KN_TUNE_PROBES];
+    const int64_t *probes = o->probes;
+    size_t count = o->probe_count;
     if (!mix.store_count && mix.cache <= 0)
         return kn_fail(KNNLM_EINVAL, "nothing to tune: give a store, or a cache");
-    if (o->probe_count && mix.store_count != 1)
+    if (count && mix.store_count != 1)
         return kn_fail(KNNLM_EINVAL, "probes are tried with one store at a time");
-    for (size_t i = 0; i < o->probe_count; i++) {
+    if (!count && o->auto_probes && mix.store_count == 1 && !mix.probes) {
+        KN_TRY(try_some_probes(o, some, &count));
+        probes = some;
+    }
+    for (size_t i = 0; i < count; i++) {
         ways[i] = mix.stores[0];
-        ways[i].probes = o->probes[i];
+        ways[i].probes = probes[i];
     }
     mix.fixed = true; // as if nothing had been tuned before, but for probes
     mix.exact = !mix.codes;
     mix.lambda = mix.cache_lambda = 0;
     mix.cache = mix.cache > 0 ? mix.cache : 0;
     if (!mix.k) mix.k = 1024;
-    if (o->probe_count) {
+    if (count) {
         mix.stores = ways;
-        mix.store_count = o->probe_count;
+        mix.store_count = count;
     }
     return kn_mixture_open(lm, &mix, m);
 }

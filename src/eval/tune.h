@@ -18,7 +18,9 @@ typedef struct kn_tune_options {
     kn_mixture_options mix; // k: the most; a temperature that is given stays; fixed: no bins
     const int64_t *probes;  // to try with a single store; none: as of the mixture
     size_t probe_count;
-    bool dry; // nothing is written into the store
+    bool auto_probes; // without probes: half, as many as and twice as many as the index has, where there is
+                      // memory
+    bool dry;         // nothing is written into the store
     // Told what will be kept, before the search.
     void (*planned)(void *context, uint64_t tokens, uint64_t bytes);
     void *planned_context;

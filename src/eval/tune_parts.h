@@ -30,6 +30,7 @@ typedef struct kn_tuning {
     float *swept;              // (temperatures at a time, ks, n)
     double near[3];            // weights of the setting before: model, store, cache
     double given_temperature;  // NAN: to be found
+    double model_work;         // multiplications that the model makes for a token
 } kn_tuning;
 
 // What the cache gives at its best temperature; NULL: no cache.

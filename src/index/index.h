@@ -72,7 +72,8 @@ typedef struct kn_search_options {
     const kn_entry_range *exclude; // (queries, excludes)
     size_t excludes;               // 0: one per query
     const uint64_t *allowed;       // a bit per entry, for all queries, or NULL: all
-    uint64_t memory;               // bytes that the search may hold beside results; 0: any
+    uint64_t memory; // bytes that the search may hold beside results; 0: any. Of searches for one
+                     // query: rows that stay mapped
     const kn_progress *progress;
     kn_found_sink *found; // of kn_index_search: in place of its `out`, which may then be NULL
     void *found_context;

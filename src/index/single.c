@@ -246,6 +246,19 @@ static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_
     }
 }
 
+// Where memory is bounded, what was looked at is given back before it is more than that.
+static void give_back(kn_searcher *s, const kn_search_options *o, uint32_t probes) {
+    const kn_index *x = s->x;
+    s->looked += count_candidates(s, probes) * (x->row_bytes + sizeof(uint32_t));
+    if (!o->memory || !x->store || s->looked < o->memory / 2) return;
+    for (size_t i = 0; i < x->listed_count; i++) {
+        const kn_run *r = &x->listed[i];
+        if (r->rows) kn_store_annex_advise(x->store, r->rows_part, 0, r->count * x->row_bytes, false);
+        kn_store_annex_advise(x->store, r->order_part, r->ids_at, r->count * sizeof(uint32_t), false);
+    }
+    s->looked = 0;
+}
+
 // The lists nearest to the query; how many there are.
 static uint32_t probe(kn_searcher *s, uint32_t probes) {
     uint32_t count = probes;
@@ -262,6 +275,7 @@ static uint32_t probe(kn_searcher *s, uint32_t probes) {
 static void scan_all(kn_searcher *s, const kn_search_options *o, size_t k, uint32_t probes) {
     const kn_index *x = s->x;
     probes = probe(s, probes);
+    give_back(s, o, probes);
     if (x->has_pq && (o->codes || !x->info.has_keys))
         scan_lists(s, o, probes, x->form->unit ? BY_DECODED : BY_CODES, false, &s->top);
     else if (x->has_pq && count_candidates(s, probes) > CODES_FROM * (uint64_t)k)

@@ -20,6 +20,7 @@ struct kn_searcher {
     kn_integer_query terms;
     kn_item *items, *candidates;
     kn_top top;
+    uint64_t looked;      // bytes of rows looked at since they were given back
     _Atomic bool damaged; // what was to be looked at is not as it was written: it was not looked at
 };
 

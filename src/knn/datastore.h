@@ -49,6 +49,7 @@ typedef struct kn_retrieve_options {
     // of the two are sums in another order: they differ in rounding, so numbers to be compared are searched
     // one way.
     bool singly;
+    uint64_t memory;            // bytes that the search may hold; 0: any
     kn_search_scratch *scratch; // as of kn_search_options
 } kn_retrieve_options;
 

@@ -68,6 +68,7 @@ static knnlm_status open_store(kn_mixture *m, size_t number, const kn_lm *lm, co
     s->store = info->store;
     s->distance = info->distance;
     s->tuned = is_tuned(p, o);
+    p->retrieve.memory = o->memory;
     choose_search(p, o, choice, s);
     choose_weight(p, o, choice, s);
     return try_search(p, s);
@@ -98,7 +99,12 @@ static void settle_store(const kn_mixture *m, kn_mixture_part *p, kn_mixture_sto
     s->of_codes = s->codes || !info->has_keys;
     s->adaptive = p->rule.bins.distances;
     p->retrieve = (kn_retrieve_options){
-        .k = s->k, .probes = s->probes, .codes = s->codes, .temperature = s->fallback ? s->temperature : NAN};
+        .k = s->k,
+        .probes = s->probes,
+        .codes = s->codes,
+        .temperature = s->fallback ? s->temperature : NAN,
+        .memory = p->retrieve.memory,
+    };
     p->rule.lambda = s->lambda;
     p->rule.max = 1 - m->info.cache.lambda;
     p->rule.fallback = s->fallback;

@@ -91,6 +91,7 @@ static kn_search_options search_options(const kn_retrieve_options *o) {
                                .codes = o->codes,
                                .exclude = o->exclude,
                                .excludes = o->excludes,
+                               .memory = o->memory,
                                .scratch = o->scratch};
 }
 
