@@ -246,6 +246,10 @@ static void the_reader_streams(void **state) {
     memset(read, 0, sizeof read);
     OK(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));
     assert_memory_equal(streamed, read, sizeof read);
+    // Longer than the context that it was trained on, shorter than a piece of a stream.
+    memset(read, 0, sizeof read);
+    OK(kn_read_tokens(lm, d.targets, 5 * CONTEXT, &o, collect, read));
+    assert_memory_equal(streamed, read, 5 * CONTEXT * sizeof *read);
     // A window that is asked for is one: it sees nothing before it.
     o = (kn_read_options){.score = 16, .context = 8, .tap = KN_TAP_DEFAULT, .logprobs = true};
     OK(kn_read_tokens(lm, d.targets, LENGTH, &o, collect, read));

@@ -79,10 +79,12 @@ static knnlm_status check_tokens(const kn_lm *lm, const int32_t *tokens, size_t 
     return KNNLM_OK;
 }
 
+// A model that reads streams has no longest context: a piece of a stream may be longer than it was trained
+// on.
 static knnlm_status check_window(const kn_lm *lm, const kn_window *w, const kn_lm_output *out) {
-    if (w->length < 1 || (!w->past && w->length > lm->info.context))
-        return kn_fail(KNNLM_EINVAL, "a window of %d tokens: the model takes 1 to %d", w->length,
-                       lm->info.context);
+    int32_t longest = lm->info.stream > lm->info.context ? lm->info.stream : lm->info.context;
+    if (w->length < 1 || (!w->past && w->length > longest))
+        return kn_fail(KNNLM_EINVAL, "a window of %d tokens: the model takes 1 to %d", w->length, longest);
     if (w->past && (w->past->lm != lm || w->length > lm->info.stream))
         return kn_fail(KNNLM_EINVAL, "a window of %d tokens with a past: 1 to %d of the past's own model",
                        w->length, lm->info.stream);
