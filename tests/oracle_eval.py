@@ -236,6 +236,13 @@ for more in ("", " --include-self"):
     args = "-s twice.store -k 10 --temperature 4" + more
     compare("two copies%s:" % more, args, [Part(twice, 0.25, 10, 4, itself=bool(more))], texts=own)
 
+# ---------------------------------------------------------------- little memory
+
+for args in ("-s l2-pq17.store -k 30 --temperature 2 --probe 3", "-s f16.store -k 30 --temperature 2"):
+    r, rows, _ = evaluate("memory", args)
+    s, bounded, _ = evaluate("--memory", args + " --memory 1M")
+    check(r["ppl"] == s["ppl"] and (rows.p == bounded.p).all(), "--memory changes", args)
+
 # ---------------------------------------------------------------- the cache
 
 long = ["test", "texts/a.txt", "texts/d.txt"]
@@ -457,6 +464,9 @@ check(q["probe"] == fewest, "tune --probes: keeps", q["probe"], "of", bests)
 tuned = check_written("tune --probes:", "probed.store", q)
 check_seen("tune --probes:", tuned, found_in(e, "codes", fewest), rows)
 check(tuned["codes"] is True and tuned["probes"] == fewest and "bins" not in tuned, "tune --probes: writes", tuned)
+own = manifest("probed.store")["index"]["note"]["probes"]
+some = [tune("-s probed.store -k 32 --fixed --dry-run --probes " + ways) for ways in ("auto", "%d,%d,%d" % (own // 2, own, min(2 * own, LISTS)))]
+check(own > 1 and some[0]["points"] == some[1]["points"] and some[0]["probe"] == some[1]["probe"], "tune --probes auto: of", own, "lists")
 r, _, _ = evaluate("tuned by codes:", "-s probed.store", ["valid"], valid)
 check(r["distances"] == "codes", "tuned by codes: says", r["distances"])
 relative("tune: perplexity that eval gives (relative)", "by codes", r["ppl"], q["ppl"], 1e-6)

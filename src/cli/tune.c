@@ -385,7 +385,7 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     bool automatic = args.probe_list && strcmp(args.probe_list, "auto") == 0;
     if (args.probe_list && !automatic && !(probe_count = read_probes(args.probe_list, probes)))
-        return cli_usage(&cli_tune, "--probes %s: not auto, nor a list of numbers such as 4,8,16,32",
+        return cli_usage(&cli_tune, "--probes %s: not a list of numbers such as 4,8,16,32, nor auto",
                          args.probe_list);
     code = cli_mixture_read(&cli_tune, &args.mixture, &mix);
     if (code == CLI_DONE) code = check_usage(count);

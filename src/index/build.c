@@ -12,10 +12,15 @@
 #include <string.h>
 
 enum {
-    TRAIN_A_LIST = 64,   // keys to learn from
-    ENTRIES_A_LIST = 30, // fewer are not worth a list
+    TRAIN_A_LIST = 64,        // keys to learn from
+    TRAIN_A_LIST_GROUPS = 32, // where lists lie in groups
+    ENTRIES_A_LIST = 30,      // fewer are not worth a list
     LISTS_MIN = 16,
-    PROBES = 32,            // the paper's
+    LISTS_MAX = 1 << 18,
+    LIST_ENTRIES = 192, // of a list of a large store, at most
+    PROBES = 32,        // the paper's
+    PROBES_MANY = 64,   // of more than 16384 lists
+    MANY_LISTS = 16384,
     CODE_TRAIN_MAX = 65536, // keys that codes are learnt from
     CODES_MAX = 64,         // bytes of a code, as the paper's
     CODES_MIN = 16,
@@ -47,11 +52,13 @@ typedef struct making {
 
 // ---------------------------------------------------------------- the recipe
 
-// Four times the root of the number of entries, as a power of two: searching the centroids then costs about
-// as much as searching 32 lists.
+// A power of two. Up to a million entries four times the root of their number: searching the centroids then
+// costs about as much as searching 32 lists. Beyond that lists are in groups, and finding them costs little:
+// they stay short, so that the time of a search hardly grows with the store (experiments/scale).
 static uint32_t lists_for(uint64_t entries) {
     uint32_t lists = LISTS_MIN;
-    while (lists < 65536 && (double)lists * 1.5 < 4 * sqrt((double)entries)) lists *= 2;
+    while (lists < 4096 && (double)lists * 1.5 < 4 * sqrt((double)entries)) lists *= 2;
+    while (lists < LISTS_MAX && lists >= 4096 && (uint64_t)lists * LIST_ENTRIES < entries) lists *= 2;
     return lists;
 }
 
@@ -72,8 +79,10 @@ static knnlm_status choose_sample(making *m) {
     uint64_t entries = kn_store_describe(m->store)->entries, memory = m->recipe->memory;
     size_t key = m->d * sizeof(float);
     kn_index_note *n = &m->note;
-    n->trained = m->recipe->train ? m->recipe->train : (uint64_t)TRAIN_A_LIST * n->lists;
+    uint64_t each = n->groups ? TRAIN_A_LIST_GROUPS : TRAIN_A_LIST;
+    n->trained = m->recipe->train ? m->recipe->train : each * n->lists;
     if (n->trained > entries) n->trained = entries;
+    if (!memory && !m->recipe->train) memory = kn_memory_total() / 2;
     if (!memory || n->trained * key <= memory / 2) return KNNLM_OK;
     n->trained = memory / 2 / key;
     if (n->trained >= n->lists) return KNNLM_OK;
@@ -93,7 +102,7 @@ static knnlm_status resolve(making *m) {
     n->groups = r->groups ? r->groups : n->lists >= KN_GROUPS_FROM ? n->lists / KN_GROUP_LISTS : 0;
     if (n->groups > n->lists)
         return kn_fail(KNNLM_EINVAL, "%" PRIu32 " groups of %" PRIu32 " lists", n->groups, n->lists);
-    n->probes = r->probes ? r->probes : PROBES;
+    n->probes = r->probes ? r->probes : n->lists > MANY_LISTS ? PROBES_MANY : PROBES;
     if (n->probes > n->lists) n->probes = n->lists;
     n->code_parts = !r->code_parts && r->auto_codes ? codes_for(m) : r->code_parts;
     n->code_bits = n->code_parts ? (r->code_bits ? r->code_bits : 8) : 0;
