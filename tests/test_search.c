@@ -304,6 +304,12 @@ static void lists_in_groups(void **state) {
         assert_int_equal(x->info.groups, 7);
         OK(kn_index_search(x, t.queries, QUERIES, &(kn_search_options){.k = 100, .probes = 5}, &few.n));
         check_single(&t, x, &(kn_search_options){.k = 100, .probes = 5}, &few);
+        answers bounded = answers_make(100);
+        kn_search_options little = {.k = 100, .probes = 5, .memory = 1 << 16};
+        OK(kn_index_search(x, t.queries, QUERIES, &little, &bounded.n));
+        check_same(&few, &bounded);
+        check_single(&t, x, &little, &few);
+        answers_free(&bounded);
         answers_free(&few);
         kn_index_close(x);
         kn_store_close(s);

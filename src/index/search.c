@@ -47,7 +47,7 @@ static step step_after(const step *s, size_t count) {
 // system.
 static void advise(const step *s, bool soon) {
     const kn_index *x = s->b->x;
-    for (size_t i = s->first; s->b->o->memory && i < s->end; i++) {
+    for (size_t i = s->first; x->store && s->b->o->memory && i < s->end; i++) {
         const kn_stretch *t = &s->stretches[i];
         if (!t->run->rows) continue;
         if (t->run->ids)
