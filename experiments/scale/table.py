@@ -42,7 +42,7 @@ for size in ["1", "3", "10", "30", "all"]:
     build, index = load(size, "build.json"), load(size, "index.json")
     built += build["seconds"]
     lists, probes, entries = info["index"]["lists"], info["index"]["probes"], info["entries"]
-    rows.append([entries, f"{built:.0f}", f"{index['seconds']:.0f}", lists, probes,
+    rows.append([entries, f"{built:.0f}", f"{sum(index['seconds'].values()):.0f}", lists, probes,
                  f"{probes * entries / lists * info['index']['imbalance']:.0f}", f"{info['bytes'] / entries:.1f}",
                  f"{median(load(size, 'single.json')):.3f}", f"{median(load(size, 'batch.json')):.0f}",
                  f"{alone['tokens_per_second']:.0f}", f"{ev['tokens_per_second']:.0f}", f"{ev['seconds'] / alone['seconds']:.2f}",
