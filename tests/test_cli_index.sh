@@ -25,9 +25,16 @@ run 0 index s.store --lists 16
 ensure "index tells its lists" grep -q '16 lists, 2600 entries' out
 ensure "keys that fit into memory need no codes" test "$(parts s.store codes)" -eq 0
 run 0 index s.store --lists 16 --memory 100K
-ensure "keys beyond memory get codes" test "$(parts s.store codes)" -eq 1
-run 0 index s.store --lists 16 --memory 100K --codes none
-ensure "unless none are wanted" test "$(parts s.store codes)" -eq 0
+ensure "nor do keys hardly longer than codes" test "$(parts s.store codes)" -eq 0
+run 0 build -m "$source/models/small.gguf" -o long.store c.txt
+run 0 index long.store --lists 16 --memory 100K
+ensure "long keys beyond memory get codes" test "$(parts long.store codes)" -eq 1
+run 0 index long.store --lists 16 --memory 100K --codes none
+ensure "unless none are wanted" test "$(parts long.store codes)" -eq 0
+run 0 index s.store --lists 16 --train 40 --codes pq8
+cp s.store/*.codes codes.free
+run 0 index s.store --lists 16 --train 40 --codes pq8 --memory 100K
+ensure "codes made in a file are the codes made in memory" cmp s.store/*.codes codes.free
 run 0 verify s.store
 run 0 index --json s.store --lists 9 --probes 4 --codes pq8
 ensure "lists are those asked for" test "$(field lists)" -eq 9

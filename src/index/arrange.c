@@ -10,9 +10,25 @@ enum { CHUNK = 16384 }; // entries assigned at a time
 
 void kn_arrange_free(kn_arrangement *a) {
     free(a->list);
-    free(a->codes);
+    if (!a->room.data) free(a->codes);
+    kn_workfile_close(&a->room);
     free(a->ends);
     free(a->nothing);
+}
+
+// What an access maps: the page and, where the system has them in memory, its neighbours.
+enum { AROUND = 1 << 16 };
+
+// Rows that an index before has are in another order: each may be anywhere.
+bool kn_looking_at(kn_looking *l, uint64_t apart) {
+    const kn_store_settings *s = &kn_store_describe(l->store)->settings;
+    uint64_t bytes = apart * kn_key_row_bytes(s->key_type, (size_t)s->dimension);
+    if (!l->memory) return false;
+    l->looked += kn_store_annex_parts(l->store) || bytes > AROUND ? AROUND : bytes;
+    if (l->looked < l->memory / 4) return false;
+    kn_store_release_keys(l->store);
+    l->looked = 0;
+    return true;
 }
 
 knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source, uint64_t first, size_t n,
@@ -84,7 +100,10 @@ static knnlm_status assign_all(kn_arrangement *a, float *keys, float *distances)
     size_t at;
     KN_TRY(adopt_all(a, &at));
     for (; at < a->count; at += CHUNK) {
-        KN_TRY(assign_chunk(a, at, kn_min(CHUNK, a->count - at), keys, distances));
+        size_t n = kn_min(CHUNK, a->count - at);
+        KN_TRY(assign_chunk(a, at, n, keys, distances));
+        for (size_t i = 0; i < n; i++)
+            if (kn_looking_at(&a->looking, 1)) kn_workfile_release(&a->room);
         if (!kn_progress_report(a->progress, "assigning", at, a->count, "entries")) return stopped();
     }
     a->objective = a->count ? a->objective / (double)a->count : 0;
@@ -96,14 +115,25 @@ static void count_lists(kn_arrangement *a) {
     for (size_t l = 0; l < a->lists; l++) a->ends[l + 1] += a->ends[l];
 }
 
+static knnlm_status make_room(kn_arrangement *a) {
+    size_t bytes = kn_pq_code_bytes(a->pq);
+    if (a->memory && a->count > a->memory / 8 / bytes) {
+        KN_TRY(kn_workfile_open(kn_store_describe(a->store)->path, a->count * bytes, &a->room));
+        a->codes = a->room.data;
+    } else {
+        a->codes = kn_alloc(a->count, bytes);
+    }
+    return a->codes ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
 knnlm_status kn_arrange_assign(kn_arrangement *a) {
     size_t d = kn_quantizer_dimension(a->quantizer);
     a->lists = kn_quantizer_count(a->quantizer);
     a->list = kn_alloc(a->count, sizeof *a->list);
     a->ends = kn_alloc(a->lists + 1, sizeof *a->ends);
-    if (a->pq) a->codes = kn_alloc(a->count, kn_pq_code_bytes(a->pq));
+    if (a->pq) KN_TRY(make_room(a));
     float *keys = kn_alloc_aligned(CHUNK, d * sizeof *keys), *distances = kn_alloc(CHUNK, sizeof *distances);
-    bool room = a->list && a->ends && (!a->pq || a->codes) && keys && distances;
+    bool room = a->list && a->ends && keys && distances;
     knnlm_status status = room ? assign_all(a, keys, distances) : KNNLM_ENOMEM;
     kn_free_aligned(keys);
     free(distances);
@@ -164,11 +194,13 @@ static const void *entry_number(kn_arrangement *a, size_t i) {
 }
 
 static const void *entry_code(kn_arrangement *a, size_t i) {
+    if (a->room.data && i % CHUNK == 0) kn_workfile_release(&a->room);
     return a->codes + i * kn_pq_code_bytes(a->pq);
 }
 
 static const void *entry_row(kn_arrangement *a, size_t i) {
     const uint8_t *key;
+    kn_looking_at(&a->looking, 1);
     if (kn_store_key_at(a->store, a->first + i, &key, &a->scale) == KNNLM_OK) return key;
     a->lost = true;
     return a->nothing;

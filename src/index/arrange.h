@@ -2,11 +2,22 @@
 #ifndef KN_INDEX_ARRANGE_H
 #define KN_INDEX_ARRANGE_H
 
+#include "base/workfile.h"
 #include "index/groups.h"
 #include "index/note.h"
 #include "index/pq.h"
 #include "index/quantizer.h"
 #include "index/view.h"
+
+// Bounds what is resident of a store's keys while they are looked at.
+typedef struct kn_looking {
+    const kn_store *store;
+    uint64_t memory; // bytes allowed; 0: any
+    uint64_t looked; // bytes that may be resident
+} kn_looking;
+
+// A key is looked at, about `apart` entries after the one before. Whether pages were given back.
+bool kn_looking_at(kn_looking *l, uint64_t apart);
 
 // A run being made: entries [first, first + count) of a store.
 typedef struct kn_arrangement {
@@ -16,7 +27,7 @@ typedef struct kn_arrangement {
     const kn_pq *pq;               // NULL: no codes
     uint64_t first;
     size_t count, lists;
-    uint64_t memory;             // bytes for buffers
+    uint64_t memory;             // bytes: half for buffers, some of the rest for keys looked at
     const kn_key_source *source; // NULL: the store's keys
     const kn_progress *progress;
     // Runs of this index, from this one on, are merged into it: their entries stay in their lists.
@@ -24,11 +35,13 @@ typedef struct kn_arrangement {
     size_t merged;
     double merged_objective; // mean of theirs
     // Results:
-    uint32_t *list;   // of each entry
-    uint8_t *codes;   // of each entry
+    uint32_t *list; // of each entry
+    uint8_t *codes; // of each entry: in room, or where memory is bounded in a file
+    kn_workfile room;
     uint64_t *ends;   // (lists + 1)
     double objective; // mean squared distance to the centroid
     // Where the writing is:
+    kn_looking looking;
     uint32_t entry;
     float scale;
     bool lost;        // a key was not found

@@ -24,7 +24,8 @@ enum {
     CODE_TRAIN_MAX = 65536, // keys that codes are learnt from
     CODES_MAX = 64,         // bytes of a code, as the paper's
     CODES_MIN = 16,
-    RUN = 1 << 20, // entries per commit, when keys come from a source
+    KEYS_TO_CODES = 8, // bytes of a key to those of its code, at least
+    RUN = 1 << 20,     // entries per commit, when keys come from a source
     // Runs at the end that are at most so much longer than what follows them are merged with it, as in a
     // log-structured merge tree: few are left, and an entry is written again only as often as its run has
     // grown by half. Longer ones stay as they are: an addition must not take minutes.
@@ -63,7 +64,7 @@ static uint32_t lists_for(uint64_t entries) {
 }
 
 // A search for one query reads the lists' codes rather than their keys: worth their room where keys would
-// have to come from the disk.
+// have to come from the disk, and are many times as long.
 static uint32_t codes_for(const making *m) {
     const kn_store_info *info = kn_store_describe(m->store);
     uint64_t keys = info->entries * kn_key_bytes(info->settings.key_type, m->d);
@@ -71,6 +72,7 @@ static uint32_t codes_for(const making *m) {
     uint32_t parts = CODES_MAX;
     if (keys <= memory / 2) return 0;
     while (m->d % parts) parts--;
+    if (kn_key_row_bytes(info->settings.key_type, m->d) < KEYS_TO_CODES * parts) return 0;
     return parts >= CODES_MIN || parts == m->d ? parts : 0; // too few would tell nothing
 }
 
@@ -135,6 +137,7 @@ static knnlm_status sample(making *m, uint64_t count, uint64_t seed, float *out)
     uint64_t together = m->recipe->source ? m->recipe->source->stretch : 1,
              parts = (count + together - 1) / together;
     kn_random random = {seed};
+    kn_looking looking = {.store = m->store, .memory = m->recipe->memory};
     for (uint64_t i = 0, done = 0; i < parts; i++) {
         uint64_t from = (uint64_t)((unsigned __int128)i * entries / parts);
         uint64_t to = (uint64_t)((unsigned __int128)(i + 1) * entries / parts);
@@ -142,6 +145,7 @@ static knnlm_status sample(making *m, uint64_t count, uint64_t seed, float *out)
         uint64_t first = from + kn_random_below(&random, to - from - n + 1);
         KN_TRY(kn_arrange_keys(m->store, m->recipe->source, first, n, out + done * m->d));
         done += n;
+        kn_looking_at(&looking, to - from);
         if (!kn_progress_report(m->progress, "sampling", done, count, "keys"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while sampling: the store is as it was");
     }
@@ -225,6 +229,7 @@ static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first, uin
                           .count = (size_t)(end - first),
                           .source = m->recipe->source,
                           .memory = m->recipe->memory,
+                          .looking = {.store = m->store, .memory = m->recipe->memory},
                           .progress = m->progress,
                           .before = m->before,
                           .merged = m->kept,

@@ -46,6 +46,12 @@ void kn_store_segment_advise(const kn_store *s, size_t number, uint64_t first, u
         advise(&g->keys, g->layout.keys + (first - g->entry.first_entry) * row, count * row, soon);
 }
 
+void kn_store_release_keys(const kn_store *s) {
+    for (size_t i = 0; i < s->manifest.segment_count; i++)
+        if (s->segments[i].keys.data) kn_map_release(&s->segments[i].keys, 0, s->segments[i].keys.size);
+    for (size_t i = 0; i < s->manifest.annex.count; i++) kn_map_release(&s->annex[i], 0, s->annex[i].size);
+}
+
 // ---------------------------------------------------------------- writing
 
 struct kn_annex_writer {

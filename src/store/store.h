@@ -312,6 +312,8 @@ kn_store_annex_part kn_store_annex_at(const kn_store *store, size_t number);
 // soon, or not any more (they can be read again).
 void kn_store_annex_advise(const kn_store *store, size_t number, size_t offset, size_t size, bool soon);
 void kn_store_segment_advise(const kn_store *store, size_t number, uint64_t first, uint64_t count, bool soon);
+// Pages of keys that were looked at, anywhere, are not needed any more.
+void kn_store_release_keys(const kn_store *store);
 
 typedef struct kn_annex_writer kn_annex_writer;
 // Begins an annex in the store that `w` has locked: a new one, or what follows the first `keep` parts of the
