@@ -455,6 +455,24 @@ static void groups_find_near_lists(void **state) {
     free(x);
 }
 
+// Far outliers have groups of their own, with fewer points than a list has on the average: none may be
+// without a list, and every vector finds one that is near.
+static void groups_of_outliers_have_lists(void **state) {
+    enum { LISTS = 128, GROUPS = 40, OUTLIERS = 30 };
+    float *x = make_points(VECTORS, WIDTH, 3, 0.7, 81);
+    (void)state;
+    for (size_t i = 0; i < OUTLIERS; i++)
+        for (size_t j = 0; j < WIDTH; j++)
+            x[i * 7 * WIDTH + j] = (float)(j == i % WIDTH ? 1e4 * (double)(i + 1) : 0);
+    grouped t = grouped_make(x, LISTS, GROUPS);
+    for (size_t g = 0; g < GROUPS; g++) assert_true(t.ends[g] < t.ends[g + 1]);
+    assert_int_equal(t.ends[GROUPS], LISTS);
+    for (size_t i = 0; i < LISTS * WIDTH; i++) assert_true(isfinite(t.centroids[i]));
+    compare_groups(t.q, t.g, x, 0.9);
+    grouped_free(&t);
+    free(x);
+}
+
 static double objective_of(const float *x, const float *centroids, size_t lists) {
     uint32_t *list = memory(VECTORS, sizeof *list);
     float *distances = memory(VECTORS, sizeof *distances);
@@ -537,6 +555,7 @@ int main(void) {
         cmocka_unit_test(short_cuts_cost_little),
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(groups_find_near_lists),
+        cmocka_unit_test(groups_of_outliers_have_lists),
         cmocka_unit_test(groups_are_learnt),
         cmocka_unit_test(groups_repeat),
     };

@@ -23,13 +23,14 @@ typedef struct learning {
     size_t *starts;    // (groups + 1), in members
     uint32_t *ends;    // (groups + 1), of lists
     float *centroids;
+    float *centres;        // of groups
     size_t first;          // group of the first task
     knnlm_status *results; // (groups)
 } learning;
 
 // ---------------------------------------------------------------- groups
 
-static knnlm_status find_centres(const learning *l, const kn_progress *progress, float *centres) {
+static knnlm_status find_centres(const learning *l, const kn_progress *progress) {
     size_t n = kn_min(l->count, POINTS_A_GROUP * l->groups), d = l->d;
     float *some = kn_alloc_aligned(n, d * sizeof *some);
     kn_kmeans_options o = *l->o;
@@ -37,19 +38,17 @@ static knnlm_status find_centres(const learning *l, const kn_progress *progress,
     for (size_t i = 0; i < n; i++)
         memcpy(some + i * d, l->points + (size_t)((unsigned __int128)i * l->count / n) * d, d * sizeof *some);
     o.clusters = l->groups;
-    knnlm_status status = kn_kmeans_learn(some, n, d, &o, progress, centres, NULL);
+    knnlm_status status = kn_kmeans_learn(some, n, d, &o, progress, l->centres, NULL);
     kn_free_aligned(some);
     return status;
 }
 
 static knnlm_status divide(learning *l, const kn_progress *progress) {
-    float *centres = kn_alloc_aligned(l->groups, l->d * sizeof *centres);
-    kn_quantizer *q = NULL;
-    knnlm_status status = centres ? find_centres(l, progress, centres) : KNNLM_ENOMEM;
-    if (status == KNNLM_OK) status = kn_quantizer_make(centres, l->groups, l->d, KN_QUANTIZER_L2, &q);
-    if (status == KNNLM_OK) status = kn_quantizer_assign(q, l->points, l->count, l->group, NULL);
+    kn_quantizer *q;
+    KN_TRY(find_centres(l, progress));
+    KN_TRY(kn_quantizer_make(l->centres, l->groups, l->d, KN_QUANTIZER_L2, &q));
+    knnlm_status status = kn_quantizer_assign(q, l->points, l->count, l->group, NULL);
     kn_quantizer_free(q);
-    kn_free_aligned(centres);
     return status;
 }
 
@@ -61,14 +60,23 @@ static void sort_members(learning *l) {
     l->starts[l->groups] = l->count;
 }
 
-// Lists in proportion to the points, so that lists are about equally long.
+// One each, so that no group leads nowhere, and the rest in proportion to the points, so that lists are about
+// equally long.
 static void share_lists(learning *l) {
-    size_t lists = l->o->clusters;
+    size_t rest = l->o->clusters - l->groups;
     for (size_t g = 0; g < l->groups; g++)
-        l->ends[g + 1] = (uint32_t)((unsigned __int128)l->starts[g + 1] * lists / l->count);
+        l->ends[g + 1] = (uint32_t)(g + 1 + (unsigned __int128)l->starts[g + 1] * rest / l->count);
 }
 
 // ---------------------------------------------------------------- lists
+
+// Fewer points than lists: each is one, and the group's centre the others.
+static void take_points(const learning *l, size_t g, const float *points, size_t n) {
+    float *out = l->centroids + l->ends[g] * l->d;
+    size_t row = l->d * sizeof *out, clusters = l->ends[g + 1] - l->ends[g];
+    for (size_t i = 0; i < clusters; i++)
+        memcpy(out + i * l->d, i < n ? points + i * l->d : l->centres + g * l->d, row);
+}
 
 static void learn_group(void *context, size_t task, int worker) {
     const learning *l = context;
@@ -78,12 +86,15 @@ static void learn_group(void *context, size_t task, int worker) {
     o.clusters = l->ends[g + 1] - l->ends[g];
     o.seed = kn_mix64(l->o->seed + g);
     l->results[g] = KNNLM_OK;
-    if (!o.clusters) return;
     float *points = kn_alloc_aligned(n, d * sizeof *points);
     for (size_t i = 0; points && i < n; i++)
         memcpy(points + i * d, l->points + l->members[l->starts[g] + i] * d, d * sizeof *points);
-    l->results[g] =
-        points ? kn_kmeans_learn(points, n, d, &o, NULL, l->centroids + l->ends[g] * d, NULL) : KNNLM_ENOMEM;
+    if (!points)
+        l->results[g] = KNNLM_ENOMEM;
+    else if (n < o.clusters)
+        take_points(l, g, points, n);
+    else
+        l->results[g] = kn_kmeans_learn(points, n, d, &o, NULL, l->centroids + l->ends[g] * d, NULL);
     kn_free_aligned(points);
 }
 
@@ -108,7 +119,9 @@ knnlm_status kn_kmeans_learn_groups(const float *points, size_t count, size_t d,
     l.members = kn_alloc(count, sizeof *l.members);
     l.starts = kn_alloc(groups + 2, sizeof *l.starts);
     l.results = kn_alloc(groups, sizeof *l.results);
-    knnlm_status status = l.group && l.members && l.starts && l.results ? KNNLM_OK : KNNLM_ENOMEM;
+    l.centres = kn_alloc_aligned(groups, d * sizeof *l.centres);
+    bool room = l.group && l.members && l.starts && l.results && l.centres;
+    knnlm_status status = room ? KNNLM_OK : KNNLM_ENOMEM;
     if (status == KNNLM_OK) status = divide(&l, progress);
     if (status == KNNLM_OK) {
         sort_members(&l);
@@ -119,5 +132,6 @@ knnlm_status kn_kmeans_learn_groups(const float *points, size_t count, size_t d,
     free(l.members);
     free(l.starts);
     free(l.results);
+    kn_free_aligned(l.centres);
     return status;
 }
