@@ -272,6 +272,8 @@ typedef struct knnlm_tuned {
     bool seen;                            // whether the following are known
     double seen_distance[2];              // of the nearest: median, and what 95 in 100 are not above
     double seen_entropy[2];               // of p_kNN in nats, likewise
+    bool gate;                            // lambda is decided token by token, by a gate
+    bool quick;                           // on the store's own text, when it was built: a first guess
 } knnlm_tuned;
 
 typedef struct knnlm_store_info {
@@ -770,7 +772,7 @@ typedef struct knnlm_mixture_options {
     double lambda, temperature;           // negative: not given
     bool codes, exact; // distances of the index's codes, or of the keys; neither: as tuned, else of the keys
     int32_t distance;  // a knnlm_distance in place of the stores' own; negative: theirs
-    bool fixed;        // one lambda, although the store has some for bins of distance and entropy
+    bool fixed;        // one lambda, although the store has a gate, and bins of distance and entropy
     bool fallback;     // lambda falls where neighbours are farther or less certain than tuning saw
     bool include_self; // documents that are in a store find themselves
     int64_t cache;     // also the last states of the text itself, so many; negative: not given; 0: none
@@ -780,6 +782,7 @@ typedef struct knnlm_mixture_options {
     // the model's own (but for the cache); 0: they always are
     double skip_entropy;
     uint64_t memory; // bytes of the stores' lists that may be resident; 0: what the system leaves there
+    bool bins;       // lambda by bins of distance and entropy, although the store has a gate
 } knnlm_mixture_options;
 
 KNNLM_API knnlm_mixture_options knnlm_mixture_options_default(void);
@@ -800,6 +803,7 @@ typedef struct knnlm_mixture_store {
     uint32_t probes; // lists looked at; 0: every entry
     bool codes;      // distances are of codes
     bool adaptive;   // lambda by bins of distance and entropy
+    bool gated;      // by its gate
     bool fallback;
     bool tuned; // what was not given is as tuned
     knnlm_distance distance;
@@ -874,7 +878,7 @@ typedef struct knnlm_eval_store {
     double lambda, temperature; // lambda: the mean over tokens
     size_t k;
     uint32_t probes; // 0: every entry was looked at
-    bool codes, adaptive, fallback;
+    bool codes, adaptive, gated, fallback;
     bool tuned, tuned_here; // tuned_here: on one of these texts
     knnlm_distance distance;
     double found; // part of the tokens that some neighbour has
@@ -951,6 +955,8 @@ typedef struct knnlm_tune_result {
     double cache_lambda, cache_temperature; // beside all stores
     double ppl_adaptive;                    // by bins, on the text that they were fitted on; NAN: none
     double ppl_adaptive_checked;            // by bins fitted on one half of the text, on the other; NAN: none
+    double ppl_gate, ppl_gate_checked;      // likewise by the gate; NAN: none
+    double ppl_foreign, ppl_foreign_lm;     // by it on text of other kinds, and by the model alone; NAN: none
     knnlm_tune_store stores[KNNLM_STORES_MAX];
     size_t store_count;
     knnlm_tune_point *points; // all that was tried; the result's

@@ -397,6 +397,74 @@ def by_bins(bins, nearest, entropy):
     return place, np.array(bins["lambdas"])[place]
 
 
+def gate_facts(part, d, rows):
+    """What a gate knows of each token's neighbours, and p_kNN at half and twice the temperature."""
+    order = np.argsort(np.round(d, 9), 1, kind="stable")[:, : part.k]
+    near, values = np.take_along_axis(d, order, 1), part.e.values[order]
+    some = np.isfinite(near)
+    def share(t, of):
+        w = np.where(some, np.exp(-(near - near[:, :1]) / t), 0)
+        return (w * of).sum(1) / w.sum(1)
+    last = near[np.arange(len(near)), np.maximum(some.sum(1) - 1, 0)]
+    hit = values == rows.tokens[:, None]
+    return dict(nearest=near[:, 0], farthest=last, agreement=share(part.t / 2, values == values[:, :1]),
+                p=np.stack([share(part.t / 2, hit), share(part.t * 2, hit)], 1), some=some[:, 0], begins=part.begins(d))
+
+
+def gate_terms(facts, i, entropy, past, gate):
+    """1, seven facts and their products; facts are relative to what is usual."""
+    log = lambda x: 0.6 * x / gate["unit"] if gate["unit"] else np.log(max(x, 1e-6))
+    nearest = 0 if facts["begins"][i] else log(facts["nearest"][i]) - gate["centre"]
+    spread = 1 if facts["begins"][i] else log(facts["farthest"][i]) - log(facts["nearest"][i])
+    x = np.array([nearest, entropy, np.log(max(facts["agreement"][i], 1e-4)), spread, *past])
+    x = np.clip((x - [0, 4, -1, 0.8, 0, 0.2, 0]) / [0.6, 2, 1, 0.4, 1.2, 0.4, 2], -3, 3)
+    return np.array([1, *x, *(x[a] * x[b] for a in range(7) for b in range(a, 7))])
+
+
+def through_gates(rows, parts, gates):
+    """Lambda of all stores, log p_kNN of them together, and log p of each token."""
+    found = [gate_facts(p, p.search(rows), rows) for p in parts]
+    weights = [np.array(g["weights"]).reshape(2, 36) for g in gates]
+    lambdas, knn_, out = np.zeros(rows.n), np.zeros(rows.n), np.zeros(rows.n)
+    starts = {a for a, _ in rows.spans}
+    for i in range(rows.n):
+        if i in starts:
+            past, odds = np.zeros((len(parts), 3)), 0.0
+        lm = math.exp(rows.lm[i])
+        z = [np.exp(np.clip(w @ gate_terms(f, i, rows.entropy[i], h, g), -30, 30)) if f["some"][i] else np.zeros(2)
+             for w, f, h, g in zip(weights, found, past, gates)]
+        both = sum(e @ f["p"][i] for e, f in zip(z, found) if f["some"][i])
+        total = sum(e.sum() for e in z)
+        mixture = (lm + both) / (1 + total)
+        trust_ = 1 / (1 + math.exp(-odds))
+        lambdas[i] = trust_ * total / (1 + total)
+        knn_[i] = math.log(both / total) if both > 0 else -INF
+        out[i] = math.log(trust_ * mixture + (1 - trust_) * lm)
+        odds += math.log(mixture) - math.log(lm)
+        for h, f in zip(past, found):
+            if not f["some"][i]:
+                continue
+            ratio = (f["p"][i].mean() + 1e-9) / lm
+            worth = min(3, max(-3, math.log(ratio)))
+            h[:] = 0.9 * h[0] + 0.1 * worth, 0.98 * h[1] + 0.02 * math.log(0.7 + 0.3 * min(ratio, 1e9)), worth
+    return lambdas, knn_, out
+
+
+def mix_by_gates(where, r, rows, parts, gates):
+    """Holds eval against gates. Distances of f32 are off by some 1e-6 of themselves, which the steepest of the terms
+    (products of facts up to 3, one in 0.4 of a logarithm, weights about 1) makes a hundred times as much; what the text
+    has shown forgets it, but for the odds, which add up."""
+    lambdas, knn_, p = through_gates(rows, parts, gates)
+    sure = np.ones(rows.n, bool)
+    close("lambda by gates", where, lambdas, rows.lambdas, 3e-3)
+    within("log p_kNN by gates", where, knn_, knn_, rows.knn, np.full(rows.n, 3e-3), sure & (knn_ > -12))
+    within("log p by gates", where, p, p, rows.p, np.full(rows.n, 3e-3), sure)
+    check(all(s["gated"] for s in r["stores"]), where, "is not gated", r["stores"])
+    relative("perplexity by gates (relative)", where, math.exp(-p.mean()), r["ppl"], 1e-4)
+    for a, b in rows.spans:  # the switch: never worse than the model alone by more than ln 2
+        check(rows.p[a:b].sum() >= rows.lm[a:b].sum() - math.log(2) - 1e-6, where, "a text loses to the model alone")
+
+
 def mix(where, r, rows, parts, cached=None):
     """Holds the table and the object of eval against the formulas. cached: (size, weight, temperature, metric)."""
     n, none = rows.n, np.full(rows.n, -INF)

@@ -325,7 +325,7 @@ def check_seen(where, tuned, part, rows):
 shutil.copytree("f16.store", "tuned.store")
 t = tune("-s tuned.store -k 200")
 tuned = check_written("tune:", "tuned.store", t)
-as_tuned, rows, warned = evaluate("as tuned:", "-s tuned.store", ["valid"], valid)
+as_tuned, rows, warned = evaluate("as tuned:", "-s tuned.store --bins", ["valid"], valid)
 check(warned == "knnlm eval: tuned.store was tuned on (part of) this text: report another\n", "as tuned: says", warned)
 check(as_tuned["stores"][0]["tuned_on_this_text"] and as_tuned["stores"][0]["tuned"], "as tuned: says", as_tuned["stores"])
 kept = Kept(Part(f16, 0), rows, 200)
@@ -363,7 +363,7 @@ for i, l in enumerate(bins["lambdas"]):  # each the best for its tokens and 32 m
     a, b = kept.lm[its], x[its]
     slope = lambda w: ((b - a) / ((1 - w) * a + w * b)).sum() + 32 * (t["lambda"] / w - (1 - t["lambda"]) / (1 - w))
     check(slope(max(1e-12, l - 1e-4)) > 0 > slope(min(1 - 1e-12, l + 1e-4)), "bins: lambda", i, "is", l)
-r, rows, warned = evaluate("by bins:", "-s tuned.store")
+r, rows, warned = evaluate("by bins:", "-s tuned.store --bins")
 mix("by bins:", r, rows, [adaptive])
 check(r["stores"][0]["adaptive"] and not r["stores"][0]["tuned_on_this_text"], "by bins: says", r["stores"])
 check(not warned, "by bins: warns", warned)
@@ -388,9 +388,27 @@ compare("two stores, one tuned, --fallback:", "-s tuned.store -s other.store=.12
 compare("--lambda:", "-s tuned.store --lambda .3", [Part(f16, 0.3, 200, t["temperature"])])
 compare("another metric than was tuned:", "-s tuned.store --distance cosine", [Part(f16, 0.25, 1024, 1, "cosine")])
 parts = [Part(f16, t["lambda"] / 2, 9, 2), Part(other, 0.125, 9, 2)]
-compare("two stores, one tuned:", "-s tuned.store -s other.store --temperature 2 -k 9", parts)
+compare("two stores, one tuned:", "-s tuned.store -s other.store --temperature 2 -k 9 --bins", parts)
 r, rows, _ = evaluate("--fixed:", "-s tuned.store --fixed", ["valid"], valid)
 relative("tune: perplexity that eval gives (relative)", "--fixed", r["ppl"], t["ppl"], 1e-6)
+
+# ---------------------------------------------------------------- lambda by gates
+
+gate, part = tuned["gate"], Part(f16, None, t["k"], t["temperature"])
+for texts, states in ((["test"], everything), (["valid"], valid)):
+    r, rows, _ = evaluate("by its gate:", "-s tuned.store", texts, states)
+    oracle.mix_by_gates("by its gate:", r, rows, [part], [gate])
+own_texts = ["texts/c.txt", "test/q.txt", "texts/e.txt"]
+r, rows, _ = evaluate("by its gate, own:", "-s tuned.store", own_texts)
+oracle.mix_by_gates("by its gate, own:", r, rows, [part], [gate])
+shutil.copytree("other.store", "other-tuned.store")
+u = tune("-s other-tuned.store -k 64")
+gates = [gate, manifest("other-tuned.store")["tuned"]["gate"]]
+two = [part, Part(other, None, u["k"], u["temperature"])]
+for args, parts, its in (("-s other-tuned.store", two[1:], gates[1:]), ("-s tuned.store -s other-tuned.store", two, gates)):
+    r, rows, _ = evaluate("by gates:", args)
+    oracle.mix_by_gates("by gates, %s:" % args, r, rows, parts, its)
+check(u["ppl_gate"] < 1.005 * u["ppl"] and t["ppl_gate"] < t["ppl"], "gates are worse than one lambda", u["ppl_gate"], u["ppl"], t["ppl_gate"], t["ppl"])
 
 # ---------------------------------------------------------------- beginnings are near, and not alike
 
@@ -406,7 +424,7 @@ for i in range(40):
 echo = build("echo.store", "--keys f32", ("echo",))
 b = tune("-s echo.store -k 64")
 bins = check_written("tune, echo:", "echo.store", b)["bins"]
-r, rows, _ = evaluate("echo:", "-s echo.store", ["valid"], valid)
+r, rows, _ = evaluate("echo:", "-s echo.store --bins", ["valid"], valid)
 part = Part(echo, None, b["k"], b["temperature"], by=lambda x, h: by_bins(bins, x, h)[1], common=b["lambda"])
 mix("echo:", r, rows, [part])
 begins = part.begins(part.search(rows))
@@ -442,9 +460,9 @@ check_curve("tune --cache:", c, kept.lm, x, cached, weight)
 bins = tuned.get("bins")
 by = (lambda x, h: np.minimum(by_bins(bins, x, h)[1], 1 - weight)) if bins else None
 part = Part(f16, c["lambda"], c["k"], c["temperature"], by=by, common=c["lambda"])
-r, _ = compare("as tuned with cache:", "-s tuned.store", [part], (size, weight, cache_t, "l2"), ["valid"], valid)
+r, _ = compare("as tuned with cache:", "-s tuned.store --bins", [part], (size, weight, cache_t, "l2"), ["valid"], valid)
 relative("tune: perplexity that eval gives (relative)", "with cache", r["ppl"], c["ppl_adaptive"] or c["ppl"], 1e-6)
-compare("tuned cache:", "-s tuned.store", [part], (size, weight, cache_t, "l2"))
+compare("tuned cache:", "-s tuned.store --bins", [part], (size, weight, cache_t, "l2"))
 compare("--cache 0:", "-s tuned.store --cache 0 --fixed", [Part(f16, c["lambda"], c["k"], c["temperature"])])
 compare("tuned cache, another metric:", "-s tuned.store --distance ip", [Part(f16, 0.25, 1024, 1, "ip")])
 alone = tune("--cache 40")

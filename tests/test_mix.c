@@ -952,8 +952,8 @@ static void room_for_the_kept(void **state) {
     FAILS(KNNLM_ENOMEM, "too many neighbours", kn_kept_init(&kept, SIZE_MAX / 2, 4));
     kn_kept_free(&kept);
     assert_int_equal(kn_kept_bytes(0, 5), 0);
-    assert_int_equal(kn_kept_bytes(3, 64), 3 * (64 * 4 + 8 + 4));
-    assert_int_equal(kn_kept_bytes(10, 65), 10 * (65 * 4 + 16 + 4));
+    assert_int_equal(kn_kept_bytes(3, 64), 3 * (64 * 4 + 2 * 8 + 4));
+    assert_int_equal(kn_kept_bytes(10, 65), 10 * (65 * 4 + 2 * 16 + 4));
 }
 
 // ---------------------------------------------------------------- the cache

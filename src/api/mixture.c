@@ -76,6 +76,7 @@ knnlm_status api_mixture_options(const knnlm_mixture_options *options, kn_store_
                                 .exact = o.exact,
                                 .distance = o.distance,
                                 .fixed = o.fixed,
+                                .bins = o.bins,
                                 .fallback = o.fallback,
                                 .include_self = o.include_self,
                                 .skip_entropy = o.skip_entropy,
@@ -118,6 +119,7 @@ static knnlm_mixture_store store_of(const kn_mixture_store *s) {
                                  .probes = s->looked,
                                  .codes = s->of_codes,
                                  .adaptive = s->adaptive,
+                                 .gated = s->gated,
                                  .fallback = s->fallback,
                                  .tuned = s->tuned,
                                  .distance = s->distance};

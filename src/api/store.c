@@ -50,7 +50,9 @@ knnlm_tuned api_tuned(const kn_store_tuned *t) {
                          .tokens = t->tokens,
                          .seen = t->seen.known,
                          .seen_distance = {t->seen.distance.median, t->seen.distance.high},
-                         .seen_entropy = {t->seen.entropy.median, t->seen.entropy.high}};
+                         .seen_entropy = {t->seen.entropy.median, t->seen.entropy.high},
+                         .gate = t->gate.known,
+                         .quick = t->quick};
 }
 
 static void describe_settings(const kn_store_settings *s, knnlm_store_info *out) {

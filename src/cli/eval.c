@@ -49,13 +49,14 @@ static json_t *json_stores(const knnlm_eval_result *r) {
     json_t *list = json_array();
     for (size_t i = 0; i < r->store_count; i++) {
         const knnlm_eval_store *s = &r->stores[i];
-        cli_json_append(list, json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:b, s:f}",
-                                        "path", json_string(s->path), "entries", (json_int_t)s->entries,
-                                        "lambda", s->lambda, "temperature", s->temperature, "k",
-                                        (json_int_t)s->k, "probe", (json_int_t)s->probes, "distances",
-                                        distances_of(s), "distance", knnlm_distance_name(s->distance),
-                                        "adaptive", s->adaptive, "fallback", s->fallback, "tuned", s->tuned,
-                                        "tuned_on_this_text", s->tuned_here, "found", s->found));
+        cli_json_append(list,
+                        json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:f}",
+                                  "path", json_string(s->path), "entries", (json_int_t)s->entries, "lambda",
+                                  s->lambda, "temperature", s->temperature, "k", (json_int_t)s->k, "probe",
+                                  (json_int_t)s->probes, "distances", distances_of(s), "distance",
+                                  knnlm_distance_name(s->distance), "adaptive", s->adaptive, "gated",
+                                  s->gated, "fallback", s->fallback, "tuned", s->tuned, "tuned_on_this_text",
+                                  s->tuned_here, "found", s->found));
     }
     return list;
 }
@@ -107,6 +108,7 @@ static void print_perplexity(const char *label, const knnlm_score *s, bool words
 
 // Why the lambda of a store is a mean.
 static const char *weighed(const knnlm_eval_store *s) {
+    if (s->gated) return " in the mean (by its gate)";
     if (s->adaptive) return s->fallback ? " in the mean (by bins, falling back)" : " in the mean (by bins)";
     return s->fallback ? " in the mean (falling back)" : "";
 }

@@ -54,7 +54,7 @@ static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
 // Options that nothing would obey are a mistake.
 static int check_use(const cli_command *command, const cli_mixture *m) {
     bool of_stores = m->k || m->probes || !isnan(m->lambda) || !isnan(m->temperature) || m->codes ||
-                     m->exact || m->distance >= 0 || m->fixed || m->include_self;
+                     m->exact || m->distance >= 0 || m->fixed || m->bins || m->include_self;
     bool of_cache = !isnan(m->cache_lambda) || !isnan(m->cache_temperature);
     if (m->exact && m->codes) return cli_usage(command, "--exact and --codes are each other's contrary");
     if (of_stores && !m->stores.count)
@@ -85,6 +85,7 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_o
     out->exact = m->exact;
     out->distance = m->distance;
     out->fixed = m->fixed;
+    out->bins = m->bins;
     out->include_self = m->include_self;
     out->cache = m->cache;
     out->cache_lambda = m->cache_lambda;

@@ -11,7 +11,7 @@ typedef struct cli_mixture {
     cli_list stores; // STORE or STORE=L[,T[,K]]
     int64_t k, probes, cache;
     double lambda, temperature, cache_lambda, cache_temperature;
-    bool codes, exact, fixed, include_self;
+    bool codes, exact, fixed, bins, include_self;
     int distance;
     uint64_t memory;
     char *paths[CLI_LIST_MAX];
@@ -31,7 +31,8 @@ typedef struct cli_mixture {
     {0, "codes", CLI_FLAG, &(m).codes, NULL, "distances of the index's codes", 0, 0, NULL}, \
     {0, "distance", CLI_CHOICE, &(m).distance, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, kn_distance_names}, \
     {0, "metric", CLI_CHOICE, &(m).distance, "M", NULL, 0, 0, kn_distance_names}, \
-    {0, "fixed", CLI_FLAG, &(m).fixed, NULL, "one lambda for all tokens, although the store has bins", 0, 0, NULL}, \
+    {0, "fixed", CLI_FLAG, &(m).fixed, NULL, "one lambda for all tokens, although the store has a gate", 0, 0, NULL}, \
+    {0, "bins", CLI_FLAG, &(m).bins, NULL, "lambda by bins of distance and entropy, although the store has a gate", 0, 0, NULL}, \
     {0, "include-self", CLI_FLAG, &(m).include_self, NULL, "a document that is in the store may find itself", 0, 0, NULL}, \
     {0, "memory", CLI_BYTES, &(m).memory, "SIZE", "most memory for the lists of stores, such as 4G; they are read as they are needed (default: what there is)", 0, 0, NULL}, \
     {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned)", 0, 1 << 24, NULL}, \

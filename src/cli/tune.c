@@ -171,6 +171,10 @@ static void print_one(void) {
     else if (!isnan(result.ppl_adaptive_checked))
         printf("lambda by bins   no better on text they were not fitted on (%.3f): not used\n",
                result.ppl_adaptive_checked);
+    if (!isnan(result.ppl_gate))
+        printf("by its gate      %.3f (%.3f on halves it was not fitted on); text of other kinds %.3f, alone "
+               "%.3f\n",
+               result.ppl_gate, result.ppl_gate_checked, result.ppl_foreign, result.ppl_foreign_lm);
 }
 
 // To four digits, never up: in sum weights stay within 1.
@@ -274,19 +278,22 @@ static json_t *json_stores(void) {
 static void print_json(void) {
     const knnlm_tuned *t = &result.tuned;
     cli_print_json(json_pack(
-        "{s:o?, s:I, s:f, s:f, s:o?, s:o?, s:o?, s:f, s:f, s:I, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}, s:b, "
+        "{s:o?, s:I, s:f, s:f, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:f, s:f, s:I, s:I, s:{s:I, s:f, "
+        "s:f}, s:{s:I, s:I}, s:b, "
         "s:b, s:f, "
         "s:f, s:f, s:I, s:o, s:o, s:o, s:o}",
         "model", json_string(args.model), "tokens", (json_int_t)result.tokens, "ppl_lm", result.ppl_lm, "ppl",
         result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive", json_real(result.ppl_adaptive),
-        "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked), "lambda", t->lambda, "temperature",
-        t->temperature, "k", (json_int_t)t->k, "probe", (json_int_t)t->probes, "cache", "size",
-        (json_int_t)(args.mixture.cache > 0 ? args.mixture.cache : 0), "lambda", result.cache_lambda,
-        "temperature", result.cache_temperature, "bins", "distances", (json_int_t)t->distance_bins,
-        "entropies", (json_int_t)t->entropy_bins, "reported_on_tuning_text", true, "written", result.written,
-        "seconds_search", result.seconds_search, "seconds_sweep", result.seconds_sweep, "seconds",
-        result.seconds, "settings", (json_int_t)result.settings, "stores", json_stores(), "points",
-        json_points(), "by_lambda", json_lambdas(), "by_skip", json_skips()));
+        "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked), "ppl_gate",
+        json_real(result.ppl_gate), "ppl_gate_checked", json_real(result.ppl_gate_checked), "ppl_foreign",
+        json_real(result.ppl_foreign), "ppl_foreign_lm", json_real(result.ppl_foreign_lm), "lambda",
+        t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probe", (json_int_t)t->probes,
+        "cache", "size", (json_int_t)(args.mixture.cache > 0 ? args.mixture.cache : 0), "lambda",
+        result.cache_lambda, "temperature", result.cache_temperature, "bins", "distances",
+        (json_int_t)t->distance_bins, "entropies", (json_int_t)t->entropy_bins, "reported_on_tuning_text",
+        true, "written", result.written, "seconds_search", result.seconds_search, "seconds_sweep",
+        result.seconds_sweep, "seconds", result.seconds, "settings", (json_int_t)result.settings, "stores",
+        json_stores(), "points", json_points(), "by_lambda", json_lambdas(), "by_skip", json_skips()));
 }
 
 // ---------------------------------------------------------------- the command

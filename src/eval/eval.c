@@ -92,6 +92,7 @@ static knnlm_eval_store describe_store(const kn_mixture_store *s, const scoring 
                             .probes = s->looked,
                             .codes = s->of_codes,
                             .adaptive = s->adaptive,
+                            .gated = s->gated,
                             .fallback = s->fallback,
                             .tuned = s->tuned,
                             .tuned_here = s->tuned && totals->tuned_on[number],
@@ -102,6 +103,7 @@ static knnlm_eval_store describe_store(const kn_mixture_store *s, const scoring 
 }
 
 const char *kn_eval_weighed(const knnlm_eval_store *s) {
+    if (s->gated) return " in the mean (by its gate)";
     if (s->adaptive) return s->fallback ? " in the mean (by bins, falling back)" : " in the mean (by bins)";
     return s->fallback ? " in the mean (falling back)" : "";
 }

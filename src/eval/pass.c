@@ -35,6 +35,8 @@ typedef struct pass {
     size_t *starts; // row at which the document of each begins
     kn_predictor *predictor;
     kn_prediction *predictions; // NULL: not wanted
+    kn_history history;         // of the document under way
+    bool *first;                // whether a fresh token begins a document
     double *cache;
     // by document
     char **names;
@@ -151,7 +153,9 @@ static knnlm_status predict(pass *p) {
                             .targets = p->stream + p->carried,
                             .lm = p->lm_logs,
                             .entropies = p->entropies,
-                            .cache = p->m->cache.size ? p->cache : NULL};
+                            .cache = p->m->cache.size ? p->cache : NULL,
+                            .history = &p->history,
+                            .first = p->first};
     if (status == KNNLM_OK) status = kn_predict(p->predictor, &rows, p->predictions);
     for (size_t s = 0; s < p->m->count; s++) free(exclude[s]);
     return status;
@@ -215,6 +219,7 @@ static void append(pass *p, const kn_records *r) {
             (kn_scored_token){r->tokens[i], (uint32_t)r->document, r->position + i, r->offsets[i]};
         p->stream[at + i] = r->tokens[i];
         p->starts[at + i] = start;
+        p->first[p->fresh + i] = r->position + i == 0;
     }
     memcpy(p->lm_logs + p->fresh, r->logprobs, r->count * sizeof *p->lm_logs);
     if (p->entropies) memcpy(p->entropies + p->fresh, r->entropies, r->count * sizeof *p->entropies);
@@ -242,7 +247,8 @@ static knnlm_status make_room(pass *p, const kn_read_options *read) {
     p->stream = kn_alloc(p->capacity, sizeof *p->stream);
     p->starts = kn_alloc(p->capacity, sizeof *p->starts);
     p->lm_logs = kn_alloc(fresh, sizeof *p->lm_logs);
-    if (!p->tokens || !p->stream || !p->starts || !p->lm_logs) return KNNLM_ENOMEM;
+    p->first = kn_alloc(fresh, sizeof *p->first);
+    if (!p->tokens || !p->stream || !p->starts || !p->lm_logs || !p->first) return KNNLM_ENOMEM;
     if (read->entropies && !(p->entropies = kn_alloc(fresh, sizeof *p->entropies))) return KNNLM_ENOMEM;
     if (read->keys && !(p->keys = kn_alloc_aligned(p->capacity, width * sizeof *p->keys)))
         return KNNLM_ENOMEM;
@@ -267,6 +273,7 @@ static void pass_free(pass *p) {
     free(p->stream);
     free(p->starts);
     free(p->lm_logs);
+    free(p->first);
     free(p->entropies);
     kn_free_aligned(p->keys);
     free(p->cache);

@@ -37,6 +37,8 @@ typedef struct session {
     kn_window *windows;
     row *rows;
     const kn_mixture **mixtures; // of each row
+    kn_history *histories;       // of each text, so far
+    kn_history *before;          // of each row: its text's, before it
     size_t row_count;
     float *logprobs, *entropies, *distribution, *states;
     size_t capacity, distribution_capacity;
@@ -113,6 +115,7 @@ static size_t next_batch(const session *s, size_t first, bool *ranked) {
 static void free_rows(session *s) {
     free(s->rows);
     free(s->mixtures);
+    free(s->before);
     free(s->logprobs);
     free(s->entropies);
     free(s->states);
@@ -127,11 +130,12 @@ static knnlm_status make_room(session *s, size_t rows, bool ranked) {
     free_rows(s);
     s->rows = kn_alloc(rows, sizeof *s->rows);
     s->mixtures = kn_alloc(rows, sizeof *s->mixtures);
+    s->before = kn_alloc(rows, sizeof *s->before);
     s->logprobs = kn_alloc(rows, sizeof *s->logprobs);
     s->entropies = kn_alloc(rows, sizeof *s->entropies);
     s->states = kn_alloc(rows * width_of(s), sizeof *s->states);
     s->statuses = kn_alloc(rows, sizeof *s->statuses);
-    bool had = s->rows && s->mixtures && s->logprobs && s->entropies && s->states && s->statuses;
+    bool had = s->rows && s->mixtures && s->before && s->logprobs && s->entropies && s->states && s->statuses;
     s->capacity = had ? rows : 0;
     return had ? KNNLM_OK : KNNLM_ENOMEM;
 }
@@ -160,13 +164,29 @@ static knnlm_status run_model(session *s, size_t first, size_t n, bool ranked) {
 
 // ---------------------------------------------------------------- results
 
+// What a text has shown grows from row to row: found out first, so that rows can be judged in any order.
+static void remember(session *s) {
+    for (size_t r = 0; r < s->row_count; r++) {
+        const row *w = &s->rows[r];
+        const kn_score_text *a = &s->texts[w->text];
+        kn_row_neighbors found[KN_STORES_MAX];
+        kn_prediction prediction;
+        s->before[r] = s->histories[w->text];
+        if (w->position == a->count || !kn_mixture_describe(a->mixture)->gated) continue;
+        kn_predictor_neighbors(s->predictor, r, found);
+        kn_predict_one(a->mixture, found, a->tokens[w->position], (double)s->logprobs[r],
+                       (double)s->entropies[r], NAN, &s->histories[w->text], &prediction);
+    }
+}
+
 static void judge(const session *s, const row *w, size_t r, kn_score_text *a) {
     const kn_mixture *m = a->mixture;
     kn_row_neighbors found[KN_STORES_MAX];
     kn_prediction prediction;
+    kn_history before = s->before[r];
     kn_predictor_neighbors(s->predictor, r, found);
     kn_predict_one(m, found, a->tokens[w->position], (double)s->logprobs[r], (double)s->entropies[r], NAN,
-                   &prediction);
+                   &before, &prediction);
     a->results[w->position] = (kn_score_result){.p = prediction.p,
                                                 .lm = (double)s->logprobs[r],
                                                 .knn = kn_prediction_knn(m, &prediction),
@@ -180,8 +200,9 @@ static void judge_temperatures(const session *s, const row *w, size_t r, kn_scor
     const kn_mixture *m = a->mixture;
     kn_row_neighbors found[KN_STORES_MAX];
     kn_prediction other;
+    kn_history before = s->before[r];
     kn_predictor_neighbors(s->predictor, r, found);
-    kn_predict_one(m, found, -1, 0, a->results[w->position].entropy, NAN, &other);
+    kn_predict_one(m, found, -1, 0, a->results[w->position].entropy, NAN, &before, &other);
     for (size_t t = 0; t < a->temperature_count; t++) {
         for (size_t i = 0; i < kn_mixture_describe(m)->count; i++)
             other.knn[i] =
@@ -220,9 +241,10 @@ static void judge_row(void *context, size_t r, int worker) {
     if (!next && !a->ranked) return;
     kn_row_neighbors found[KN_STORES_MAX];
     kn_distribution *g = &s->distributions[worker];
+    kn_history before = s->before[r];
     kn_predictor_neighbors(s->predictor, r, found);
     s->statuses[r] = kn_distribution_mix(g, s->mixtures[r], found, s->distribution + r * vocabulary_of(s),
-                                         (double)s->entropies[r]);
+                                         (double)s->entropies[r], &before);
     if (s->statuses[r] != KNNLM_OK) return;
     if (next)
         rank_next(g, a);
@@ -231,6 +253,7 @@ static void judge_row(void *context, size_t r, int worker) {
 }
 
 static knnlm_status judge_all(session *s) {
+    remember(s);
     kn_parallel(s->row_count, judge_row, s);
     for (size_t r = 0; r < s->row_count; r++)
         if (s->statuses[r] != KNNLM_OK) return kn_fail(s->statuses[r], "out of memory");
@@ -251,8 +274,9 @@ static knnlm_status prepare(session *s) {
     s->workers = kn_threads();
     s->streams = kn_alloc(s->count, sizeof *s->streams);
     s->pasts = kn_alloc(s->count, sizeof *s->pasts);
+    s->histories = kn_alloc(s->count, sizeof *s->histories);
     s->distributions = kn_alloc((size_t)s->workers, sizeof *s->distributions);
-    if (!s->streams || !s->pasts || !s->distributions) return KNNLM_ENOMEM;
+    if (!s->streams || !s->pasts || !s->histories || !s->distributions) return KNNLM_ENOMEM;
     KN_TRY(kn_predictor_open(&s->predictor));
     for (int i = 0; i < s->workers; i++) KN_TRY(kn_distribution_init(&s->distributions[i], s->lm));
     s->read = (kn_read_options){.context = -1};
@@ -276,6 +300,7 @@ static void session_free(session *s) {
     free_rows(s);
     free(s->streams);
     free(s->pasts);
+    free(s->histories);
     free(s->pieces);
     free(s->windows);
     free(s->distribution);

@@ -27,7 +27,7 @@ static void keep_values(kn_tuning *t, size_t store, const kn_neighborhood *n) {
     memcpy(t->values[store] + t->n / t->seen_step * k, n->values, kn_min(n->count, k) * sizeof *n->values);
 }
 
-static knnlm_status take(void *context, const kn_scored *b) {
+knnlm_status kn_tuning_take(void *context, const kn_scored *b) {
     kn_tuning *t = context;
     if (b->count > t->capacity - t->n) return kn_fail(KNNLM_EDATA, "the text has changed while it was read");
     for (size_t i = 0; i < b->count; i++, t->n++) {
@@ -35,6 +35,7 @@ static knnlm_status take(void *context, const kn_scored *b) {
         kn_predictor_neighbors(b->neighbors, i, found);
         t->lm[t->n] = probability((double)b->lm[i]);
         t->entropies[t->n] = b->entropies[i];
+        t->first[t->n] = b->tokens[i].position == 0;
         for (size_t s = 0; s < t->m->count; s++) {
             KN_TRY(kn_kept_add(&t->kept[s], &found[s].near, b->tokens[i].token));
             keep_values(t, s, &found[s].near);
@@ -57,11 +58,12 @@ static uint64_t bytes_kept(const kn_tuning *t, uint64_t tokens) {
     return bytes;
 }
 
-static knnlm_status make_room(kn_tuning *t) {
+knnlm_status kn_tuning_room(kn_tuning *t) {
     t->lm = kn_alloc(t->capacity, sizeof *t->lm);
     t->entropies = kn_alloc(t->capacity, sizeof *t->entropies);
+    t->first = kn_alloc(t->capacity, sizeof *t->first);
     t->swept = kn_alloc(t->capacity * KN_TUNE_GROUP * KN_KEPT_KS, sizeof *t->swept);
-    if (!t->lm || !t->entropies || !t->swept) return KNNLM_ENOMEM;
+    if (!t->lm || !t->entropies || !t->first || !t->swept) return KNNLM_ENOMEM;
     if (t->cache_temperature_count &&
         !(t->cache = kn_alloc(t->capacity * t->cache_temperature_count, sizeof *t->cache)))
         return KNNLM_ENOMEM;
@@ -77,7 +79,7 @@ static knnlm_status make_room(kn_tuning *t) {
     return KNNLM_OK;
 }
 
-static void tuning_free(kn_tuning *t) {
+void kn_tuning_free(kn_tuning *t) {
     for (size_t s = 0; s < KN_STORES_MAX; s++) {
         kn_kept_free(&t->kept[s]);
         free(t->values[s]);
@@ -86,6 +88,7 @@ static void tuning_free(kn_tuning *t) {
     }
     free(t->lm);
     free(t->entropies);
+    free(t->first);
     free(t->cache);
     free(t->swept);
 }
@@ -116,7 +119,7 @@ static knnlm_status plan(kn_tuning *t, kn_lm *lm, const char *const *paths, size
             "smaller -k",
             (double)tokens, (double)bytes / 1e9, (double)memory / 1e9);
     t->capacity = (size_t)tokens;
-    return make_room(t);
+    return kn_tuning_room(t);
 }
 
 // Distances of states, and so temperatures, differ by powers of ten between models.
@@ -139,7 +142,7 @@ static knnlm_status search(kn_tuning *t, kn_lm *lm, const char *const *paths, si
     pass.cache_temperatures = t->cache_temperatures;
     pass.cache_temperature_count = t->cache_temperature_count;
     KN_TRY(plan(t, lm, paths, count, o, &pass.read));
-    KN_TRY(kn_pass_texts(lm, t->mixture, paths, count, &pass, progress, take, t, &t->out->totals));
+    KN_TRY(kn_pass_texts(lm, t->mixture, paths, count, &pass, progress, kn_tuning_take, t, &t->out->totals));
     t->out->seconds_search = t->out->totals.seconds_search;
     return KNNLM_OK;
 }
@@ -187,7 +190,18 @@ static knnlm_status draw_lambdas(kn_tuning *t, size_t store, double cache_lambda
     return KNNLM_OK;
 }
 
-static knnlm_status remember(kn_tuning *t, size_t store, double lambda, bool bins) {
+static knnlm_status tune_gate(kn_lm *lm, kn_tuning *t, size_t store) {
+    kn_tuning *foreign = kn_alloc(1, sizeof *foreign);
+    if (!foreign) return KNNLM_ENOMEM;
+    knnlm_status status = kn_tune_foreign(lm, t, foreign);
+    if (status == KNNLM_OK)
+        status = kn_tune_gate(t, foreign, store, &t->out->tuned.seen, &t->out->tuned.gate);
+    kn_tuning_free(foreign);
+    free(foreign);
+    return status;
+}
+
+static knnlm_status remember(kn_lm *lm, kn_tuning *t, size_t store, double lambda, bool adapts) {
     const knnlm_tune_point *best = &t->out->stores[store].best;
     kn_store_tuned *tuned = &t->out->tuned;
     *tuned = (kn_store_tuned){.known = true,
@@ -204,7 +218,9 @@ static knnlm_status remember(kn_tuning *t, size_t store, double lambda, bool bin
     memcpy(tuned->texts, t->out->totals.texts, sizeof tuned->texts);
     KN_TRY(kn_tune_see(t, store, best->temperature, best->k, &tuned->seen));
     KN_TRY(draw_lambdas(t, store, t->out->cache_lambda));
-    return bins ? kn_tune_bins(t, store, lambda, t->out->cache_lambda, &tuned->bins) : KNNLM_OK;
+    if (!adapts) return KNNLM_OK;
+    KN_TRY(kn_tune_bins(t, store, lambda, t->out->cache_lambda, &tuned->bins));
+    return tune_gate(lm, t, store);
 }
 
 // All weights together, of the stores [first, first + count) and the cache.
@@ -236,7 +252,7 @@ static knnlm_status tune_cache(kn_tuning *t, bool one) {
     return KNNLM_OK;
 }
 
-static knnlm_status choose(kn_tuning *t, const kn_tune_options *o) {
+static knnlm_status choose(kn_lm *lm, kn_tuning *t, const kn_tune_options *o) {
     const float *alone[] = {t->lm};
     double weights[KN_PARTS_MAX] = {1}, mean;
     bool one = o->mix.store_count == 1;
@@ -249,7 +265,7 @@ static knnlm_status choose(kn_tuning *t, const kn_tune_options *o) {
     if (!one) return KNNLM_OK;
     t->out->stores[0] = t->out->stores[best]; // the others were other ways to search it
     t->out->store_count = 1;
-    return remember(t, best, weights[1], !o->mix.fixed);
+    return remember(lm, t, best, weights[1], !o->mix.fixed);
 }
 
 // ---------------------------------------------------------------- the run
@@ -282,9 +298,9 @@ static knnlm_status tune(kn_lm *lm, const kn_mixture *m, const char *const *path
     knnlm_status status = search(t, lm, paths, count, o, progress);
     double begun = kn_seconds();
     for (size_t s = 0; s < info->count; s++) out->stores[s].seconds = out->totals.seconds_stores[s];
-    if (status == KNNLM_OK) status = choose(t, o);
+    if (status == KNNLM_OK) status = choose(lm, t, o);
     out->seconds_sweep = kn_seconds() - begun;
-    tuning_free(t);
+    kn_tuning_free(t);
     free(t);
     return status;
 }
@@ -354,7 +370,13 @@ knnlm_status kn_tune_run(kn_lm *lm, const char *const *paths, size_t count, cons
                          const kn_progress *progress, kn_tune_result *out) {
     kn_mixture *m;
     double begun = kn_seconds();
-    *out = (kn_tune_result){.ppl_cache = NAN, .ppl_adaptive = NAN, .ppl_adaptive_checked = NAN};
+    *out = (kn_tune_result){.ppl_cache = NAN,
+                            .ppl_adaptive = NAN,
+                            .ppl_adaptive_checked = NAN,
+                            .ppl_gate = NAN,
+                            .ppl_gate_checked = NAN,
+                            .ppl_foreign = NAN,
+                            .ppl_foreign_lm = NAN};
     KN_TRY(open_mixture(lm, o, &m));
     knnlm_status status = try_writing(o);
     if (status == KNNLM_OK) status = tune(lm, m, paths, count, o, progress, out);

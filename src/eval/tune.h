@@ -40,6 +40,8 @@ typedef struct kn_tune_result {
     double cache_lambda, cache_temperature; // beside all stores
     double ppl_adaptive;                    // by bins, on the text that they were fitted on; NAN: none
     double ppl_adaptive_checked;            // by bins fitted on one half of the text, on the other; NAN: none
+    double ppl_gate, ppl_gate_checked;      // likewise by the gate; NAN: none
+    double ppl_foreign, ppl_foreign_lm;     // by it on text of other kinds, and by the model alone; NAN: none
     kn_tune_store stores[KN_STORES_MAX];
     size_t store_count;
     knnlm_tune_point points[KN_TUNE_POINTS]; // all that was tried

@@ -20,6 +20,7 @@ typedef struct kn_tuning {
     size_t seen_step;                // values are kept of every so many-th token
     int32_t *values[KN_STORES_MAX];  // (such tokens, k)
     bool *beginnings[KN_STORES_MAX]; // whether the nearest neighbour of a token begins a document
+    bool *first;                     // whether a token does
     // Probabilities and what the bins are of, one per token:
     float *lm, *entropies;
     float *cache; // (cache temperatures, capacity); NULL: no cache
@@ -33,6 +34,11 @@ typedef struct kn_tuning {
     double model_work;         // multiplications that the model makes for a token
 } kn_tuning;
 
+// Takes tokens with their neighbours (a kn_scored_sink): `capacity` at most, for which there is room.
+knnlm_status kn_tuning_take(void *tuning, const kn_scored *scored);
+knnlm_status kn_tuning_room(kn_tuning *t);
+void kn_tuning_free(kn_tuning *t);
+
 // What the cache gives at its best temperature; NULL: no cache.
 static inline const float *kn_tuning_cache(const kn_tuning *t) {
     return t->cache ? t->cache + t->best_cache * t->capacity : NULL;
@@ -45,6 +51,11 @@ knnlm_status kn_tune_cache(kn_tuning *t);
 // Weights by bins for store `s`, which stand in *bins when they are worth it: out->ppl_adaptive*.
 knnlm_status kn_tune_bins(kn_tuning *t, size_t store, double lambda, double cache_lambda,
                           kn_store_bins *bins);
+// A little text of other kinds, with its neighbours in the same stores. To be freed in any case.
+knnlm_status kn_tune_foreign(kn_lm *lm, const kn_tuning *home, kn_tuning *out);
+// The gate of a store at its best settings: out->ppl_gate*.
+knnlm_status kn_tune_gate(kn_tuning *t, const kn_tuning *foreign, size_t store, const kn_store_seen *seen,
+                          kn_store_gate *out);
 // What skipping the searches of the least uncertain tokens would cost: out->skips. The parts of a token's
 // probability, the model's first and (cached) the cache's last, and their weights. KNNLM_ENOMEM.
 knnlm_status kn_tune_skips(const kn_tuning *t, const float *const *parts, size_t count, bool cached,

@@ -200,12 +200,15 @@ static knnlm_status draw(kn_generator *g, size_t row, kn_sequence *s, const kn_m
     kn_row_neighbors found[KN_STORES_MAX];
     kn_predictor_neighbors(g->predictor, row, found);
     KN_TRY(kn_distribution_mix(&g->distribution, m, found, g->distributions + row * g->vocabulary,
-                               (double)g->entropies[row]));
+                               (double)g->entropies[row], &s->learnt));
     kn_sampled before = {s->history, s->prompt, s->count};
     int32_t token = kn_sampler_pick(g->sampler, &g->distribution, &s->options.sampling, &before, &s->random);
     if (token < 0)
         return kn_fail(KNNLM_EINVAL, "%s: its probabilities are not numbers", kn_lm_describe(g->lm)->path);
-    return kn_sequence_take(s, token, &(kn_step){m, found, &g->distribution});
+    KN_TRY(kn_sequence_take(s, token, &(kn_step){m, found, &g->distribution}));
+    kn_history_learn(m, found, token, (double)g->distribution.lm[token], &g->distribution.prediction,
+                     &s->learnt);
+    return KNNLM_OK;
 }
 
 knnlm_status kn_generator_step(kn_generator *g, kn_sequence *const *sequences,

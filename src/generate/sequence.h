@@ -18,7 +18,8 @@ struct kn_sequence {
     kn_generate_options options; // but for the stops
     kn_stops stops;
     kn_random random;
-    int32_t *history; // prompt and text
+    int32_t *history;  // prompt and text
+    kn_history learnt; // what the text has shown of the stores
     size_t prompt, count, history_capacity;
     size_t next; // of the history: the first that the model has not read
     bool cut, stepping;

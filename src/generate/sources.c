@@ -36,12 +36,13 @@ static knnlm_status gather_store(const kn_step *step, size_t store, int32_t toke
     const kn_datastore *s = kn_mixture_datastore(step->mixture, store);
     const kn_row_neighbors *found = &step->found[store];
     const kn_neighborhood *n = &found->near;
-    double *shares = kn_alloc(n->count, sizeof *shares);
+    double *shares = kn_alloc(2 * n->count, sizeof *shares);
     double p = exp(kn_distribution_logprob(step->distribution, token));
     knnlm_status status =
         shares ? kn_grow(&out->items, &out->capacity, out->count + n->count, sizeof(place)) : KNNLM_ENOMEM;
     if (status == KNNLM_OK)
-        kn_neighborhood_shares(n, kn_mixture_describe(step->mixture)->stores[store].temperature, shares);
+        kn_prediction_shares(step->mixture, store, &step->distribution->prediction, n, shares,
+                             shares + n->count);
     for (size_t i = 0; status == KNNLM_OK && i < n->count; i++) {
         kn_store_entry entry;
         if (n->values[i] != token) continue;

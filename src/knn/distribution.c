@@ -27,10 +27,11 @@ static void forget(kn_distribution *g) {
     g->value_count = 0;
 }
 
-static knnlm_status spread(kn_distribution *g, double temperature, const kn_neighborhood *n, double part) {
-    KN_TRY(kn_grow(&g->shares, &g->shares_capacity, n->count, sizeof *g->shares));
+static knnlm_status spread(kn_distribution *g, const kn_mixture *m, size_t store, const kn_neighborhood *n) {
+    double part = kn_prediction_part(m, &g->prediction, store);
+    KN_TRY(kn_grow(&g->shares, &g->shares_capacity, 2 * n->count, sizeof *g->shares));
     KN_TRY(kn_grow(&g->values, &g->values_capacity, g->value_count + n->count, sizeof *g->values));
-    kn_neighborhood_shares(n, temperature, g->shares);
+    kn_prediction_shares(m, store, &g->prediction, n, g->shares, g->shares + n->count);
     for (size_t i = 0; i < n->count; i++) {
         int32_t value = n->values[i];
         double share = part * g->shares[i];
@@ -42,17 +43,15 @@ static knnlm_status spread(kn_distribution *g, double temperature, const kn_neig
 }
 
 knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const kn_row_neighbors *found,
-                                 const float *lm, double entropy) {
+                                 const float *lm, double entropy, kn_history *history) {
     forget(g);
     g->lm = lm;
     g->entropy = entropy;
     g->stores = m->info.count;
-    kn_predict_one(m, found, -1, 0, entropy, NAN, &g->prediction);
+    kn_predict_one(m, found, -1, 0, entropy, NAN, history, &g->prediction);
     g->lambda = kn_prediction_lambda(m, &g->prediction);
     g->nearest = kn_nearest(m, found);
-    for (size_t s = 0; s < m->info.count; s++)
-        KN_TRY(spread(g, m->info.stores[s].temperature, &found[s].near,
-                      kn_prediction_part(m, &g->prediction, s)));
+    for (size_t s = 0; s < m->info.count; s++) KN_TRY(spread(g, m, s, &found[s].near));
     return KNNLM_OK;
 }
 

@@ -15,16 +15,17 @@ typedef struct kn_distribution {
     double entropy, nearest;  // of the model's distribution; distance (NAN: there is no neighbour)
     kn_prediction prediction; // the stores' lambdas
     size_t stores;
-    double *shares; // of the neighbours of one store
+    double *shares; // of the neighbours of one store, and room for as many
     size_t values_capacity, shares_capacity;
 } kn_distribution;
 
 // To be freed only after KNNLM_OK. KNNLM_ENOMEM.
 knnlm_status kn_distribution_init(kn_distribution *g, const kn_lm *lm);
 void kn_distribution_free(kn_distribution *g);
-// `found` of each of the mixture's stores; `lm` must last as long as the distribution is asked. KNNLM_ENOMEM.
+// `found` of each of the mixture's stores; `lm` must last as long as the distribution is asked; `history` of
+// the text, or NULL: nothing is known of it. KNNLM_ENOMEM.
 knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const kn_row_neighbors *found,
-                                 const float *lm, double entropy);
+                                 const float *lm, double entropy, kn_history *history);
 // log p, and p, of a token.
 double kn_distribution_logprob(const kn_distribution *g, int32_t token);
 double kn_distribution_probability(const kn_distribution *g, int32_t token);

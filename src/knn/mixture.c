@@ -22,6 +22,12 @@ static kn_bins tuned_bins(const kn_store_tuned *t) {
                      t->bins.lambdas};
 }
 
+static kn_gate tuned_gate(const kn_store_tuned *t) {
+    kn_gate g = {.unit = t->gate.unit, .centre = t->gate.centre};
+    memcpy(g.weights, t->gate.weights, sizeof g.weights);
+    return g;
+}
+
 static void choose_search(const kn_mixture_part *p, const kn_mixture_options *o,
                           const kn_store_choice *choice, kn_mixture_store *s) {
     const kn_store_tuned *t = tuned_of(p);
@@ -47,8 +53,10 @@ static void choose_weight(kn_mixture_part *p, const kn_mixture_options *o, const
     s->fallback = o->fallback;
     p->sharers = o->store_count;
     p->weight_given = !isnan(choice->weight);
-    if (s->tuned && t->bins.distances && !given && !o->fixed && o->store_count == 1)
-        p->rule.bins = tuned_bins(t);
+    if (given || o->fixed || !s->tuned) return;
+    s->gated = t->gate.known && !o->bins && !o->fallback && s->codes == t->codes;
+    if (s->gated) p->gate = tuned_gate(t);
+    if (t->bins.distances && o->store_count == 1 && !s->gated) p->rule.bins = tuned_bins(t);
 }
 
 // A search of nothing, so that what cannot be searched is refused before the model has read thousands of
@@ -102,7 +110,7 @@ static void settle_store(const kn_mixture *m, kn_mixture_part *p, kn_mixture_sto
         .k = s->k,
         .probes = s->probes,
         .codes = s->codes,
-        .temperature = s->fallback ? s->temperature : NAN,
+        .temperature = s->fallback && !s->gated ? s->temperature : NAN,
         .memory = p->retrieve.memory,
     };
     p->rule.lambda = s->lambda;
@@ -118,8 +126,11 @@ void kn_mixture_settle(kn_mixture *m) {
         settle_store(m, &m->parts[i], &info->stores[i]);
         info->neighbors += info->stores[i].k;
     }
+    info->gated = false;
+    for (size_t i = 0; i < info->count; i++) info->gated |= info->stores[i].gated;
     info->any = info->count || info->cache.size;
-    info->adapts = (info->count == 1 && info->stores[0].adaptive) || (info->count && info->skip_entropy > 0);
+    info->adapts = info->gated || (info->count == 1 && info->stores[0].adaptive) ||
+                   (info->count && info->skip_entropy > 0);
 }
 
 // ---------------------------------------------------------------- all of them
@@ -163,7 +174,7 @@ static void choose_cache(kn_mixture_info *m, const kn_mixture_options *o) {
 
 static knnlm_status check_weights(const kn_mixture_info *m) {
     double sum = m->cache.lambda;
-    for (size_t i = 0; i < m->count; i++) sum += m->stores[i].lambda;
+    for (size_t i = 0; i < m->count; i++) sum += m->stores[i].gated ? 0 : m->stores[i].lambda;
     if (sum <= 1 + 1e-12) return KNNLM_OK;
     return kn_fail(KNNLM_EINVAL, "the weights of stores and cache are in sum %g, above 1%s", sum,
                    m->cache.size ? " (`cache` 0 leaves the cache out)" : "");

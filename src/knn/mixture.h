@@ -7,6 +7,7 @@
 #define KN_KNN_MIXTURE_H
 
 #include "knn/datastore.h"
+#include "mix/gate.h"
 #include "mix/tune.h"
 #include "text/documents.h"
 
@@ -25,7 +26,8 @@ typedef struct kn_mixture_options {
     double lambda, temperature; // NAN: not given
     bool codes, exact;          // distances of the codes, or of the keys; neither: not given
     int distance;               // knnlm_distance; negative: the store's
-    bool fixed;                 // one lambda, although there are bins
+    bool fixed;                 // one lambda, although there are a gate and bins
+    bool bins;                  // by bins, although there is a gate
     bool fallback;              // lambda falls where neighbours are unusually far or uncertain
     bool include_self;          // documents that are in a store find themselves
     double skip_entropy;        // tokens of less entropy by the model are not searched for; 0: all are
@@ -48,6 +50,7 @@ typedef struct kn_mixture_store {
     bool of_codes;   // distances are of codes, asked for or for want of keys
     bool tuned;      // settings that nobody gave are as tuned
     bool adaptive;   // lambda by bins
+    bool gated;      // by its gate
     bool fallback;
     double temperature, lambda;
 } kn_mixture_store;
@@ -66,6 +69,7 @@ typedef struct kn_mixture_info {
     size_t width;        // of the model's states
     size_t neighbors;    // of a token, in all stores
     bool any;            // anything is mixed in
+    bool gated;          // some store has a gate: what a text has shown so far counts
     bool adapts;         // lambda, or whether there is a search, depends on the model's entropy
 } kn_mixture_info;
 

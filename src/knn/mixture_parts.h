@@ -9,6 +9,7 @@ typedef struct kn_mixture_part {
     kn_datastore *store;
     kn_retrieve_options retrieve;
     kn_lambda_rule rule;
+    kn_gate gate;      // where the store is gated
     size_t sharers;    // stores that its lambda was divided by
     bool weight_given; // it was not divided
 } kn_mixture_part;

@@ -17,12 +17,13 @@ static void offer(kn_neighbor_detail *out, size_t max, size_t *count, const kn_n
     *count = kn_min(*count + 1, max);
 }
 
-static knnlm_status offer_store(double temperature, const kn_row_neighbors *found, size_t store, double part,
-                                size_t max, kn_neighbor_detail *out, size_t *count) {
+static knnlm_status offer_store(const kn_mixture *m, const kn_row_neighbors *found, size_t store,
+                                const kn_prediction *prediction, size_t max, kn_neighbor_detail *out,
+                                size_t *count) {
     const kn_neighborhood *n = &found->near;
-    double *shares = kn_alloc(n->count, sizeof *shares);
+    double *shares = kn_alloc(2 * n->count, sizeof *shares), part = kn_prediction_part(m, prediction, store);
     if (!shares) return KNNLM_ENOMEM;
-    kn_neighborhood_shares(n, temperature, shares);
+    kn_prediction_shares(m, store, prediction, n, shares, shares + n->count);
     // They come nearest first: of one store, the first are those of the largest share.
     for (size_t i = 0; i < kn_min(n->count, max); i++)
         offer(out, max, count,
@@ -41,8 +42,7 @@ knnlm_status kn_neighbor_details_find(const kn_mixture *m, const kn_row_neighbor
     const kn_mixture_info *info = kn_mixture_describe(m);
     *count = 0;
     for (size_t s = 0; s < info->count; s++)
-        KN_TRY(offer_store(info->stores[s].temperature, &found[s], s, kn_prediction_part(m, prediction, s),
-                           max, out, count));
+        KN_TRY(offer_store(m, &found[s], s, prediction, max, out, count));
     for (size_t i = 0; i < *count; i++) {
         knnlm_status status =
             kn_datastore_origin(kn_mixture_datastore(m, out[i].store), out[i].id, 1, around, &out[i].origin);

@@ -76,7 +76,7 @@ static knnlm_status mix(kn_nexts *x) {
         kn_next *n = &x->list[i];
         kn_predictor_neighbors(x->predictor, i, n->found);
         KN_TRY(kn_distribution_mix(&n->distribution, x->mixtures[i], n->found,
-                                   x->distributions + i * vocabulary, (double)x->entropies[i]));
+                                   x->distributions + i * vocabulary, (double)x->entropies[i], NULL));
     }
     return KNNLM_OK;
 }

@@ -15,25 +15,135 @@ static double lambda_of(const kn_mixture_part *p, const kn_row_neighbors *f, dou
     return kn_lambda(&p->rule, &facts);
 }
 
+static double farthest(const kn_neighborhood *n) {
+    float max = n->distances[n->nearest];
+    for (size_t i = 0; i < n->count; i++) max = fmaxf(max, n->distances[i]);
+    return (double)max;
+}
+
+static void ask_opinions(const kn_mixture *m, size_t store, const kn_neighborhood *n, int32_t target,
+                         kn_prediction *out) {
+    double temperature = m->info.stores[store].temperature;
+    for (size_t o = 0; o < KN_GATE_OPINIONS; o++)
+        out->opinions[store][o] = kn_neighborhood_logprob(n, kn_gate_temperature(temperature, o), target);
+}
+
+static void gather_facts(const kn_mixture *m, size_t store, const kn_row_neighbors *found, double entropy,
+                         kn_prediction *out) {
+    const kn_neighborhood *n = &found->near;
+    double sharp = kn_gate_temperature(m->info.stores[store].temperature, 0);
+    out->found[store] = n->count > 0;
+    if (!n->count) return;
+    out->facts[store] =
+        (kn_gate_facts){.nearest = (double)n->distances[n->nearest],
+                        .farthest = farthest(n),
+                        .agreement = exp(kn_neighborhood_logprob(n, sharp, n->values[n->nearest])),
+                        .entropy = entropy,
+                        .begins = found->begins};
+}
+
 void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
                      double entropy, kn_prediction *out) {
+    if (m->info.stores[store].gated) {
+        gather_facts(m, store, found, entropy, out);
+        ask_opinions(m, store, &found->near, target, out);
+        return;
+    }
     out->knn[store] = kn_neighborhood_logprob(&found->near, m->info.stores[store].temperature, target);
     out->lambdas[store] = lambda_of(&m->parts[store], found, entropy);
 }
 
-void kn_predict_join(const kn_mixture *m, double lm, double cache, kn_prediction *out) {
+// ---------------------------------------------------------------- gates
+
+// What the gates open to: the weights of the stores that have one share what the others and the cache leave.
+static void open_gates(const kn_mixture *m, double cache_lambda, const kn_history *history,
+                       kn_prediction *out) {
+    double z[KN_STORES_MAX][KN_GATE_OPINIONS], all = 1, left = 1 - cache_lambda;
+    for (size_t s = 0; s < m->info.count; s++) {
+        if (!m->info.stores[s].gated) left -= out->lambdas[s];
+        if (!m->info.stores[s].gated || !out->found[s]) continue;
+        kn_gate_open(&m->parts[s].gate, &out->facts[s], &history->pasts[s], z[s]);
+        for (size_t o = 0; o < KN_GATE_OPINIONS; o++) all += exp(z[s][o]);
+    }
+    for (size_t s = 0; s < m->info.count; s++) {
+        if (!m->info.stores[s].gated) continue;
+        double both = out->found[s] ? exp(z[s][0]) + exp(z[s][1]) : 0;
+        out->lambdas[s] = fmax(0, left) * both / all;
+        out->sharp[s] = both > 0 ? exp(z[s][0]) / both : 0.5;
+        out->knn[s] =
+            log(out->sharp[s] * exp(out->opinions[s][0]) + (1 - out->sharp[s]) * exp(out->opinions[s][1]));
+    }
+}
+
+static void learn(const kn_mixture *m, double lm, const kn_prediction *x, kn_history *history) {
+    for (size_t s = 0; s < m->info.count; s++) {
+        if (!m->info.stores[s].gated || !x->found[s]) continue;
+        const double knn[KN_GATE_OPINIONS] = {exp(x->opinions[s][0]), exp(x->opinions[s][1])};
+        kn_gate_learn(&history->pasts[s], knn, exp(lm));
+    }
+}
+
+// The part of the stores with gates, against all without them, by what the text has shown.
+static double trust(const kn_history *history) {
+    return 1 / (1 + exp(-history->odds));
+}
+
+static double mix(const kn_mixture *m, double lm, double cache, const kn_prediction *x, double part) {
     size_t count = m->info.count;
-    double parts[KN_STORES_MAX + 1];
-    for (size_t i = 0; i < count; i++) parts[i] = out->knn[i];
+    double parts[KN_STORES_MAX + 1], weights[KN_STORES_MAX + 1];
+    for (size_t i = 0; i < count; i++) parts[i] = x->knn[i];
+    for (size_t i = 0; i < count; i++)
+        weights[i] = m->info.stores[i].gated ? part * x->lambdas[i] : x->lambdas[i];
     parts[count] = cache;
+    weights[count] = x->lambdas[count];
+    return kn_mix(lm, parts, weights, count + 1);
+}
+
+void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cache, kn_history *history,
+                     kn_prediction *out) {
+    static const kn_history nothing = {0};
+    size_t count = m->info.count;
     out->lambdas[count] = isnan(cache) ? 0 : m->info.cache.lambda;
-    out->p = kn_mix(lm, parts, out->lambdas, count + 1);
+    if (!m->info.gated) {
+        out->p = mix(m, lm, cache, out, 1);
+        return;
+    }
+    open_gates(m, out->lambdas[count], history ? history : &nothing, out);
+    double part = history ? trust(history) : 1;
+    if (history && target >= 0) {
+        history->odds += mix(m, lm, cache, out, 1) - mix(m, lm, cache, out, 0);
+        learn(m, lm, out, history);
+    }
+    for (size_t s = 0; s < count; s++)
+        if (m->info.stores[s].gated) out->lambdas[s] *= part;
+    out->p = mix(m, lm, cache, out, 1);
+}
+
+void kn_history_learn(const kn_mixture *m, const kn_row_neighbors *found, int32_t token, double lm,
+                      kn_prediction *x, kn_history *history) {
+    if (!m->info.gated) return;
+    for (size_t s = 0; s < m->info.count; s++)
+        if (m->info.stores[s].gated) ask_opinions(m, s, &found[s].near, token, x);
+    kn_predict_join(m, token, lm, NAN, history, x);
 }
 
 void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
-                    double entropy, double cache, kn_prediction *out) {
+                    double entropy, double cache, kn_history *history, kn_prediction *out) {
     for (size_t i = 0; i < m->info.count; i++) kn_predict_part(m, i, &found[i], target, entropy, out);
-    kn_predict_join(m, lm, cache, out);
+    kn_predict_join(m, target, lm, cache, history, out);
+}
+
+void kn_prediction_shares(const kn_mixture *m, size_t store, const kn_prediction *x,
+                          const kn_neighborhood *near, double *shares, double *scratch) {
+    double temperature = m->info.stores[store].temperature;
+    if (!m->info.stores[store].gated) {
+        kn_neighborhood_shares(near, temperature, shares);
+        return;
+    }
+    kn_neighborhood_shares(near, kn_gate_temperature(temperature, 0), shares);
+    kn_neighborhood_shares(near, kn_gate_temperature(temperature, 1), scratch);
+    for (size_t i = 0; i < near->count; i++)
+        shares[i] = x->sharp[store] * shares[i] + (1 - x->sharp[store]) * scratch[i];
 }
 
 double kn_prediction_lambda(const kn_mixture *m, const kn_prediction *x) {

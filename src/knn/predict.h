@@ -11,21 +11,44 @@
 
 // ---------------------------------------------------------------- one token
 
+// What a text so far has shown of a mixture whose stores have gates: what the neighbours of each were worth,
+// and the odds of a Bayesian switch between the mixture and the model alone, which begin as equal. So a
+// text's probability is never below that of the better of the two by more than a factor of 2. Zero at the
+// text's beginning.
+typedef struct kn_history {
+    kn_gate_past pasts[KN_STORES_MAX];
+    double odds; // log
+} kn_history;
+
 // One token, mixed.
 typedef struct kn_prediction {
     double knn[KN_STORES_MAX];         // log p_kNN of each store
     double lambdas[KN_STORES_MAX + 1]; // of each store, then of the cache
     double p;                          // log p
+    // Of stores with a gate: what it knows, log p_kNN of each opinion, and the sharp one's part in p_kNN.
+    kn_gate_facts facts[KN_STORES_MAX];
+    double opinions[KN_STORES_MAX][KN_GATE_OPINIONS];
+    double sharp[KN_STORES_MAX];
+    bool found[KN_STORES_MAX];
 } kn_prediction;
 
 // `found`: its neighbours in each of the mixture's stores; `entropy` of the model's distribution; `cache` is
-// log p_cache (NAN: there is none, and its weight is the model's).
+// log p_cache (NAN: there is none, and its weight is the model's); `history` of its text, which learns of the
+// token (NULL: nothing is known of it; a negative target: nothing is learnt).
 void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
-                    double entropy, double cache, kn_prediction *out);
+                    double entropy, double cache, kn_history *history, kn_prediction *out);
 // The same in two steps: what one store has to say, for each of them, in any order; then all of it together.
 void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
                      double entropy, kn_prediction *out);
-void kn_predict_join(const kn_mixture *m, double lm, double cache, kn_prediction *out);
+// Tokens of one text in their order, where there is a history.
+void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cache, kn_history *history,
+                     kn_prediction *out);
+// Each neighbour's share of a store's p_kNN: shares (count), in sum 1. scratch (count).
+void kn_prediction_shares(const kn_mixture *m, size_t store, const kn_prediction *prediction,
+                          const kn_neighborhood *near, double *shares, double *scratch);
+// A token has come after what was predicted without a target, from the same neighbours.
+void kn_history_learn(const kn_mixture *m, const kn_row_neighbors *found, int32_t token, double lm,
+                      kn_prediction *prediction, kn_history *history);
 // Of all stores together: log of the sum of lambda p_kNN over the sum of lambdas (of equal parts, where those
 // are 0). NAN without stores.
 double kn_prediction_knn(const kn_mixture *m, const kn_prediction *prediction);
@@ -61,6 +84,8 @@ typedef struct kn_predict_rows {
     // and the model's own probability (but for the cache). Without entropies there are none.
     const float *lm, *entropies;
     const double *cache;
+    kn_history *history; // of the texts that the rows are, one after another; NULL: nothing is known of them
+    const bool *first;   // (count): begins a text, whose history is empty
 } kn_predict_rows;
 
 // Searches, then mixes: out (count), or NULL: neighbours alone are wanted. What each row gets does not depend

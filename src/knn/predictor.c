@@ -260,7 +260,15 @@ static void mix_row(const mixing *x, size_t row) {
         for (size_t i = 0; i < m->info.count; i++)
             kn_predict_part(m, i, &found[i], r->targets[row], entropy_of(r, row), &x->out[row]);
     }
-    kn_predict_join(m, (double)r->lm[row], r->cache ? r->cache[row] : NAN, &x->out[row]);
+}
+
+// In the order of the rows, as what came before counts; it takes far less than the parts.
+static void join_rows(const kn_predict_rows *r, kn_prediction *out) {
+    for (size_t row = 0; row < r->count; row++) {
+        if (r->history && r->first[row]) *r->history = (kn_history){0};
+        kn_predict_join(mixture_of(r, row), r->targets[row], (double)r->lm[row],
+                        r->cache ? r->cache[row] : NAN, r->history, &out[row]);
+    }
 }
 
 static void mix_chunk(void *context, size_t task, int worker) {
@@ -276,5 +284,6 @@ knnlm_status kn_predict(kn_predictor *p, const kn_predict_rows *rows, kn_predict
     for (size_t i = 0; i < p->search_count; i++)
         KN_TRY(run_search(p, &p->searches[i], rows->predictions_alone ? out : NULL));
     if (out) kn_parallel((rows->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){p, NULL, out});
+    if (out) join_rows(rows, out);
     return KNNLM_OK;
 }

@@ -7,6 +7,7 @@
 static void apply(const kn_view_options *o, kn_mixture_store *s) {
     if (!isnan(o->temperature)) s->temperature = o->temperature;
     if (o->fallback >= 0) s->fallback = o->fallback;
+    if (o->fallback > 0) s->gated = false; // another rule is asked for
     if (o->k) s->k = kn_min((size_t)o->k, (size_t)s->store->entries);
 }
 
@@ -22,6 +23,7 @@ static void share(kn_mixture *m, double lambda) {
             stores[i].lambda = stores[i].lambda * (double)p->sharers / (double)count;
         p->sharers = count;
         if (count > 1) p->rule.bins = (kn_bins){0};
+        if (isnan(lambda) && stores[i].gated) continue; // it takes what it finds
         sum += stores[i].lambda;
     }
     if (isnan(lambda) && sum > 1) lambda = 1; // some were given, the others are as tuned
@@ -29,6 +31,7 @@ static void share(kn_mixture *m, double lambda) {
     for (size_t i = 0; i < count; i++) {
         stores[i].lambda = sum > 0 ? lambda * stores[i].lambda / sum : lambda / (double)count;
         m->parts[i].rule.bins = (kn_bins){0};
+        stores[i].gated = false;
     }
 }
 

@@ -12,7 +12,7 @@ static size_t words(size_t k) {
 }
 
 size_t kn_kept_bytes(size_t n, size_t k) {
-    return n * (k * sizeof(float) + words(k) * sizeof(uint64_t) + sizeof(uint32_t));
+    return n * (k * sizeof(float) + 2 * words(k) * sizeof(uint64_t) + sizeof(uint32_t));
 }
 
 knnlm_status kn_kept_init(kn_kept *kept, size_t tokens, size_t k) {
@@ -22,8 +22,9 @@ knnlm_status kn_kept_init(kn_kept *kept, size_t tokens, size_t k) {
         return kn_fail(KNNLM_ENOMEM, "too many neighbours to keep");
     kept->distances = kn_alloc_aligned(distances, sizeof *kept->distances);
     kept->hits = kn_alloc(hits, sizeof *kept->hits);
+    kept->agree = kn_alloc(hits, sizeof *kept->agree);
     kept->counts = kn_alloc(tokens, sizeof *kept->counts);
-    if (kept->distances && kept->hits && kept->counts) return KNNLM_OK;
+    if (kept->distances && kept->hits && kept->agree && kept->counts) return KNNLM_OK;
     kn_kept_free(kept);
     return KNNLM_ENOMEM;
 }
@@ -31,6 +32,7 @@ knnlm_status kn_kept_init(kn_kept *kept, size_t tokens, size_t k) {
 void kn_kept_free(kn_kept *kept) {
     kn_free_aligned(kept->distances);
     free(kept->hits);
+    free(kept->agree);
     free(kept->counts);
     *kept = (kn_kept){0};
 }
@@ -38,10 +40,11 @@ void kn_kept_free(kn_kept *kept) {
 knnlm_status kn_kept_add(kn_kept *kept, const kn_neighborhood *neighbors, int32_t token) {
     if (kept->n == kept->capacity) return kn_fail(KNNLM_EINVAL, "more tokens than room was made for");
     size_t count = kn_min(neighbors->count, kept->k), at = kept->n++;
-    uint64_t *hits = kept->hits + at * words(kept->k);
+    uint64_t *hits = kept->hits + at * words(kept->k), *agree = kept->agree + at * words(kept->k);
     for (size_t i = 0; i < count; i++) { // infinities are as far as f32 goes, as in kernel.c
         kept->distances[at * kept->k + i] = fmaxf(-FLT_MAX, fminf(FLT_MAX, neighbors->distances[i]));
         hits[i / 64] |= (uint64_t)(neighbors->values[i] == token) << i % 64;
+        agree[i / 64] |= (uint64_t)(neighbors->values[i] == neighbors->values[0]) << i % 64;
     }
     kept->counts[at] = (uint32_t)count;
     return KNNLM_OK;
@@ -53,6 +56,7 @@ enum { CHUNK = 256 }; // tokens of a task
 
 typedef struct sweep {
     const kn_kept *kept;
+    const uint64_t *bits; // which neighbours count: hits, or agree
     const kn_kernels *k;
     const double *temperatures;
     size_t temperature_count;
@@ -65,7 +69,7 @@ typedef struct sweep {
 // The distances of a token's neighbours that hit, and how many of them are among its first ks[j].
 static void gather_hits(const sweep *s, size_t token, float *gathered, size_t *among) {
     const float *distances = s->kept->distances + token * s->kept->k;
-    const uint64_t *hits = s->kept->hits + token * words(s->kept->k);
+    const uint64_t *hits = s->bits + token * words(s->kept->k);
     size_t n = 0, j = 0;
     for (size_t w = 0; w < words(s->kept->k); w++)
         for (uint64_t rest = hits[w]; rest; rest &= rest - 1) {
@@ -119,10 +123,11 @@ static void sweep_chunk(void *context, size_t task, int worker) {
     }
 }
 
-knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatures, size_t temperature_count,
-                                   const size_t *ks, size_t count, float *out) {
+static knnlm_status run(const kn_kept *kept, const uint64_t *bits, const double *temperatures,
+                        size_t temperature_count, const size_t *ks, size_t count, float *out) {
     if (count > KN_KEPT_KS) return kn_fail(KNNLM_EINVAL, "%zu numbers of neighbours at a time", count);
     sweep s = {.kept = kept,
+               .bits = bits,
                .k = kn_math_kernels(KNNLM_PRECISION_F32),
                .temperatures = temperatures,
                .temperature_count = temperature_count,
@@ -134,6 +139,15 @@ knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatur
     kn_parallel((kept->n + CHUNK - 1) / CHUNK, sweep_chunk, &s);
     free(s.gathered);
     return KNNLM_OK;
+}
+
+knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatures, size_t temperature_count,
+                                   const size_t *ks, size_t count, float *out) {
+    return run(kept, kept->hits, temperatures, temperature_count, ks, count, out);
+}
+
+knnlm_status kn_kept_agreement(const kn_kept *kept, double temperature, size_t k, float *out) {
+    return run(kept, kept->agree, &temperature, 1, &k, 1, out);
 }
 
 size_t kn_kept_ks(size_t max, size_t ks[KN_KEPT_KS]) {

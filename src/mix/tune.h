@@ -71,6 +71,7 @@ typedef struct kn_kept {
     float *distances;      // (n, k), nearest first
     uint32_t *counts;      // (n)
     uint64_t *hits;        // (n, ceil(k / 64)): a bit per neighbour whose value is the token
+    uint64_t *agree;       // likewise: whose value is the nearest's
 } kn_kept;
 
 // Bytes that n tokens take.
@@ -89,5 +90,7 @@ enum { KN_KEPT_KS = 32 };
 size_t kn_kept_ks(size_t max, size_t ks[KN_KEPT_KS]);
 knnlm_status kn_kept_probabilities(const kn_kept *kept, const double *temperatures, size_t temperature_count,
                                    const size_t *ks, size_t count, float *out);
+// What the nearest neighbour's value has of p_kNN at a temperature and k: out (n). As above.
+knnlm_status kn_kept_agreement(const kn_kept *kept, double temperature, size_t k, float *out);
 
 #endif

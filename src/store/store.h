@@ -76,6 +76,14 @@ typedef struct kn_store_seen {
 #define KN_TEMPERATURE_MIN KNNLM_TEMPERATURE_MIN
 #define KN_TEMPERATURE_MAX KNNLM_TEMPERATURE_MAX
 
+// Of a gate (mix/gate.h): its weights by their number, which tells whether a reader knows such gates.
+enum { KN_STORE_GATE = 72 };
+typedef struct kn_store_gate {
+    bool known;
+    double unit, centre;
+    double weights[KN_STORE_GATE];
+} kn_store_gate;
+
 // Tuned on some validation text: how to mix. `known` false: nobody did yet.
 enum { KN_TUNED_TEXTS = 256 };
 typedef struct kn_store_tuned {
@@ -86,6 +94,8 @@ typedef struct kn_store_tuned {
     kn_store_cache cache;
     kn_store_bins bins;
     kn_store_seen seen;
+    kn_store_gate gate;
+    bool quick;                     // on the store's own text: a first guess
     int64_t tokens;                 // of the validation text
     uint64_t texts[KN_TUNED_TEXTS]; // the smallest hashes (low halves) of its documents, ascending
     size_t text_count;

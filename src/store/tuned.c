@@ -41,6 +41,13 @@ static bool seen_valid(const kn_store_seen *s) {
     return !s->known || (range_valid(&s->distance) && range_valid(&s->entropy) && s->entropy.median >= 0);
 }
 
+static bool gate_valid(const kn_store_gate *g) {
+    if (!g->known) return true;
+    for (size_t i = 0; i < KN_STORE_GATE; i++)
+        if (!isfinite(g->weights[i])) return false;
+    return isfinite(g->unit) && g->unit >= 0 && isfinite(g->centre);
+}
+
 bool kn_tuned_valid(const kn_store_tuned *t) {
     if (!t->known) return true;
     if (!is_share(t->lambda) || !is_scale(t->temperature) || t->k < 0 || t->probes < 0) return false;
@@ -48,7 +55,8 @@ bool kn_tuned_valid(const kn_store_tuned *t) {
         (t->cache.size && (!is_share(t->cache.lambda + t->lambda) || !is_share(t->cache.lambda) ||
                            !is_scale(t->cache.temperature))))
         return false;
-    return bins_valid(&t->bins) && seen_valid(&t->seen) && t->text_count <= KN_TUNED_TEXTS;
+    return bins_valid(&t->bins) && seen_valid(&t->seen) && gate_valid(&t->gate) &&
+           t->text_count <= KN_TUNED_TEXTS;
 }
 
 // ---------------------------------------------------------------- printing
@@ -109,6 +117,13 @@ static json_t *print_seen(const kn_store_seen *s) {
     return NULL;
 }
 
+static json_t *print_gate(const kn_store_gate *g) {
+    json_t *o = json_pack("{s:f, s:f}", "unit", g->unit, "centre", g->centre);
+    if (o && kn_json_put(o, "weights", print_reals(g->weights, KN_STORE_GATE))) return o;
+    json_decref(o);
+    return NULL;
+}
+
 json_t *kn_tuned_print(const kn_store_tuned *t) {
     json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:b, s:I}", "lambda", t->lambda, "temperature",
                           t->temperature, "k", (json_int_t)t->k, "probes", (json_int_t)t->probes, "codes",
@@ -116,6 +131,8 @@ json_t *kn_tuned_print(const kn_store_tuned *t) {
     if (o && kn_json_put(o, "texts", print_texts(t)) &&
         (!t->cache.size || kn_json_put(o, "cache", print_cache(&t->cache))) &&
         (!t->bins.distances || kn_json_put(o, "bins", print_bins(&t->bins))) &&
+        (!t->gate.known || kn_json_put(o, "gate", print_gate(&t->gate))) &&
+        (!t->quick || kn_json_put(o, "quick", json_true())) &&
         (!t->seen.known || kn_json_put(o, "seen", print_seen(&t->seen))))
         return o;
     json_decref(o);
@@ -173,6 +190,16 @@ static bool parse_seen(const json_t *o, kn_store_seen *s) {
                   parse_range(json_object_get(o, "entropy"), &s->entropy));
 }
 
+// A gate of other terms, by a later version, is none.
+static bool parse_gate(const json_t *o, kn_store_gate *g) {
+    size_t count;
+    const json_t *weights = json_object_get(o, "weights");
+    if (!o || json_array_size(weights) != KN_STORE_GATE) return !o || json_is_array(weights);
+    g->known = true;
+    return parse_reals(weights, KN_STORE_GATE, g->weights, &count) && get_real(o, "unit", &g->unit) &&
+           get_real(o, "centre", &g->centre);
+}
+
 static bool parse_texts(const json_t *list, kn_store_tuned *t) {
     t->text_count = json_array_size(list);
     if (t->text_count > KN_TUNED_TEXTS || (list && !json_is_array(list))) return false;
@@ -192,12 +219,14 @@ static bool parse_cache(const json_t *o, kn_store_cache *c) {
 
 bool kn_tuned_parse(const json_t *o, kn_store_tuned *t) {
     const json_t *codes = json_object_get(o, "codes");
-    *t = (kn_store_tuned){.known = true, .codes = json_is_true(codes)};
+    *t = (kn_store_tuned){
+        .known = true, .codes = json_is_true(codes), .quick = json_is_true(json_object_get(o, "quick"))};
     return (!codes || json_is_boolean(codes)) && get_real(o, "lambda", &t->lambda) &&
            get_real(o, "temperature", &t->temperature) && get_count(o, "k", &t->k) &&
            get_count(o, "probes", &t->probes) && get_count(o, "tokens", &t->tokens) &&
            parse_texts(json_object_get(o, "texts"), t) &&
            parse_cache(json_object_get(o, "cache"), &t->cache) &&
            parse_bins(json_object_get(o, "bins"), &t->bins) &&
+           parse_gate(json_object_get(o, "gate"), &t->gate) &&
            parse_seen(json_object_get(o, "seen"), &t->seen) && kn_tuned_valid(t);
 }
