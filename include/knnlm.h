@@ -924,6 +924,9 @@ typedef struct knnlm_tune_options {
     knnlm_progress progress;
     bool auto_probes; // without probes, here or in the mixture: half, as many as and twice the index's are
                       // tried
+    // No texts: some thousand tokens of the one store's own documents, each searched for without the document
+    // it is of. A first guess, made in seconds (minutes where the model is large).
+    bool own;
 } knnlm_tune_options;
 
 // One setting of one store beside the model (and the cache), with the best weights for it.

@@ -117,6 +117,7 @@ static knnlm_status tune(knnlm_model *model, const char *const *texts, size_t co
                          .probe_count = given->probe_count,
                          .auto_probes = given->auto_probes,
                          .dry = given->dry_run,
+                         .own = given->own,
                          .planned = given->planned,
                          .planned_context = given->planned_context};
     kn_tune_result *r = kn_alloc(1, sizeof *r); // too large for a stack
@@ -135,7 +136,9 @@ knnlm_status knnlm_tune(knnlm_model *model, const char *const *texts, size_t cou
     kn_mixture_options mix;
     KN_TRY(API_TAKE(knnlm_tune_options, options, &given));
     KN_TRY(api_mixture_options(mixture, choices, &mix));
-    if (!count) return kn_fail(KNNLM_EINVAL, "no text to tune on");
+    if (!count && !given.own) return kn_fail(KNNLM_EINVAL, "no text to tune on");
+    if (given.own && (count || mix.store_count != 1))
+        return kn_fail(KNNLM_EINVAL, "`own` is of one store, and takes no texts");
     if (given.probe_count > KN_TUNE_PROBES)
         return kn_fail(KNNLM_EINVAL, "%zu numbers of `probes`: at most %d", given.probe_count,
                        KN_TUNE_PROBES);

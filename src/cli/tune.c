@@ -348,6 +348,7 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
     o.probe_count = probe_count;
     o.auto_probes = args.probe_list && !probe_count;
     o.dry_run = args.dry;
+    o.own = count == 0;
     o.planned = print_plan;
     o.progress = cli_progress;
     KN_TRY(check_plot(paths, count));
@@ -367,7 +368,8 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
 
 static int check_usage(size_t count) {
     if (!args.model) return cli_usage(&cli_tune, "no -m FILE");
-    if (count == 0) return cli_usage(&cli_tune, "no text to tune on");
+    if (count == 0 && args.mixture.stores.count != 1)
+        return cli_usage(&cli_tune, "no text to tune on (the text of a store itself: of one at a time)");
     if (!isnan(args.mixture.lambda) || !isnan(args.mixture.cache_lambda))
         return cli_usage(&cli_tune, "lambda is what tuning finds: it cannot be given");
     for (size_t i = 0; i < args.mixture.stores.count; i++)

@@ -319,6 +319,18 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *pa
     return status;
 }
 
+// The text's own entries, the same in every store.
+static knnlm_status own_given(const pass *p, own *out) {
+    size_t copies = p->o->own_count;
+    if (!copies || !p->m->count) return KNNLM_OK;
+    out->ranges = kn_alloc(p->m->count * copies, sizeof *out->ranges);
+    if (!out->ranges) return KNNLM_ENOMEM;
+    out->copies = copies;
+    for (size_t s = 0; s < p->m->count; s++)
+        memcpy(out->ranges + s * copies, p->o->own, copies * sizeof *out->ranges);
+    return KNNLM_OK;
+}
+
 knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count,
                             const kn_pass_options *o, kn_scored_sink *sink, void *context) {
     kn_pass_totals totals = {0};
@@ -326,6 +338,7 @@ knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *m, const int32_t *token
     kn_read_options read;
     knnlm_status status = prepare(&p, &read);
     if (status == KNNLM_OK) status = begin_document(&p, "", 0);
+    if (status == KNNLM_OK) status = own_given(&p, &p.own[0]);
     if (status == KNNLM_OK) status = kn_read_tokens(lm, tokens, count, &read, take, &p);
     if (status == KNNLM_OK) status = flush(&p);
     pass_free(&p);

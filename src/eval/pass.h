@@ -41,6 +41,8 @@ typedef struct kn_pass_options {
     bool predictions_alone;           // the sink does not ask for neighbours
     const double *cache_temperatures; // not NULL: instead of the mixture's own, and no predictions
     size_t cache_temperature_count;
+    const kn_entry_range *own; // of kn_pass_tokens: entries that the text is itself, left out of every store
+    size_t own_count;
 } kn_pass_options;
 
 typedef struct kn_pass_totals {

@@ -134,6 +134,14 @@ static void choose_cache_temperatures(kn_tuning *t, const kn_tune_options *o) {
     t->cache_temperature_count = 1;
 }
 
+static knnlm_status search_own(kn_tuning *t, kn_lm *lm) {
+    double begun = kn_seconds();
+    KN_TRY(kn_tune_pieces(lm, kn_tune_own_tokens(lm, t->m->stores[0].store), false, t));
+    t->out->totals.read.tokens = t->n;
+    t->out->seconds_search = kn_seconds() - begun;
+    return t->n ? KNNLM_OK : kn_fail(KNNLM_EDATA, "%s: no text to tune on", t->m->stores[0].store->path);
+}
+
 static knnlm_status search(kn_tuning *t, kn_lm *lm, const char *const *paths, size_t count,
                            const kn_tune_options *o, const kn_progress *progress) {
     kn_pass_options pass = {.read = o->read, .entropies = true, .neighbors_alone = true};
@@ -190,18 +198,24 @@ static knnlm_status draw_lambdas(kn_tuning *t, size_t store, double cache_lambda
     return KNNLM_OK;
 }
 
+// Text of other kinds, and an echo of the store's own, a quarter of the text at most: what the text may lack.
 static knnlm_status tune_gate(kn_lm *lm, kn_tuning *t, size_t store) {
-    kn_tuning *foreign = kn_alloc(1, sizeof *foreign);
-    if (!foreign) return KNNLM_ENOMEM;
+    kn_tuning *others = kn_alloc(2, sizeof *others);
+    if (!others) return KNNLM_ENOMEM;
+    kn_tuning *foreign = &others[0], *echo = &others[1];
+    size_t tokens = kn_min(kn_tune_own_tokens(lm, t->m->stores[store].store), kn_max(t->n, KN_TUNE_FEW) / 4);
+    *echo = (kn_tuning){.mixture = t->mixture, .m = t->m, .progress = t->progress};
     knnlm_status status = kn_tune_foreign(lm, t, foreign);
+    if (status == KNNLM_OK) status = kn_tune_pieces(lm, tokens, true, echo);
     if (status == KNNLM_OK)
-        status = kn_tune_gate(t, foreign, store, &t->out->tuned.seen, &t->out->tuned.gate);
+        status = kn_tune_gate(t, foreign, echo, store, &t->out->tuned.seen, &t->out->tuned.gate);
     kn_tuning_free(foreign);
-    free(foreign);
+    kn_tuning_free(echo);
+    free(others);
     return status;
 }
 
-static knnlm_status remember(kn_lm *lm, kn_tuning *t, size_t store, double lambda, bool adapts) {
+static knnlm_status remember(kn_lm *lm, kn_tuning *t, size_t store, double lambda, bool adapts, bool quick) {
     const knnlm_tune_point *best = &t->out->stores[store].best;
     kn_store_tuned *tuned = &t->out->tuned;
     *tuned = (kn_store_tuned){.known = true,
@@ -210,6 +224,7 @@ static knnlm_status remember(kn_lm *lm, kn_tuning *t, size_t store, double lambd
                               .k = (int64_t)best->k,
                               .probes = (int64_t)t->m->stores[store].probes,
                               .codes = t->m->stores[store].codes,
+                              .quick = quick,
                               .tokens = (int64_t)t->n,
                               .text_count = t->out->totals.text_count};
     if (t->cache)
@@ -265,7 +280,7 @@ static knnlm_status choose(kn_lm *lm, kn_tuning *t, const kn_tune_options *o) {
     if (!one) return KNNLM_OK;
     t->out->stores[0] = t->out->stores[best]; // the others were other ways to search it
     t->out->store_count = 1;
-    return remember(lm, t, best, weights[1], !o->mix.fixed);
+    return remember(lm, t, best, weights[1], !o->mix.fixed, o->own);
 }
 
 // ---------------------------------------------------------------- the run
@@ -295,7 +310,7 @@ static knnlm_status tune(kn_lm *lm, const kn_mixture *m, const char *const *path
     out->store_count = info->count;
     for (size_t s = 0; s < info->count; s++)
         snprintf(out->stores[s].path, sizeof out->stores[s].path, "%s", info->stores[s].store->path);
-    knnlm_status status = search(t, lm, paths, count, o, progress);
+    knnlm_status status = o->own ? search_own(t, lm) : search(t, lm, paths, count, o, progress);
     double begun = kn_seconds();
     for (size_t s = 0; s < info->count; s++) out->stores[s].seconds = out->totals.seconds_stores[s];
     if (status == KNNLM_OK) status = choose(lm, t, o);

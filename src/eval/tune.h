@@ -21,6 +21,7 @@ typedef struct kn_tune_options {
     bool auto_probes; // without probes: half, as many as and twice as many as the index has, where there is
                       // memory
     bool dry;         // nothing is written into the store
+    bool own;         // on pieces of the one store's own documents, each left out of its own search; no texts
     // Told what will be kept, before the search.
     void (*planned)(void *context, uint64_t tokens, uint64_t bytes);
     void *planned_context;

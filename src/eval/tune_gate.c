@@ -110,27 +110,28 @@ static knnlm_status make_rows(const kn_tuning *t, size_t store, double temperatu
 // ---------------------------------------------------------------- fitting
 
 // Of one half of the text, on what it was not fitted on: the other half.
-static knnlm_status check_half(const kn_gate_row *rows, size_t from, size_t to, size_t n, size_t foreign,
+static knnlm_status check_half(const kn_gate_row *rows, size_t from, size_t to, size_t n, size_t more,
                                const kn_gate *begin, double *sum) {
     size_t rest = n - (to - from);
-    kn_gate_row *others = kn_alloc(rest + foreign, sizeof *others);
+    kn_gate_row *others = kn_alloc(rest + more, sizeof *others);
     kn_gate gate = *begin;
     double mean[2];
     if (!others) return KNNLM_ENOMEM;
     memcpy(others, rows, from * sizeof *others);
-    memcpy(others + from, rows + to, (n - to + foreign) * sizeof *others);
-    knnlm_status status = kn_gate_fit(others, rest + foreign, &gate, mean);
+    memcpy(others + from, rows + to, (n - to + more) * sizeof *others);
+    knnlm_status status = kn_gate_fit(others, rest + more, &gate, mean);
     if (status == KNNLM_OK) *sum += kn_gate_score(rows + from, to - from, &gate);
     free(others);
     return status;
 }
 
-static knnlm_status fit(const kn_gate_row *rows, size_t n, size_t foreign, kn_gate *gate,
+// Rows of the text, then of foreign text, then of the echo.
+static knnlm_status fit(const kn_gate_row *rows, size_t n, size_t foreign, size_t echo, kn_gate *gate,
                         kn_tune_result *out) {
     double mean[2], checked = 0;
-    KN_TRY(check_half(rows, 0, n / 2, n, foreign, gate, &checked));
-    KN_TRY(check_half(rows, n / 2, n, n, foreign, gate, &checked));
-    KN_TRY(kn_gate_fit(rows, n + foreign, gate, mean));
+    KN_TRY(check_half(rows, 0, n / 2, n, foreign + echo, gate, &checked));
+    KN_TRY(check_half(rows, n / 2, n, n, foreign + echo, gate, &checked));
+    KN_TRY(kn_gate_fit(rows, n + foreign + echo, gate, mean));
     out->ppl_gate = exp(-kn_gate_score(rows, n, gate) / (double)n);
     out->ppl_gate_checked = exp(-checked / (double)n);
     out->ppl_foreign = foreign ? exp(-kn_gate_score(rows + n, foreign, gate) / (double)foreign) : NAN;
@@ -143,18 +144,20 @@ static double ppl_alone(const kn_tuning *t) {
     return t->n ? exp(-sum / (double)t->n) : NAN;
 }
 
-knnlm_status kn_tune_gate(kn_tuning *t, const kn_tuning *foreign, size_t store, const kn_store_seen *seen,
-                          kn_store_gate *out) {
+knnlm_status kn_tune_gate(kn_tuning *t, const kn_tuning *foreign, const kn_tuning *echo, size_t store,
+                          const kn_store_seen *seen, kn_store_gate *out) {
     const knnlm_tune_point *best = &t->out->stores[store].best;
     *out = (kn_store_gate){0};
     if (!seen->known) return KNNLM_OK;
     kn_gate gate = kn_gate_make(t->m->stores[store].distance, seen->distance.median,
                                 seen->distance.high - seen->distance.median);
-    kn_gate_row *rows = kn_alloc(t->n + foreign->n, sizeof *rows);
+    size_t n = t->n + foreign->n;
+    kn_gate_row *rows = kn_alloc(n + echo->n, sizeof *rows);
     if (!rows) return KNNLM_ENOMEM;
     knnlm_status status = make_rows(t, store, best->temperature, best->k, rows);
     if (status == KNNLM_OK) status = make_rows(foreign, store, best->temperature, best->k, rows + t->n);
-    if (status == KNNLM_OK) status = fit(rows, t->n, foreign->n, &gate, t->out);
+    if (status == KNNLM_OK) status = make_rows(echo, store, best->temperature, best->k, rows + n);
+    if (status == KNNLM_OK) status = fit(rows, t->n, foreign->n, echo->n, &gate, t->out);
     free(rows);
     if (status != KNNLM_OK) return status;
     t->out->ppl_foreign_lm = ppl_alone(foreign);

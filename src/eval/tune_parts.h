@@ -7,6 +7,7 @@
 enum {
     KN_TUNE_GROUP = 4,         // temperatures at a time
     KN_TUNE_TEMPERATURES = 16, // of the cache
+    KN_TUNE_FEW = 1024,        // tokens: beside fewer, as much is read of other texts as beside these
     KN_TUNE_SEEN = 8192,       // tokens at most whose neighbours' values are kept
 };
 
@@ -53,9 +54,14 @@ knnlm_status kn_tune_bins(kn_tuning *t, size_t store, double lambda, double cach
                           kn_store_bins *bins);
 // A little text of other kinds, with its neighbours in the same stores. To be freed in any case.
 knnlm_status kn_tune_foreign(kn_lm *lm, const kn_tuning *home, kn_tuning *out);
+// How many tokens of a store are read to tune on.
+size_t kn_tune_own_tokens(const kn_lm *lm, const kn_store_info *store);
+// Makes room and takes about so many tokens of the (first) store's own documents: without themselves, or as
+// an echo.
+knnlm_status kn_tune_pieces(kn_lm *lm, size_t tokens, bool echo, kn_tuning *t);
 // The gate of a store at its best settings: out->ppl_gate*.
-knnlm_status kn_tune_gate(kn_tuning *t, const kn_tuning *foreign, size_t store, const kn_store_seen *seen,
-                          kn_store_gate *out);
+knnlm_status kn_tune_gate(kn_tuning *t, const kn_tuning *foreign, const kn_tuning *echo, size_t store,
+                          const kn_store_seen *seen, kn_store_gate *out);
 // What skipping the searches of the least uncertain tokens would cost: out->skips. The parts of a token's
 // probability, the model's first and (cached) the cache's last, and their weights. KNNLM_ENOMEM.
 knnlm_status kn_tune_skips(const kn_tuning *t, const float *const *parts, size_t count, bool cached,
