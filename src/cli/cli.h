@@ -108,9 +108,15 @@ void cli_json_append(json_t *array, json_t *item);
 
 // ---------------------------------------------------------------- progress and interruption
 
+// Whether lines there can be drawn over, and whether they can have colours (NO_COLOR: they cannot). TERM=dumb
+// says that neither is so.
+bool cli_terminal(int fd);
+bool cli_colors(int fd);
+
 // Draws on stderr when it is a terminal; asks the work to stop after Ctrl-C.
 extern const kn_progress cli_progress;
 void cli_progress_clear(void);
+void cli_progress_line(const char *line); // in its place
 // After this, Ctrl-C and SIGTERM only raise a flag; a second one ends the process.
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);

@@ -25,6 +25,7 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "model to score with (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
+    CLI_PROBES_OPTIONS(args.mixture),
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone (knnlm tune tells what that costs)", 0, 100, NULL},
     {0, "fallback", CLI_FLAG, &args.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
@@ -52,7 +53,7 @@ static json_t *json_stores(const knnlm_eval_result *r) {
         cli_json_append(list, json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:b, s:f}",
                                         "path", json_string(s->path), "entries", (json_int_t)s->entries,
                                         "lambda", s->lambda, "temperature", s->temperature, "k",
-                                        (json_int_t)s->k, "probe", (json_int_t)s->probes, "distances",
+                                        (json_int_t)s->k, "probes", (json_int_t)s->probes, "distances",
                                         distances_of(s), "distance", knnlm_distance_name(s->distance),
                                         "adaptive", s->adaptive, "fallback", s->fallback, "tuned", s->tuned,
                                         "tuned_on_this_text", s->tuned_here, "found", s->found));
@@ -66,7 +67,7 @@ static json_t *json_mixture(const knnlm_eval_result *r) {
     json_t *o = json_object();
     if (r->store_count)
         json_object_update_new(o, json_pack("{s:f, s:f, s:I, s:I, s:s, s:b}", "lambda", s->lambda,
-                                            "temperature", s->temperature, "k", (json_int_t)s->k, "probe",
+                                            "temperature", s->temperature, "k", (json_int_t)s->k, "probes",
                                             (json_int_t)s->probes, "distances", distances_of(s), "fallback",
                                             s->fallback));
     if (r->cache)
@@ -254,7 +255,7 @@ const cli_command cli_eval = {
         "  knnlm eval -m models/small.gguf book.txt notes/\n"
         "  knnlm eval -m my.gguf -s my.store test.txt          as tuned (knnlm tune)\n"
         "  knnlm eval -m my.gguf -s a.store=.2 -s b.store=.1 test.txt\n"
-        "  knnlm eval -m my.gguf -s my.store -k 1024 --lambda .25 --temperature 10 --probe 32 test.txt\n"
+        "  knnlm eval -m my.gguf -s my.store -k 1024 --lambda .25 --temperature 10 --probes 32 test.txt\n"
         "  knnlm eval -m my.gguf -s my.store --report page.html test.txt\n"
         "  zcat log.gz | knnlm eval -m my.gguf --per-token rows.tsv -\n",
     .run = run,

@@ -22,6 +22,7 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
+    CLI_PROBES_OPTIONS(args.mixture),
     {0, "target", CLI_STRING, &args.target, "WORD", "show this word too, whatever its probability", 0, 0, NULL},
     {0, "words", CLI_INTEGER, &args.words, "N", "words shown, the most probable (default: 8)", 0, 1000, NULL},
     {0, "show", CLI_INTEGER, &args.shown, "N", "neighbours shown (default: 8; with --text 3)", 0, 1000, NULL},

@@ -45,6 +45,7 @@ static const cli_option options[] = {
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone", 0, 100, NULL},
     {0, "no-fallback", CLI_FLAG, &args.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
+    CLI_PROBES_OPTIONS(args.mixture),
     CLI_ENGINE_OPTION(args.common),
     CLI_ACCEPT_OPTION(args.common),
     CLI_COMMON_OPTIONS(args.common),

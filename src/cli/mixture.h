@@ -26,7 +26,6 @@ typedef struct cli_mixture {
     {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MAX, NULL}, \
     {0, "lambda", CLI_NUMBER, &(m).lambda, "L", "weight of the neighbours (default: as tuned, else 0.25)", 0, 1, NULL}, \
     {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}, \
-    {0, "probe", CLI_INTEGER, &(m).probes, "N", "lists looked at (default: as tuned, else the index's); as many as there are: all entries", 1, 1 << 24, NULL}, \
     {0, "exact", CLI_FLAG, &(m).exact, NULL, "distances of the keys (default)", 0, 0, NULL}, \
     {0, "codes", CLI_FLAG, &(m).codes, NULL, "distances of the index's codes", 0, 0, NULL}, \
     {0, "distance", CLI_CHOICE, &(m).distance, "M", "l2 (squared), ip or cosine, in place of the store's own", 0, 0, kn_distance_names}, \
@@ -37,6 +36,10 @@ typedef struct cli_mixture {
     {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned)", 0, 1 << 24, NULL}, \
     {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
     {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}
+// `tune` has several numbers of them.
+#define CLI_PROBES_OPTIONS(m) \
+    {0, "probes", CLI_INTEGER, &(m).probes, "N", "lists looked at (default: as tuned, else the index's); as many as there are: all entries", 1, 1 << 24, NULL}, \
+    {0, "probe", CLI_INTEGER, &(m).probes, "N", NULL, 1, 1 << 24, NULL}
 // clang-format on
 
 // Before parsing: what nobody gave.

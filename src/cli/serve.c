@@ -27,6 +27,7 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "the model (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
+    CLI_PROBES_OPTIONS(args.mixture),
     {0, "host", CLI_STRING, &args.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere, with a key)", 0, 0, NULL},
     {0, "port", CLI_INTEGER, &args.port, "N", "default: 8080; 0: any that is free", 0, 65535, NULL},
     {0, "api-key", CLI_STRING, &args.api_key, "KEY", "ask clients for this key (default: $KNNLM_API_KEY, else none)", 0, 0, NULL},

@@ -149,18 +149,20 @@ static void write_log(FILE *log, const knnlm_train_report *r) {
 
 static void on_report(void *context, const knnlm_train_report *r) {
     listener *l = context;
-    char left[32], rate[32];
+    char left[32], rate[32], line[256], valid[64] = "";
     if (isnan(r->loss)) return; // nothing was left to do
     if (l->log) write_log(l->log, r);
-    if (l->terminal || args.common.verbose) {
-        if (l->terminal) fprintf(stderr, "\r\033[K");
-        fprintf(stderr, "step %lld/%lld  loss %.4f  ppl %.2f  %s tok/s  %s left", (long long)r->step,
-                (long long)r->steps, r->loss, exp(r->loss), cli_count(r->tokens_per_second, rate),
-                cli_duration(r->seconds_left, left));
-        if (!isnan(r->valid_loss))
-            fprintf(stderr, "  valid ppl %.3f%s", exp(r->valid_loss), r->best ? " (best)" : "");
-        if (!l->terminal || !isnan(r->valid_loss)) fprintf(stderr, "\n");
-    }
+    if (!isnan(r->valid_loss))
+        snprintf(valid, sizeof valid, "  valid ppl %.3f%s", exp(r->valid_loss), r->best ? " (best)" : "");
+    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  ppl %.2f  %s tok/s  %s left%s",
+             (long long)r->step, (long long)r->steps, r->loss, exp(r->loss),
+             cli_count(r->tokens_per_second, rate), cli_duration(r->seconds_left, left), valid);
+    bool stays = !l->terminal || *valid;
+    if (l->terminal) cli_progress_clear();
+    if (stays && (l->terminal || args.common.verbose))
+        fprintf(stderr, "%s\n", line);
+    else if (l->terminal)
+        cli_progress_line(line);
 }
 
 static bool on_stop(void *context) {
@@ -335,7 +337,7 @@ static knnlm_status train(const char *const *paths, size_t count, listener *l) {
     o.listener = l;
     o.progress = cli_progress;
     KN_TRY(knnlm_train(paths, count, args.output, &o, &result));
-    if (l->terminal) fprintf(stderr, "\r\033[K");
+    cli_progress_clear();
     print_result(&result);
     return KNNLM_OK;
 }
@@ -357,7 +359,7 @@ static int run(int argc, char **argv) {
     code = cli_start(&cli_train, &args.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    listener l = {.terminal = isatty(STDERR_FILENO)};
+    listener l = {.terminal = cli_terminal(STDERR_FILENO)};
     knnlm_status status = train((const char *const *)paths, count, &l);
     if (l.log && (ferror(l.log) | fclose(l.log)) && status == KNNLM_OK)
         status = kn_fail(KNNLM_EIO, "%s: cannot write all of the log", args.log);

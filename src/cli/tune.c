@@ -25,6 +25,7 @@ static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     {0, "probes", CLI_STRING, &args.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32, or auto: half, as many as and twice the index's; the fewest that are as good are kept, or more where the model takes much longer", 0, 0, NULL},
+    {0, "probe", CLI_STRING, &args.probe_list, "LIST", NULL, 0, 0, NULL},
     {0, "plot", CLI_STRING, &args.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
     {0, "dry-run", CLI_FLAG, &args.dry, NULL, "write nothing into the store", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
@@ -231,7 +232,7 @@ static void print_text(void) {
 // ---------------------------------------------------------------- JSON
 
 static json_t *json_point(const knnlm_tune_point *p) {
-    return json_pack("{s:I, s:I, s:o?, s:f, s:f, s:o?, s:I}", "k", (json_int_t)p->k, "probe",
+    return json_pack("{s:I, s:I, s:o?, s:f, s:f, s:o?, s:I}", "k", (json_int_t)p->k, "probes",
                      (json_int_t)p->probes, "temperature", json_real(p->temperature), "lambda", p->lambda,
                      "cache_lambda", p->cache_lambda, "ppl", json_real(p->ppl), "store",
                      (json_int_t)p->store);
@@ -280,7 +281,7 @@ static void print_json(void) {
         "model", json_string(args.model), "tokens", (json_int_t)result.tokens, "ppl_lm", result.ppl_lm, "ppl",
         result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive", json_real(result.ppl_adaptive),
         "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked), "lambda", t->lambda, "temperature",
-        t->temperature, "k", (json_int_t)t->k, "probe", (json_int_t)t->probes, "cache", "size",
+        t->temperature, "k", (json_int_t)t->k, "probes", (json_int_t)t->probes, "cache", "size",
         (json_int_t)(args.mixture.cache > 0 ? args.mixture.cache : 0), "lambda", result.cache_lambda,
         "temperature", result.cache_temperature, "bins", "distances", (json_int_t)t->distance_bins,
         "entropies", (json_int_t)t->entropy_bins, "reported_on_tuning_text", true, "written", result.written,
@@ -367,8 +368,6 @@ static int check_usage(size_t count) {
         if (!isnan(args.mixture.weights[i]))
             return cli_usage(&cli_tune, "--store %s: what stands after the = is what tuning finds",
                              args.mixture.stores.items[i]);
-    if (args.probe_list && args.mixture.probes)
-        return cli_usage(&cli_tune, "--probe and --probes say the same thing");
     if (args.plot && args.mixture.stores.count != 1)
         return cli_usage(&cli_tune, "--plot draws the curves of one store");
     return CLI_DONE;
