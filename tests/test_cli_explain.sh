@@ -51,7 +51,7 @@ with="-m $model -s told.store --temperature 20 --precision f32"
     complains 2 'one context' explain $with two words
     complains 2 'place of a context' explain $with --text asked.txt "The"
     complains 1 'no token' explain $with "The " --target ""
-    complains 2 'no -m' explain -s told.store "The"
+    complains 2 'no -m' explain "The"
     complains 1 'nowhere.store' explain -m "$model" -s nowhere.store "The"
 
     # ---- a text: those of the rows with the largest and the smallest gain

@@ -99,6 +99,10 @@ int cli_start(const cli_command *command, const cli_common *common);
 // directory that is one. Those that are hidden are not read.
 knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count);
 
+// After a file was written to standard output ("-"): what is told for people goes to standard error from now
+// on.
+void cli_results_to_stderr(void);
+
 // One object a line on stdout; releases it. Members are packed with "s:o?", so that what JSON cannot say
 // (numbers that are not finite, names that are not UTF-8) is null. What cannot be said all the same ends the
 // command with a message.

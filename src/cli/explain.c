@@ -1,4 +1,5 @@
 // knnlm explain: what model and neighbours say of a context, and where the neighbours are from.
+#include "cli/input.h"
 #include "cli/mixture.h"
 #include "cli/model.h"
 #include "cli/store.h"
@@ -20,7 +21,7 @@ static struct {
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
     {0, "target", CLI_STRING, &args.target, "WORD", "show this word too, whatever its probability", 0, 0, NULL},
@@ -234,11 +235,21 @@ static knnlm_status explain(const knnlm_mixture_options *mix, const char *contex
     return status;
 }
 
+// The context comes first: while it is typed, nothing else need wait.
+static knnlm_status read_and_explain(const knnlm_mixture_options *mix, const char *context) {
+    cli_text text = {0};
+    if (args.text) return explain(mix, NULL);
+    KN_TRY(cli_text_take(&text, context));
+    knnlm_status status = explain(mix, text.data);
+    cli_text_free(&text);
+    return status;
+}
+
 static int check_usage(size_t count) {
-    if (!args.model) return cli_usage(&cli_explain, "no -m FILE");
     if (args.text && (count || args.target))
         return cli_usage(&cli_explain, "--text is in place of a context and target");
-    if (!args.text && count != 1) return cli_usage(&cli_explain, "one context, in quotes (or --text FILE)");
+    if (!args.text && count != 1)
+        return cli_usage(&cli_explain, "one context, in quotes (or - for standard input, or --text FILE)");
     return CLI_DONE;
 }
 
@@ -256,9 +267,11 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     code = check_usage(count);
     if (code == CLI_DONE) code = cli_mixture_read(&cli_explain, &args.mixture, &mix);
+    if (code == CLI_DONE) code = cli_mixture_find_model(&cli_explain, &args.mixture, &args.model);
     if (code == CLI_DONE) code = cli_start(&cli_explain, &args.common);
     cli_catch_interrupts();
-    if (code == CLI_DONE && explain(&mix, count ? rest[0] : NULL) != KNNLM_OK) code = cli_fail(&cli_explain);
+    if (code == CLI_DONE && read_and_explain(&mix, count ? rest[0] : NULL) != KNNLM_OK)
+        code = cli_fail(&cli_explain);
     cli_mixture_free(&args.mixture);
     return code;
 }
@@ -266,9 +279,10 @@ static int run(int argc, char **argv) {
 const cli_command cli_explain = {
     .name = "explain",
     .summary = "show what the model and the neighbours say of a context, and where the neighbours are from",
-    .usage = "-m MODEL -s STORE \"CONTEXT\" [options]",
-    .examples = "  knnlm explain -m my.gguf -s my.store \"The capital of France is\"\n"
-                "  knnlm explain -m my.gguf -s my.store \"The capital of France is\" --target Paris\n"
+    .usage = "[-m MODEL] -s STORE \"CONTEXT\" [options]",
+    .examples = "  knnlm explain -s my.store \"The capital of France is\"\n"
+                "  knnlm explain -s my.store \"The capital of France is\" --target Paris\n"
+                "  knnlm explain -s my.store - <context.txt\n"
                 "  knnlm explain -m my.gguf -s my.store --text test.txt --best 10 --worst 10\n",
     .run = run,
 };

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "cli/store.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ void cli_mixture_init(cli_mixture *m) {
 
 void cli_mixture_free(cli_mixture *m) {
     for (size_t i = 0; i < m->stores.count; i++) free(m->paths[i]);
+    free(m->model);
 }
 
 // "L", "L,T" or "L,T,K"; false: none of them.
@@ -94,7 +96,17 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_o
     return CLI_DONE;
 }
 
+int cli_mixture_find_model(const cli_command *command, cli_mixture *m, const char **model) {
+    if (*model) return CLI_DONE;
+    if (!m->stores.count)
+        return cli_usage(command, "no -m FILE (with -s STORE it may be left out: stores know theirs)");
+    if (cli_maker_of(m->paths[0], &m->model) != KNNLM_OK) return cli_fail(command);
+    *model = m->model;
+    return CLI_DONE;
+}
+
 knnlm_status cli_mixture_check_output(const cli_mixture *m, const char *output) {
+    if (strcmp(output, "-") == 0) return KNNLM_OK;
     for (size_t i = 0; i < m->stores.count; i++)
         if (knnlm_store_exists(m->paths[i]) && kn_file_within(output, m->paths[i]))
             return kn_fail(KNNLM_EINVAL, "%s: is in the store %s: write to another directory", output,

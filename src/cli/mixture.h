@@ -14,7 +14,7 @@ typedef struct cli_mixture {
     bool codes, exact, fixed, include_self;
     int distance;
     uint64_t memory;
-    char *paths[CLI_LIST_MAX];
+    char *paths[CLI_LIST_MAX], *model;
     double weights[CLI_LIST_MAX], temperatures[CLI_LIST_MAX]; // NAN: not given
     int64_t ks[CLI_LIST_MAX];                                 // 0: not given
 } cli_mixture;
@@ -46,6 +46,9 @@ typedef struct cli_mixture {
 void cli_mixture_init(cli_mixture *m);
 // After it: CLI_DONE, or the exit code. `out` points into `m`.
 int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_options *out);
+// After that: the model that the first store remembers, where none was given. CLI_DONE, or the exit code;
+// *model is then `m`'s.
+int cli_mixture_find_model(const cli_command *command, cli_mixture *m, const char **model);
 // Before any work: refuses an output that is a file of one of the stores, or would lie among them.
 knnlm_status cli_mixture_check_output(const cli_mixture *m, const char *output);
 void cli_mixture_free(cli_mixture *m);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
 
@@ -205,12 +206,18 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
     return -1;
 }
 
+void cli_results_to_stderr(void) {
+    fflush(stdout);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
 int cli_start(const cli_command *command, const cli_common *common) {
     return knnlm_threads_set((int)common->threads) == KNNLM_OK ? CLI_DONE : cli_fail(command);
 }
 
 knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count) {
     const char *slash = strrchr(output, '/');
+    if (strcmp(output, "-") == 0) return KNNLM_OK;
     bool exists = kn_file_same(output, output), hidden = *(slash ? slash + 1 : output) == '.';
     for (size_t i = 0; i < count; i++) {
         if (!inputs[i] || strcmp(inputs[i], "-") == 0) continue;

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/input.h"
 
 #include <errno.h>
 #include <math.h>
@@ -314,7 +315,7 @@ static knnlm_status check_outputs(const char *const *paths, size_t count) {
 // A log of a run before is emptied only when this one begins.
 static knnlm_status open_log(listener *l) {
     if (!args.log) return KNNLM_OK;
-    l->log = fopen(args.log, "a");
+    l->log = cli_is_standard(args.log) ? fdopen(dup(STDOUT_FILENO), "a") : fopen(args.log, "a");
     return l->log ? KNNLM_OK : kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", args.log);
 }
 
@@ -338,6 +339,7 @@ static knnlm_status train(const char *const *paths, size_t count, listener *l) {
     o.progress = cli_progress;
     KN_TRY(knnlm_train(paths, count, args.output, &o, &result));
     cli_progress_clear();
+    if (l->log && cli_is_standard(args.log)) cli_results_to_stderr();
     print_result(&result);
     return KNNLM_OK;
 }
@@ -350,6 +352,8 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     if (count == 0) return cli_usage(&cli_train, "no text to train on");
     if (!args.output) return cli_usage(&cli_train, "no -o FILE to write the model to");
+    if (cli_is_standard(args.output))
+        return cli_usage(&cli_train, "-o -: a model is a file, with its checkpoint beside it");
     if ((args.steps != UNSAID) + (args.epochs != UNSAID) + (args.minutes != UNSAID) > 1)
         return cli_usage(&cli_train, "one of --steps, --epochs and --minutes");
     if (args.resume && args.force)

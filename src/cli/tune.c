@@ -22,7 +22,7 @@ static struct {
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     {0, "probes", CLI_STRING, &args.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32, or auto: half, as many as and twice the index's; the fewest that are as good are kept, or more where the model takes much longer", 0, 0, NULL},
     {0, "probe", CLI_STRING, &args.probe_list, "LIST", NULL, 0, 0, NULL},
@@ -360,7 +360,6 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
 }
 
 static int check_usage(size_t count) {
-    if (!args.model) return cli_usage(&cli_tune, "no -m FILE");
     if (count == 0) return cli_usage(&cli_tune, "no text to tune on");
     if (!isnan(args.mixture.lambda) || !isnan(args.mixture.cache_lambda))
         return cli_usage(&cli_tune, "lambda is what tuning finds: it cannot be given");
@@ -388,6 +387,7 @@ static int run(int argc, char **argv) {
                          args.probe_list);
     code = cli_mixture_read(&cli_tune, &args.mixture, &mix);
     if (code == CLI_DONE) code = check_usage(count);
+    if (code == CLI_DONE) code = cli_mixture_find_model(&cli_tune, &args.mixture, &args.model);
     if (code == CLI_DONE) code = cli_start(&cli_tune, &args.common);
     cli_catch_interrupts();
     if (code == CLI_DONE && tune((const char *const *)paths, count, &mix, probes, probe_count) != KNNLM_OK)
@@ -399,8 +399,8 @@ static int run(int argc, char **argv) {
 const cli_command cli_tune = {
     .name = "tune",
     .summary = "find lambda, temperature, k and the rest on validation text, and keep them in the store",
-    .usage = "-m MODEL -s STORE TEXT... [options]",
-    .examples = "  knnlm tune -m my.gguf -s my.store valid.txt\n"
+    .usage = "[-m MODEL] -s STORE TEXT... [options]",
+    .examples = "  knnlm tune -s my.store valid.txt\n"
                 "  knnlm tune -m my.gguf -s my.store --cache 2000 --plot curves valid.txt\n"
                 "  knnlm tune -m my.gguf -s my.store --probes 4,8,16,32,64 valid.txt\n"
                 "  knnlm tune -m my.gguf -s wiki.store -s notes.store --dry-run valid.txt\n",
