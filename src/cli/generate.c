@@ -45,6 +45,7 @@ static const cli_option options[] = {
     {0, "no-fallback", CLI_FLAG, &args.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
+    CLI_FILTER_OPTIONS(args.mixture),
     CLI_ENGINE_OPTION(args.common),
     CLI_ACCEPT_OPTION(args.common),
     CLI_COMMON_OPTIONS(args.common),
@@ -57,11 +58,12 @@ typedef struct prompt {
     cli_text text;
     int32_t *tokens;
     size_t count; // of them
+    bool space;   // at its end, which the first word brings
 } prompt;
 
 static knnlm_status encode_prompt(const knnlm_model *model, prompt *p) {
     KN_TRY(cli_text_check(&p->text, "the prompt"));
-    return knnlm_model_encode(model, p->text.data, p->text.size, &p->tokens, &p->count);
+    return knnlm_model_encode_prompt(model, p->text.data, p->text.size, &p->tokens, &p->count, &p->space);
 }
 
 // ---------------------------------------------------------------- results
@@ -87,17 +89,16 @@ static json_t *json_store(const knnlm_mixture_store *s) {
 }
 
 static json_t *json_settings(const knnlm_text_options *o, const knnlm_mixture *m) {
-    json_t *stores = json_array(), *stops = json_array();
+    json_t *stores = json_array(), *stops = cli_json_list(&args.stops);
     knnlm_mixture_info info;
     knnlm_mixture_describe(m, &info);
     for (size_t i = 0; i < info.store_count; i++) cli_json_append(stores, json_store(&info.stores[i]));
-    for (size_t i = 0; i < o->stop_count; i++)
-        cli_json_append(stops, cli_json_text(o->stops[i], strlen(o->stops[i])));
-    return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed,
-                     "tokens", (json_int_t)o->tokens, "temperature", o->temperature, "top_k", o->top_k,
-                     "top_p", o->top_p, "min_p", o->min_p, "repeat_penalty", o->repeat_penalty, "repeat_last",
-                     (json_int_t)o->repeat_last, "ignore_end", o->ignore_end, "stop", stops, "stores",
-                     stores);
+    return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o, s:o, s:o}", "seed",
+                     (json_int_t)o->seed, "tokens", (json_int_t)o->tokens, "temperature", o->temperature,
+                     "top_k", o->top_k, "top_p", o->top_p, "min_p", o->min_p, "repeat_penalty",
+                     o->repeat_penalty, "repeat_last", (json_int_t)o->repeat_last, "ignore_end",
+                     o->ignore_end, "stop", stops, "stores", stores, "only",
+                     cli_json_list(&args.mixture.only), "not", cli_json_list(&args.mixture.except));
 }
 
 static void print_json(const knnlm_model *model, const knnlm_mixture *m, const outcome *x) {
@@ -143,7 +144,7 @@ static knnlm_status generate_from(const knnlm_model *model, const knnlm_mixture 
     outcome x = {.text = text, .options = o, .prompt = p};
     double begun = kn_seconds();
     if (!args.common.json)
-        cli_stream_begin(&stream, p->text.data, args.no_echo ? 0 : p->text.size, o->sources);
+        cli_stream_begin(&stream, p->text.data, args.no_echo ? 0 : p->text.size - p->space, o->sources);
     knnlm_status status = step_all(text, args.common.json ? NULL : &stream);
     x.seconds = kn_seconds() - begun;
     knnlm_text_describe(text, &x.info);
@@ -155,12 +156,14 @@ static knnlm_status generate_from(const knnlm_model *model, const knnlm_mixture 
     return status;
 }
 
-static knnlm_status generate(const knnlm_model *model, knnlm_mixture *m, const knnlm_text_options *o,
+static knnlm_status generate(const knnlm_model *model, knnlm_mixture *m, const knnlm_text_options *options,
                              prompt *p) {
     knnlm_text *text;
+    knnlm_text_options o = *options;
     KN_TRY(encode_prompt(model, p));
-    KN_TRY(knnlm_text_open(m, p->tokens, p->count, o, &text));
-    knnlm_status status = generate_from(model, m, o, p, text);
+    o.begin_with_space = p->space;
+    KN_TRY(knnlm_text_open(m, p->tokens, p->count, &o, &text));
+    knnlm_status status = generate_from(model, m, &o, p, text);
     knnlm_text_close(text);
     return status;
 }

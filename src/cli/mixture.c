@@ -53,10 +53,18 @@ static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
     return m->paths[i] ? CLI_DONE : cli_fail(command);
 }
 
+json_t *cli_json_list(const cli_list *list) {
+    json_t *out = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        cli_json_append(out, cli_json_text(list->items[i], strlen(list->items[i])));
+    return out;
+}
+
 // Options that nothing would obey are a mistake.
 static int check_use(const cli_command *command, const cli_mixture *m) {
     bool of_stores = m->k || m->probes || !isnan(m->lambda) || !isnan(m->temperature) || m->codes ||
-                     m->exact || m->distance >= 0 || m->fixed || m->include_self;
+                     m->exact || m->distance >= 0 || m->fixed || m->include_self || m->only.count ||
+                     m->except.count;
     bool of_cache = !isnan(m->cache_lambda) || !isnan(m->cache_temperature);
     if (m->exact && m->codes) return cli_usage(command, "--exact and --codes are each other's contrary");
     if (of_stores && !m->stores.count)
@@ -92,6 +100,10 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_o
     out->cache_lambda = m->cache_lambda;
     out->cache_temperature = m->cache_temperature;
     out->memory = m->memory;
+    out->only = m->only.items;
+    out->only_count = m->only.count;
+    out->except = m->except.items;
+    out->except_count = m->except.count;
     out->warn = cli_warn;
     return CLI_DONE;
 }

@@ -8,7 +8,8 @@
 enum { CLI_NEIGHBORS_MAX = 1 << 20 };
 
 typedef struct cli_mixture {
-    cli_list stores; // STORE or STORE=L[,T[,K]]
+    cli_list stores;       // STORE or STORE=L[,T[,K]]
+    cli_list only, except; // documents that count, and do not
     int64_t k, probes, cache;
     double lambda, temperature, cache_lambda, cache_temperature;
     bool codes, exact, fixed, include_self;
@@ -36,6 +37,9 @@ typedef struct cli_mixture {
     {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned)", 0, 1 << 24, NULL}, \
     {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
     {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}
+#define CLI_FILTER_OPTIONS(m) \
+    {0, "only", CLI_LIST, &(m).only, "NAME", "only documents of this name (* and ? as in a shell) count; may be given several times", 0, 0, NULL}, \
+    {0, "not", CLI_LIST, &(m).except, "NAME", "documents of this name do not count; may be given several times", 0, 0, NULL}
 // `tune` has several numbers of them.
 #define CLI_PROBES_OPTIONS(m) \
     {0, "probes", CLI_INTEGER, &(m).probes, "N", "lists looked at (default: as tuned, else the index's); as many as there are: all entries", 1, 1 << 24, NULL}, \
@@ -44,6 +48,8 @@ typedef struct cli_mixture {
 
 // Before parsing: what nobody gave.
 void cli_mixture_init(cli_mixture *m);
+// The names in a filter of documents, as JSON.
+json_t *cli_json_list(const cli_list *list);
 // After it: CLI_DONE, or the exit code. `out` points into `m`.
 int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_options *out);
 // After that: the model that the first store remembers, where none was given. CLI_DONE, or the exit code;

@@ -48,6 +48,12 @@ const char *cli_duration(double seconds, char buffer[32]) {
     return buffer;
 }
 
+const char *cli_perplexity(double x, char buffer[32]) {
+    if (x >= 1e5 && x < 1e15) return cli_count(x, buffer);
+    snprintf(buffer, 32, x < 1000 ? "%.3f" : x < 1e5 ? "%.1f" : "%.3g", x);
+    return buffer;
+}
+
 const char *cli_count(double n, char buffer[32]) {
     const char *units[] = {"", "K", "M", "G", "T"};
     int unit = 0;
