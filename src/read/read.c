@@ -219,8 +219,8 @@ static void count_words(const char *text, size_t size, kn_read_totals *t) {
     }
 }
 
-// While the next document is waited for, as one that is typed: what is behind it stands, and whoever listens
-// may end the waiting.
+// While the next document is waited for, as one that is typed (the total is not known then): what is behind it
+// stands, and whoever listens may end the waiting.
 typedef struct waiting {
     const kn_progress *progress;
     uint64_t done, total;
@@ -236,7 +236,7 @@ static bool still_waiting(void *context, const char *what, uint64_t done, uint64
 static knnlm_status wait_for_document(kn_documents *source, const reached *at, kn_document *d, bool *found) {
     waiting w = {at->progress, at->from, at->total};
     kn_progress asked = {still_waiting, &w};
-    kn_documents_watch(source, at->progress ? &asked : NULL);
+    kn_documents_watch(source, at->progress && !at->total ? &asked : NULL);
     knnlm_status status = kn_documents_next(source, d, found);
     kn_documents_watch(source, NULL);
     return status;
