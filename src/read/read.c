@@ -219,8 +219,8 @@ static void count_words(const char *text, size_t size, kn_read_totals *t) {
     }
 }
 
-// While the next document is waited for, as one that is typed (the total is not known then): what is behind it
-// stands, and whoever listens may end the waiting.
+// While the next document is waited for, as one that is typed (the total is not known then): what is behind
+// it stands, and whoever listens may end the waiting.
 typedef struct waiting {
     const kn_progress *progress;
     uint64_t done, total;
