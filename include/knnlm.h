@@ -766,8 +766,9 @@ KNNLM_API knnlm_export_options knnlm_export_options_default(void);
 // directory is a store; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_store_export(const knnlm_store *store, const char *directory,
                                           const knnlm_export_options *options, knnlm_export_result *result);
-// The index with its codes as an IVFPQ file of FAISS, whole or not at all. KNNLM_EINVAL: no index, no codes,
-// or entries outside of its lists; KNNLM_ENOTSUP: cosine, which FAISS does not know; else as above.
+// The index with its codes as an IVFPQ file of FAISS, whole or not at all ("-": to standard output).
+// KNNLM_EINVAL: no index, no codes, or entries outside of its lists; KNNLM_ENOTSUP: cosine, which FAISS does
+// not know; else as above.
 KNNLM_API knnlm_status knnlm_store_export_faiss(const knnlm_store *store, const char *file,
                                                 const knnlm_export_options *options,
                                                 knnlm_export_result *result);
@@ -882,8 +883,8 @@ typedef struct knnlm_eval_options {
     knnlm_split split;
     bool split_given;       // false: as the first store was cut, else by files
     int32_t score, context; // as knnlm_score_options has them
-    const char *per_token;  // file of one row per token (tab-separated), or NULL
-    const char *report;     // HTML page: figures, curves, the text with its neighbours, or NULL
+    const char *per_token;  // file of one row per token (tab-separated; "-": standard output), or NULL
+    const char *report;     // HTML page, likewise: figures, curves, the text with its neighbours, or NULL
     uint64_t report_tokens; // shown there at most
     // Called for every token in order, from the calling thread; false ends the work (KNNLM_ESTOPPED). NULL:
     // not wanted.

@@ -138,6 +138,8 @@ assert len(a) == len(b) and all(map(same, a, b)), (a, b)'
 done
 run 0 explain -s all.store -m "$model" --json The --not '*kings*' --show 100 --around 0
 ensure 'a document that is left out is not found' not grep -q kings.txt out
+run 0 eval -s all.store -m "$model" asked.txt --only '*say*' --only '*kings*' --not '*kings*'
+says '^documents        of their neighbours: only \*say\*, \*kings\*; not \*kings\*$'
 complains 1 'all.store: --only and --not leave none' eval -s all.store asked.txt --not '*'
 complains 2 'name it with -s' eval -m "$model" asked.txt --only x
 

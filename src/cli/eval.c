@@ -129,8 +129,21 @@ static void print_store(const knnlm_eval_store *s) {
     printf("                 %.1f%% of the tokens are among their neighbours' values\n", 100 * s->found);
 }
 
+static void print_names(const char *label, const cli_list *names) {
+    for (size_t i = 0; i < names->count; i++) printf("%s %s", i ? "," : label, names->items[i]);
+}
+
+static void print_filter(const cli_mixture *m) {
+    if (!m->only.count && !m->except.count) return;
+    printf("documents        of their neighbours:");
+    print_names(" only", &m->only);
+    print_names(m->only.count ? "; not" : " all but", &m->except);
+    printf("\n");
+}
+
 static void print_mixture(const knnlm_eval_result *r) {
     for (size_t i = 0; i < r->store_count; i++) print_store(&r->stores[i]);
+    print_filter(&args.mixture);
     if (r->cache)
         printf("cache            %zu states, lambda %.4g, temperature %.4g\n", r->cache, r->cache_lambda,
                r->cache_temperature);
