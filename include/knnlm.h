@@ -142,6 +142,12 @@ KNNLM_API knnlm_status knnlm_model_encode(const knnlm_model *model, const char *
 KNNLM_API knnlm_status knnlm_model_decode(const knnlm_model *model, const int32_t *tokens, size_t count,
                                           char **text, size_t *size);
 
+// The same of a prompt, what a text is to begin with. Most tokens bring the space before their word: a prompt
+// that ends with a space is encoded without it, and *space tells so. What is generated then begins with one
+// (begin_with_space of knnlm_text_options).
+KNNLM_API knnlm_status knnlm_model_encode_prompt(const knnlm_model *model, const char *text, size_t size,
+                                                 int32_t **tokens, size_t *count, bool *space);
+
 // How a text is read: `score` tokens at a time, each time after up to `context` tokens before them.
 typedef struct knnlm_score_options {
     size_t size;     // of this struct: set by knnlm_score_options_default
@@ -360,6 +366,13 @@ KNNLM_API knnlm_status knnlm_store_keys(const knnlm_store *store, uint64_t first
 KNNLM_API knnlm_status knnlm_store_text(const knnlm_store *store, uint64_t first, size_t count, char **text,
                                         size_t *size);
 
+// By the tokenizer that the store keeps, as knnlm_model_encode and knnlm_model_decode. Any thread.
+// KNNLM_ENOTSUP: it keeps none.
+KNNLM_API knnlm_status knnlm_store_encode(const knnlm_store *store, const char *text, size_t size,
+                                          int32_t **tokens, size_t *count);
+KNNLM_API knnlm_status knnlm_store_decode(const knnlm_store *store, const int32_t *tokens, size_t count,
+                                          char **text, size_t *size);
+
 // An entry with its document and the text around it. The texts are the result's.
 typedef struct knnlm_origin {
     knnlm_entry entry;
@@ -496,6 +509,10 @@ typedef struct knnlm_search_options {
     uint64_t memory; // bytes that the search may hold beside results; 0: any
     bool singly;     // each query by itself: see below
     knnlm_progress progress;
+    // Only entries of documents whose names one of `only` means (none given: all), and none of `except`: "*"
+    // and "?" as in a shell, across slashes. In place of `documents`.
+    const char *const *only, *const *except;
+    size_t only_count, except_count;
 } knnlm_search_options;
 
 KNNLM_API knnlm_search_options knnlm_search_options_default(void); // k = 1024
@@ -509,9 +526,9 @@ KNNLM_API knnlm_search_options knnlm_search_options_default(void); // k = 1024
 // With `singly` each query is searched for by itself, by the calling thread: sooner for one or a few of them.
 // Its distances are those of the others to rounding, as their sums have another order, and where an index has
 // codes beside keys, codes choose the keys that are looked at. `memory` and `progress` do not count then.
-// KNNLM_EINVAL: k is 0 or above 2^32 - 1, or no such document; KNNLM_EDATA: a query is not finite, or the
-// store is damaged; KNNLM_ENOTSUP: neither keys nor an index, `exact` without keys, or a newer format;
-// KNNLM_ENOMEM; KNNLM_ESTOPPED.
+// KNNLM_EINVAL: k is 0 or above 2^32 - 1, no such document, or none left by their names; KNNLM_EDATA: a query
+// is not finite, or the store is damaged; KNNLM_ENOTSUP: neither keys nor an index, `exact` without keys, or
+// a newer format; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_store_search(const knnlm_store *store, const float *queries, size_t n,
                                           const knnlm_search_options *options, uint32_t *ids,
                                           float *distances, uint32_t *counts);
@@ -667,6 +684,17 @@ typedef enum knnlm_array_type {
     KNNLM_ARRAY_UINT16 = 6, // int16 as well: tokens up to 65535 that an int16 has wrapped
 } knnlm_array_type;
 
+// Vectors of a .npy file, (rows, columns) of float16 or float32, as f32; *data is the caller's, released with
+// knnlm_free. "-" is standard input, while which is waited for `progress` (NULL: nobody) is asked. Any
+// thread. KNNLM_EIO; KNNLM_EDATA: malformed; KNNLM_ENOTSUP: another shape, type or order; KNNLM_ENOMEM;
+// KNNLM_ESTOPPED.
+KNNLM_API knnlm_status knnlm_array_read(const char *path, const knnlm_progress *progress, float **data,
+                                        size_t *rows, size_t *columns);
+// Writes a .npy file, whole or not at all. Any thread. KNNLM_EINVAL: KNNLM_ARRAY_ANY; KNNLM_EIO;
+// KNNLM_ENOMEM.
+KNNLM_API knnlm_status knnlm_array_write(const char *path, knnlm_array_type type, const void *data,
+                                         size_t rows, size_t columns);
+
 typedef struct knnlm_import_options {
     size_t size;              // of this struct: set by knnlm_import_options_default
     const char *keys;         // a file (N, dimension); or, without values, a directory that holds one pair
@@ -740,8 +768,9 @@ KNNLM_API knnlm_export_options knnlm_export_options_default(void);
 // directory is a store; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_store_export(const knnlm_store *store, const char *directory,
                                           const knnlm_export_options *options, knnlm_export_result *result);
-// The index with its codes as an IVFPQ file of FAISS, whole or not at all. KNNLM_EINVAL: no index, no codes,
-// or entries outside of its lists; KNNLM_ENOTSUP: cosine, which FAISS does not know; else as above.
+// The index with its codes as an IVFPQ file of FAISS, whole or not at all ("-": to standard output).
+// KNNLM_EINVAL: no index, no codes, or entries outside of its lists; KNNLM_ENOTSUP: cosine, which FAISS does
+// not know; else as above.
 KNNLM_API knnlm_status knnlm_store_export_faiss(const knnlm_store *store, const char *file,
                                                 const knnlm_export_options *options,
                                                 knnlm_export_result *result);
@@ -783,6 +812,10 @@ typedef struct knnlm_mixture_options {
     double skip_entropy;
     uint64_t memory; // bytes of the stores' lists that may be resident; 0: what the system leaves there
     bool bins;       // lambda by bins of distance and entropy, although the store has a gate
+    // Neighbours are of documents whose names one of `only` means (none given: of all), and none of `except`:
+    // "*" and "?" as in a shell, across slashes. A store that has no such document is KNNLM_EINVAL.
+    const char *const *only, *const *except;
+    size_t only_count, except_count;
 } knnlm_mixture_options;
 
 KNNLM_API knnlm_mixture_options knnlm_mixture_options_default(void);
@@ -854,8 +887,8 @@ typedef struct knnlm_eval_options {
     knnlm_split split;
     bool split_given;       // false: as the first store was cut, else by files
     int32_t score, context; // as knnlm_score_options has them
-    const char *per_token;  // file of one row per token (tab-separated), or NULL
-    const char *report;     // HTML page: figures, curves, the text with its neighbours, or NULL
+    const char *per_token;  // file of one row per token (tab-separated; "-": standard output), or NULL
+    const char *report;     // HTML page, likewise: figures, curves, the text with its neighbours, or NULL
     uint64_t report_tokens; // shown there at most
     // Called for every token in order, from the calling thread; false ends the work (KNNLM_ESTOPPED). NULL:
     // not wanted.
@@ -1007,31 +1040,33 @@ typedef struct knnlm_word {
 
 typedef struct knnlm_explain_options {
     size_t size;        // of this struct: set by knnlm_explain_options_default
-    const char *target; // a word that is told of too, whatever its probability; NULL: none
+    const char *target; // a word that is told of too, whatever its probability; at most 64 tokens; NULL: none
     size_t words;       // told of, the most probable; at most 1024
     size_t neighbors;   // told of, those of the largest share
     size_t around;      // tokens of text on both sides of a neighbour
 } knnlm_explain_options;
 
 typedef struct knnlm_explanation {
-    size_t tokens;        // of the context that the model read
-    bool cut;             // there was more of it than the model's context holds
-    int32_t target;       // -1: none was asked for
-    bool target_has_more; // it is several tokens: this is the first
-    knnlm_word *words;    // the most probable first, then the target where it is not among them
+    size_t tokens;     // of the context that the model read
+    bool cut;          // there was more of it than the model's context holds
+    int32_t target;    // the first of the target's tokens; -1: none was asked for
+    knnlm_word *words; // the most probable first, then the target where it is not among them
     size_t word_count;
     knnlm_neighbor *neighbors; // those of the largest share first
     size_t neighbor_count;
     double lambda, nearest, entropy; // as knnlm_next has them
+    knnlm_word *targets; // all tokens of the target, each after those before it: their product is the word's
+    size_t target_count;
 } knnlm_explanation;
 
 // 8 words, 8 neighbours, 12 tokens around.
 KNNLM_API knnlm_explain_options knnlm_explain_options_default(void);
 
 // What comes after `context`, the beginning of a document. The cache is not used. `options` may be NULL. *out
-// is released with knnlm_explanation_free after KNNLM_OK, while the mixture is open. KNNLM_EINVAL: a target
-// without tokens; KNNLM_EDATA: not UTF-8, as knnlm_model_encode has it, or the store is damaged;
-// KNNLM_ENOMEM; else as a search fails.
+// is released with knnlm_explanation_free after KNNLM_OK, while the mixture is open. A space at the end of
+// the context belongs to the word that comes. KNNLM_EINVAL: a target without tokens, or of too many;
+// KNNLM_EDATA: not UTF-8, as knnlm_model_encode has it, or the store is damaged; KNNLM_ENOMEM; else as a
+// search fails.
 KNNLM_API knnlm_status knnlm_explain(knnlm_mixture *mixture, const char *context,
                                      const knnlm_explain_options *options, knnlm_explanation *out);
 KNNLM_API void knnlm_explanation_free(knnlm_explanation *explanation);
@@ -1100,6 +1135,7 @@ typedef struct knnlm_text_options {
     size_t around;    // tokens of text given on both sides of a source
     bool keep_lambda; // else lambda falls where neighbours are farther or less certain than tuning saw them
     bool ignore_end;  // goes on after a token that ends the text
+    bool begin_with_space; // the first token begins with a space (knnlm_model_encode_prompt)
 } knnlm_text_options;
 
 // 128 tokens, temperature .8, top_k 40, top_p .95, min_p .05, no penalty (else of 64 tokens), sources with 12

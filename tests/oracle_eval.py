@@ -136,11 +136,11 @@ def found_in(e, how, probes, k=30, t=2, weight=0.25, metric=None, probe_metric=N
 
 
 def compare_index(where, e, how, probes, more="", texts=("test",), **part):
-    args = "-s %s -k 30 --temperature 2 --probe %d --%s %s" % (e.path, probes, how, more)
-    where = "%s --%s --probe %d:" % (where, how, probes)
+    args = "-s %s -k 30 --temperature 2 --probes %d --%s %s" % (e.path, probes, how, more)
+    where = "%s --%s --probes %d:" % (where, how, probes)
     r, _ = compare(where, args, [found_in(e, how, probes, **part)], texts=texts)
     check(r["distances"] == how, where, "says", r["distances"])
-    check(r["probe"] == (probes if probes < LISTS else 0), where, "says", r["probe"])
+    check(r["probes"] == (probes if probes < LISTS else 0), where, "says", r["probes"])
 
 
 for store in (f16, ip, cosine):
@@ -165,7 +165,7 @@ run("build", "-m", PLAIN, "-o", "keyless.store", *options.split(), "texts")
 e = read_index("keyless.store")
 check(e.keys is None, "keyless.store has keys")
 for probes in (LISTS, 4):
-    r, _ = compare("keyless:", "-s keyless.store -k 30 --temperature 2 --probe %d" % probes, [found_in(e, "codes", probes)])
+    r, _ = compare("keyless:", "-s keyless.store -k 30 --temperature 2 --probes %d" % probes, [found_in(e, "codes", probes)])
     check(r["distances"] == "codes", "keyless: says", r["distances"])
 
 shutil.copytree("l2-pq17.store", "changed.store")
@@ -238,7 +238,7 @@ for more in ("", " --include-self"):
 
 # ---------------------------------------------------------------- little memory
 
-for args in ("-s l2-pq17.store -k 30 --temperature 2 --probe 3", "-s f16.store -k 30 --temperature 2"):
+for args in ("-s l2-pq17.store -k 30 --temperature 2 --probes 3", "-s f16.store -k 30 --temperature 2"):
     r, rows, _ = evaluate("memory", args)
     s, bounded, _ = evaluate("--memory", args + " --memory 1M")
     check(r["ppl"] == s["ppl"] and (rows.p == bounded.p).all(), "--memory changes", args)
@@ -478,13 +478,13 @@ check(len(q["points"]) == q["settings"], "tune --probes: tells", len(q["points"]
 check_points("tune --probes:", q, [Kept(found_in(e, "codes", n), rows, 32) for n in ways])
 bests = {n: min(p["ppl"] for p in q["points"] if p["store"] == i) for i, n in enumerate(ways)}
 fewest = min(n for n in ways if bests[n] <= 1.001 * min(bests.values()))
-check(q["probe"] == fewest, "tune --probes: keeps", q["probe"], "of", bests)
+check(q["probes"] == fewest, "tune --probes: keeps", q["probes"], "of", bests)
 tuned = check_written("tune --probes:", "probed.store", q)
 check_seen("tune --probes:", tuned, found_in(e, "codes", fewest), rows)
 check(tuned["codes"] is True and tuned["probes"] == fewest and "bins" not in tuned, "tune --probes: writes", tuned)
 own = manifest("probed.store")["index"]["note"]["probes"]
 some = [tune("-s probed.store -k 32 --fixed --dry-run --probes " + ways) for ways in ("auto", "%d,%d,%d" % (own // 2, own, min(2 * own, LISTS)))]
-check(own > 1 and some[0]["points"] == some[1]["points"] and some[0]["probe"] == some[1]["probe"], "tune --probes auto: of", own, "lists")
+check(own > 1 and some[0]["points"] == some[1]["points"] and some[0]["probes"] == some[1]["probes"], "tune --probes auto: of", own, "lists")
 r, _, _ = evaluate("tuned by codes:", "-s probed.store", ["valid"], valid)
 check(r["distances"] == "codes", "tuned by codes: says", r["distances"])
 relative("tune: perplexity that eval gives (relative)", "by codes", r["ppl"], q["ppl"], 1e-6)

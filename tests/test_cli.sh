@@ -280,19 +280,4 @@ else
     echo "skipped: a disk that fills up (needs root, to mount a small one)"
 fi
 
-# ---- completion
-
-if command -v bash >/dev/null 2>&1; then
-    completed() { # WORD...: what the last word can become
-        PATH=$(dirname "$knnlm"):$PATH bash -c '
-            source "$0/scripts/completion/knnlm.bash"
-            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-            _knnlm 2>/dev/null
-            echo "${COMPREPLY[*]}"' "$source" "$@"
-    }
-    ensure "bash completes commands" test "$(completed knnlm ev)" = eval
-    ensure "bash completes options" test "$(completed knnlm eval --per)" = --per-token
-    ensure "bash completes choices" test "$(completed knnlm train --optimizer a)" = adamw
-fi
-
 conclude

@@ -68,7 +68,7 @@ refused 1 'a.store: has no codes' -s a.store --codes valid.txt
 refused 1 'damaged.store/000001.keys' -s damaged.store valid.txt
 refused 1 'a.store has keys of ffn@1, tap.store of attention@1' -s a.store -s tap.store valid.txt
 complains 1 'nowhere.gguf: No such file' eval -m nowhere.gguf -s a.store valid.txt
-for option in '-k 8' '--lambda .2' '--temperature 2' '--probe 4' --codes --exact --fixed --include-self '--distance ip' \
+for option in '-k 8' '--lambda .2' '--temperature 2' '--probes 4' --codes --exact --fixed --include-self '--distance ip' \
     --fallback; do
     # shellcheck disable=SC2086 # an option and its value
     complains 2 'name it with -s' eval -m model.gguf $option valid.txt
@@ -94,7 +94,7 @@ refused 2 '\-\-temperature inf: out of range' -s a.store --temperature inf valid
 refused 2 '\-\-cache-temperature -1: out of range' -s a.store --cache-temperature -1 valid.txt
 refused 2 '\-\-neighbors 0: out of range, 1 to 1048576' -s a.store -k 0 valid.txt
 refused 2 '\-\-neighbors 1e3: not a whole number' -s a.store -k 1e3 valid.txt
-refused 2 '\-\-probe 0: out of range' -s a.store --probe 0 valid.txt
+refused 2 '\-\-probes 0: ' -s a.store --probes 0 valid.txt
 refused 2 '\-\-cache -1: out of range' -s a.store --cache -1 valid.txt
 refused 2 '\-\-distance l1: one of l2, ip, cosine' -s a.store --distance l1 valid.txt
 refused 2 '\-\-metric l1: one of l2, ip, cosine' -s a.store --metric l1 valid.txt # as it was called before
@@ -103,7 +103,7 @@ run 0 eval -m model.gguf -s a.store -k 1000000 valid.txt # more than there are: 
 
 # ---- tune alone
 
-complains 2 'no -m FILE' tune -s a.store valid.txt
+complains 2 'no -m FILE' tune --cache 10 valid.txt
 complains 2 'no text' tune -m model.gguf -s a.store
 complains 1 'nothing to tune' tune -m model.gguf valid.txt
 complains 1 'nothing to tune' tune -m model.gguf --cache 0 valid.txt
@@ -115,7 +115,6 @@ complains 2 'lambda is what tuning finds' tune -m model.gguf -s a.store --cache 
 for probes in junk '' '1,' ,1 1,,2 0 -1 1.5 '1 2' 99999999999999999999 1,2,3,4,5,6,7,8,9,10,11,12,13; do
     complains 2 "\\-\\-probes $probes: not a list" tune -m model.gguf -s a.store --probes "$probes" valid.txt
 done
-complains 2 'say the same' tune -m model.gguf -s a.store --probes 1,2 --probe 3 valid.txt
 complains 1 'one store at a time' tune -m model.gguf -s a.store -s a.store --probes 1,2 valid.txt
 unchanged ./*.store
 

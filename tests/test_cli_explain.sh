@@ -41,9 +41,22 @@ with="-m $model -s told.store --temperature 20 --precision f32"
     holds 'r["neighbors"][0]["text"] == " nearest" and r["neighbors"][0]["before"].endswith("The") and r["neighbors"][0]["document"].endswith("told.txt")'
     holds 'sorted((n["share"] for n in r["neighbors"]), reverse=True) == [n["share"] for n in r["neighbors"]] and near(r["neighbors"][0]["distance"], r["nearest"])'
     run 0 explain $with "The nearest" --target neighbours
-    says 'several tokens: the first'
+    says "^the target's tokens, each after those before it"
     says ' \* The nearest\[ '
     says 'told.txt, token'
+    # ---- a word of several tokens: each is held against the row of the text that has it there
+    tokens=$(awk -F'\t' 'NR == 4 || NR == 5 { printf "%s", $5 }' rows.tsv)
+    run 0 explain $with --json "The nearest" --target "${tokens# }"
+    holds 'len(r["target"]["tokens"]) == 2 and [t["token"] for t in r["target"]["tokens"]] == [int(x["token"]) for x in rows[2:4]]'
+    holds 'all(near(math.log(t["p"]), float(x["logprob"])) and near(math.log(t["p_lm"]), float(x["logprob_lm"])) for t, x in zip(r["target"]["tokens"], rows[2:4]))'
+    holds 'near(r["target"]["p"], math.prod(t["p"] for t in r["target"]["tokens"])) and near(r["target"]["p_knn"], math.prod(t["p_knn"] for t in r["target"]["tokens"]))'
+    holds 'near(r["target"]["tokens"][0]["p"], [w for w in r["words"] if w["target"]][0]["p"])'
+    cp out whole
+    run 0 explain $with --json "The nearest " --target "${tokens# }" # the space belongs to the word
+    ensure 'a space at the end changes nothing' cmp out whole
+    run 0 explain $with --json "The nearest"
+    holds 'r["target"] is None'
+    complains 1 'more than 64' explain $with "The" --target "$(printf '%0200d' 0 | sed 's/0/x y /g')"
     run 0 explain $with ""
     run 0 explain -m "$model" "No store: the model alone"
     says '^context '
@@ -51,7 +64,7 @@ with="-m $model -s told.store --temperature 20 --precision f32"
     complains 2 'one context' explain $with two words
     complains 2 'place of a context' explain $with --text asked.txt "The"
     complains 1 'no token' explain $with "The " --target ""
-    complains 2 'no -m' explain -s told.store "The"
+    complains 2 'no -m' explain "The"
     complains 1 'nowhere.store' explain -m "$model" -s nowhere.store "The"
 
     # ---- a text: those of the rows with the largest and the smallest gain

@@ -83,6 +83,21 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     done <tokens
     ensure 'ten tokens' test $number -eq 10
 
+    # ---- a space at the end of the prompt is the first word's
+    run 0 generate $with --no-fallback -p 'The nearest ' -n 10 --temp 0 --json
+    cp out spaced.json
+    $python -c 'import json; a, b = (json.load(open(f)) for f in ("greedy.json", "spaced.json")); assert a["tokens"] == b["tokens"] and b["prompt_tokens"] == a["prompt_tokens"]' >out 2>&1
+    ensure 'the words are those without the space' test ! -s out
+    run 0 generate $with --no-fallback -p 'The nearest' -n 10 --temp 0
+    cp out plain
+    run 0 generate $with --no-fallback -p 'The nearest ' -n 10 --temp 0
+    ensure 'the text is joined by one space' cmp out plain
+    for seed in 1 2 3 4 5 6; do # where the likely word has none, one that has
+        run 0 generate $base -p 'The near ' -n 1 --seed $seed --top-k 0 --top-p 1 --min-p 0 --json
+        holds 'r["text"].startswith(" ")'
+    done
+    run 0 generate $base -p ' ' -n 2 --seed 1
+
     # ---- JSON
     cp greedy.json out
     holds 'r["finish"] == "length" and len(r["tokens"]) == 10 and r["prompt"] == "The nearest" and r["prompt_tokens"] == 2'

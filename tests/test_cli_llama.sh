@@ -460,6 +460,16 @@ check test ! -s out
 scarcely() { # KB ARGUMENT...
     (ulimit -v "$1" && shift && exec "$knnlm" "$@" -t 1) >out 2>err </dev/null
 }
+# Just above what is too little for loading it, the library's own constructors may crash inside dlopen(): that is not ours either.
+# Nothing is said then, and with a little less it cannot be loaded.
+crashed_loading() { # LIMIT STEP ARGUMENT...
+    [ ! -s err ] || return 1
+    less=$(($1 - $2))
+    shift 2
+    rm -rf scarce.store
+    scarcely $less "$@"
+    grep -q '^knnlm .*llama.cpp cannot be loaded\|no backends are loaded' err
+}
 # scarce STEPS COMMAND ARGUMENT...: with ever less of it, from what is enough down to where the library cannot be loaded
 # (below that nothing is ours). A store that was begun may stay, for the same command goes on with it.
 scarce() {
@@ -482,6 +492,7 @@ scarce() {
         case $got in
         0) ;;
         1) [ "$(noise | wc -l)" -eq 1 ] || failed "more than a line" ;;
+        139) crashed_loading $limit $((enough / steps)) "$@" || failed "exit code $got" ;;
         *) failed "exit code $got" ;;
         esac
     done

@@ -401,7 +401,7 @@ same a.store remove.store
 run 0 remove remove.store --dry-run '*.txt' texts/a.txt # "*" goes beyond slashes; a.txt counts once
 says '^texts/b.txt$'
 says '^matching  *3 documents, 650 entries$'
-run 0 remove remove.store -n --json 'texts/?.txt'
+run 0 remove remove.store --dry-run --json 'texts/?.txt'
 json 'assert r["dry_run"] and r["documents"] == 3 and r["entries"] == 650 and len(r["names"]) == 3'
 same a.store remove.store
 run 0 remove -s remove.store --json texts/a.txt 'texts/[ac].txt'

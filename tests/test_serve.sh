@@ -22,7 +22,7 @@ complains() { # CODE PATTERN ARGUMENT...
     check test "$(wc -l <err)" -eq 1
     check test ! -s out
 }
-complains 2 'no -m' serve -s told.store
+complains 2 'no -m' serve
 complains 1 'nowhere.gguf' serve -m nowhere.gguf --port 0
 complains 1 'nowhere.store' serve -m "$model" -s nowhere.store --port 0
 complains 2 'port' serve -m "$model" --port 65536

@@ -46,6 +46,10 @@ knnlm_status api_mixture_options(const knnlm_mixture_options *options, kn_store_
 // What a store remembers, as the public header has it.
 knnlm_tuned api_tuned(const kn_store_tuned *tuned);
 
+// The tokens of a text; *tokens is the caller's.
+knnlm_status api_encode(const kn_tokenizer *t, const char *text, size_t size, int32_t **tokens,
+                        size_t *count);
+
 // A document as the public header has it; strings are the store's.
 knnlm_document api_document(const kn_store_document *d);
 knnlm_entry api_entry(const kn_store_entry *e);

@@ -39,14 +39,15 @@ static knnlm_status take_explanation(kn_explanation *e, knnlm_explanation *out) 
     *out = (knnlm_explanation){.tokens = e->tokens,
                                .cut = e->cut,
                                .target = e->target,
-                               .target_has_more = e->target_has_more,
                                .words = e->words,
                                .word_count = e->word_count,
                                .neighbors = neighbors,
                                .neighbor_count = e->neighbor_count,
                                .lambda = e->lambda,
                                .nearest = e->nearest,
-                               .entropy = e->entropy};
+                               .entropy = e->entropy,
+                               .targets = e->targets,
+                               .target_count = e->target_count};
     return KNNLM_OK;
 }
 
@@ -56,13 +57,15 @@ knnlm_status knnlm_explain(knnlm_mixture *m, const char *context, const knnlm_ex
     kn_explanation e;
     *out = (knnlm_explanation){0};
     KN_TRY(API_TAKE(knnlm_explain_options, options, &o));
-    KN_TRY(kn_explain(m->lm, m->mixture, context, o.target, o.words, o.neighbors, o.around, &e));
+    kn_explain_wish wish = {o.target, o.words, o.neighbors, o.around};
+    KN_TRY(kn_explain(m->lm, m->mixture, context, &wish, &e));
     return take_explanation(&e, out);
 }
 
 void knnlm_explanation_free(knnlm_explanation *e) {
     neighbors_free(e->neighbors, e->neighbor_count);
     free(e->words);
+    free(e->targets);
     *e = (knnlm_explanation){0};
 }
 

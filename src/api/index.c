@@ -102,8 +102,11 @@ knnlm_search_options knnlm_search_options_default(void) {
 
 // *bits: one per entry, set for those of the documents; NULL when all are wanted. Released with free().
 static knnlm_status allow(const kn_store *store, const knnlm_search_options *o, uint64_t **bits) {
+    kn_name_filter names = {o->only, o->except, o->only_count, o->except_count};
     *bits = NULL;
-    if (!o->documents) return KNNLM_OK;
+    if (!o->documents) return kn_store_select(store, &names, bits);
+    if (o->only_count || o->except_count)
+        return kn_fail(KNNLM_EINVAL, "documents by number and by name (`only`, `except`): one at a time");
     *bits = kn_alloc((size_t)(kn_store_describe(store)->entries / 64 + 1), sizeof **bits);
     if (!*bits) return KNNLM_ENOMEM;
     for (size_t i = 0; i < o->document_count; i++) {

@@ -81,6 +81,7 @@ knnlm_status api_mixture_options(const knnlm_mixture_options *options, kn_store_
                                 .include_self = o.include_self,
                                 .skip_entropy = o.skip_entropy,
                                 .memory = o.memory,
+                                .filter = {o.only, o.except, o.only_count, o.except_count},
                                 .cache = o.cache,
                                 .cache_lambda = given(o.cache_lambda),
                                 .cache_temperature = given(o.cache_temperature),

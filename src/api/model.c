@@ -61,10 +61,10 @@ void knnlm_model_describe(const knnlm_model *model, knnlm_model_info *out) {
     memcpy(out->fingerprint, i->fingerprint, sizeof out->fingerprint);
 }
 
-knnlm_status knnlm_model_encode(const knnlm_model *model, const char *text, size_t size, int32_t **tokens,
-                                size_t *count) {
+knnlm_status api_encode(const kn_tokenizer *t, const char *text, size_t size, int32_t **tokens,
+                        size_t *count) {
     kn_tokens list = {0};
-    knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(const_lm_of(model)), text, size, &list);
+    knnlm_status status = kn_tokenizer_encode(t, text, size, &list);
     if (status != KNNLM_OK) {
         kn_tokens_free(&list);
         return status;
@@ -72,6 +72,18 @@ knnlm_status knnlm_model_encode(const knnlm_model *model, const char *text, size
     *tokens = list.ids;
     *count = list.count;
     return KNNLM_OK;
+}
+
+knnlm_status knnlm_model_encode(const knnlm_model *model, const char *text, size_t size, int32_t **tokens,
+                                size_t *count) {
+    return api_encode(kn_lm_tokenizer(const_lm_of(model)), text, size, tokens, count);
+}
+
+// A prompt of a space alone stays what it is: there is nothing for the word to follow.
+knnlm_status knnlm_model_encode_prompt(const knnlm_model *model, const char *text, size_t size,
+                                       int32_t **tokens, size_t *count, bool *space) {
+    *space = size > 1 && text[size - 1] == ' ';
+    return knnlm_model_encode(model, text, *space ? size - 1 : size, tokens, count);
 }
 
 knnlm_status knnlm_model_decode(const knnlm_model *model, const int32_t *tokens, size_t count, char **text,

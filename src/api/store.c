@@ -202,6 +202,20 @@ knnlm_status knnlm_store_text(const knnlm_store *s, uint64_t first, size_t count
     return status;
 }
 
+knnlm_status knnlm_store_encode(const knnlm_store *s, const char *text, size_t size, int32_t **tokens,
+                                size_t *count) {
+    const kn_tokenizer *t;
+    KN_TRY(tokenizer_of(s, &t));
+    return api_encode(t, text, size, tokens, count);
+}
+
+knnlm_status knnlm_store_decode(const knnlm_store *s, const int32_t *tokens, size_t count, char **text,
+                                size_t *size) {
+    const kn_tokenizer *t;
+    KN_TRY(tokenizer_of(s, &t));
+    return kn_tokenizer_decode(t, tokens, count, text, size);
+}
+
 knnlm_origin api_origin(const kn_origin *o) {
     return (knnlm_origin){.entry = api_entry(&o->entry),
                           .document = api_document(&o->document),

@@ -42,6 +42,7 @@ static kn_generate_options generate_options(const knnlm_text_options *o) {
     out.sources = o->sources;
     out.around = o->around;
     out.ignore_end = o->ignore_end;
+    out.begin_with_space = o->begin_with_space;
     return out;
 }
 

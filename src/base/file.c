@@ -83,8 +83,12 @@ knnlm_status kn_file_read(const char *path, char **data, size_t *size) {
     return *data ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
+static bool is_standard(const kn_file_writer *writer) {
+    return writer->fd == STDOUT_FILENO;
+}
+
 static void writer_free(kn_file_writer *writer) {
-    if (writer->fd >= 0) close(writer->fd);
+    if (writer->fd >= 0 && !is_standard(writer)) close(writer->fd);
     free(writer->path);
     free(writer->temporary);
     free(writer->buffer);
@@ -106,6 +110,10 @@ static knnlm_status check_replaceable(const char *path) {
 
 // Nobody can foresee the name, and what is there already, a link above all, is not written through.
 static int create_temporary(kn_file_writer *writer) {
+    if (strcmp(writer->path, "-") == 0) {
+        writer->fd = STDOUT_FILENO;
+        return 0;
+    }
     for (int attempt = 0; attempt < 100; attempt++) {
         uint64_t number;
         if (getrandom(&number, sizeof number, 0) != sizeof number) return errno ? errno : EIO;
@@ -191,9 +199,8 @@ static int sync_parent(const char *path) {
     return error;
 }
 
-knnlm_status kn_file_writer_commit(kn_file_writer *writer) {
-    knnlm_status status = KNNLM_OK;
-    writer_flush(writer);
+// Moves what is whole to its place.
+static void replace(kn_file_writer *writer) {
     if (!writer->error && fsync(writer->fd) != 0) writer->error = errno;
     if (close(writer->fd) != 0 && !writer->error) writer->error = errno;
     writer->fd = -1;
@@ -202,6 +209,12 @@ knnlm_status kn_file_writer_commit(kn_file_writer *writer) {
         unlink(writer->temporary);
     else
         writer->error = sync_parent(writer->path);
+}
+
+knnlm_status kn_file_writer_commit(kn_file_writer *writer) {
+    knnlm_status status = KNNLM_OK;
+    writer_flush(writer);
+    if (!is_standard(writer)) replace(writer);
     if (writer->error) status = kn_fail_errno(KNNLM_EIO, writer->error, "%s: cannot write", writer->path);
     writer_free(writer);
     return status;
@@ -209,7 +222,7 @@ knnlm_status kn_file_writer_commit(kn_file_writer *writer) {
 
 void kn_file_writer_abort(kn_file_writer *writer) {
     if (!writer) return;
-    unlink(writer->temporary);
+    if (!is_standard(writer)) unlink(writer->temporary);
     writer_free(writer);
 }
 

@@ -23,7 +23,8 @@ knnlm_status kn_file_read(const char *path, char **data, size_t *size);
 // Writes `path` by way of a temporary file beside it, synced and renamed by commit: a crash at any point
 // leaves the old file or the new one. Write errors are kept and reported by commit.
 typedef struct kn_file_writer kn_file_writer;
-// Only a regular file is replaced: a directory or a device at `path` is KNNLM_EIO.
+// Only a regular file is replaced: a directory or a device at `path` is KNNLM_EIO. "-" is standard output, to
+// which everything goes as it comes.
 knnlm_status kn_file_writer_open(const char *path, kn_file_writer **out);
 knnlm_status kn_file_writer_put(kn_file_writer *writer, const void *data, size_t size);
 uint64_t kn_file_writer_offset(const kn_file_writer *writer);

@@ -2,6 +2,7 @@
 #include "base/distance.h"
 #include "base/keys.h"
 #include "cli/cli.h"
+#include "cli/input.h"
 #include "cli/model.h"
 #include "cli/store.h"
 
@@ -101,6 +102,7 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     if (!args.model) return cli_usage(&cli_build, "no -m FILE to read with");
     if (!args.store || !*args.store) return cli_usage(&cli_build, "no -o STORE to write to");
+    if (cli_is_standard(args.store)) return cli_usage(&cli_build, "-o -: a store is a directory");
     if (count == 0) return cli_usage(&cli_build, "no text to remember");
     code = parse_project(&project);
     if (code == CLI_DONE) code = cli_read_recipe(&cli_build, &args.recipe, &recipe);

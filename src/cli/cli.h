@@ -99,6 +99,10 @@ int cli_start(const cli_command *command, const cli_common *common);
 // directory that is one. Those that are hidden are not read.
 knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count);
 
+// After a file was written to standard output ("-"): what is told for people goes to standard error from now
+// on.
+void cli_results_to_stderr(void);
+
 // One object a line on stdout; releases it. Members are packed with "s:o?", so that what JSON cannot say
 // (numbers that are not finite, names that are not UTF-8) is null. What cannot be said all the same ends the
 // command with a message.
@@ -108,9 +112,15 @@ void cli_json_append(json_t *array, json_t *item);
 
 // ---------------------------------------------------------------- progress and interruption
 
+// Whether lines there can be drawn over, and whether they can have colours (NO_COLOR: they cannot). TERM=dumb
+// says that neither is so.
+bool cli_terminal(int fd);
+bool cli_colors(int fd);
+
 // Draws on stderr when it is a terminal; asks the work to stop after Ctrl-C.
 extern const kn_progress cli_progress;
 void cli_progress_clear(void);
+void cli_progress_line(const char *line); // in its place
 // After this, Ctrl-C and SIGTERM only raise a flag; a second one ends the process.
 void cli_catch_interrupts(void);
 bool cli_interrupted(void);
@@ -118,10 +128,13 @@ bool cli_interrupted(void);
 void cli_catch_truncation(void);
 // "3m05s", "1h02m"
 const char *cli_duration(double seconds, char buffer[32]);
+// "23.456", "1234.5", "13.2K": what nobody can read the digits of has fewer
+const char *cli_perplexity(double x, char buffer[32]);
 // "12.3K", "4.56M"
 const char *cli_count(double n, char buffer[32]);
 
 extern const cli_command cli_train, cli_build, cli_add, cli_remove, cli_compact, cli_verify, cli_index,
-    cli_import, cli_export, cli_tune, cli_eval, cli_explain, cli_generate, cli_serve, cli_info;
+    cli_import, cli_export, cli_tune, cli_eval, cli_explain, cli_generate, cli_serve, cli_info, cli_search,
+    cli_tokenize;
 
 #endif

@@ -1,6 +1,7 @@
 // knnlm eval: perplexity of texts, alone and with stores.
 #include "base/file.h"
 #include "base/threads.h"
+#include "cli/input.h"
 #include "cli/mixture.h"
 #include "cli/model.h"
 
@@ -23,15 +24,17 @@ static struct {
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &args.model, "FILE", "model to score with (required)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "model to score with (default: the one that the first store was made with)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
+    CLI_PROBES_OPTIONS(args.mixture),
+    CLI_FILTER_OPTIONS(args.mixture),
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone (knnlm tune tells what that costs)", 0, 100, NULL},
     {0, "fallback", CLI_FLAG, &args.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
     {0, "score", CLI_INTEGER, &args.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &args.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
-    {0, "per-token", CLI_STRING, &args.per_token, "FILE", "write one tab-separated row a token", 0, 0, NULL},
-    {0, "report", CLI_STRING, &args.report, "FILE", "write an HTML page: figures, curves, the text with its neighbours", 0, 0, NULL},
+    {0, "per-token", CLI_STRING, &args.per_token, "FILE", "write one tab-separated row a token; -: to standard output, and the figures to standard error", 0, 0, NULL},
+    {0, "report", CLI_STRING, &args.report, "FILE", "write an HTML page (-: likewise): figures, curves, the text with its neighbours", 0, 0, NULL},
     {0, "report-tokens", CLI_INTEGER, &args.report_tokens, "N", "tokens shown there at most (default: 5000)", 1, 1000000, NULL},
     CLI_ENGINE_OPTION(args.common),
     CLI_ACCEPT_OPTION(args.common),
@@ -52,7 +55,7 @@ static json_t *json_stores(const knnlm_eval_result *r) {
         cli_json_append(list,
                         json_pack("{s:o?, s:I, s:f, s:f, s:I, s:I, s:s, s:s, s:b, s:b, s:b, s:b, s:b, s:f}",
                                   "path", json_string(s->path), "entries", (json_int_t)s->entries, "lambda",
-                                  s->lambda, "temperature", s->temperature, "k", (json_int_t)s->k, "probe",
+                                  s->lambda, "temperature", s->temperature, "k", (json_int_t)s->k, "probes",
                                   (json_int_t)s->probes, "distances", distances_of(s), "distance",
                                   knnlm_distance_name(s->distance), "adaptive", s->adaptive, "gated",
                                   s->gated, "fallback", s->fallback, "tuned", s->tuned, "tuned_on_this_text",
@@ -67,7 +70,7 @@ static json_t *json_mixture(const knnlm_eval_result *r) {
     json_t *o = json_object();
     if (r->store_count)
         json_object_update_new(o, json_pack("{s:f, s:f, s:I, s:I, s:s, s:b}", "lambda", s->lambda,
-                                            "temperature", s->temperature, "k", (json_int_t)s->k, "probe",
+                                            "temperature", s->temperature, "k", (json_int_t)s->k, "probes",
                                             (json_int_t)s->probes, "distances", distances_of(s), "fallback",
                                             s->fallback));
     if (r->cache)
@@ -75,6 +78,8 @@ static json_t *json_mixture(const knnlm_eval_result *r) {
                             json_pack("{s:I, s:f, s:f}", "size", (json_int_t)r->cache, "lambda",
                                       r->cache_lambda, "temperature", r->cache_temperature));
     json_object_set_new(o, "stores", json_stores(r));
+    json_object_set_new(o, "only", cli_json_list(&args.mixture.only));
+    json_object_set_new(o, "not", cli_json_list(&args.mixture.except));
     json_object_set_new(o, "own_documents", json_integer((json_int_t)r->own_documents));
     json_object_set_new(o, "skip_entropy", json_real(r->skip_entropy));
     json_object_set_new(o, "skipped", json_real(r->skipped));
@@ -101,8 +106,9 @@ static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r)
 // ---------------------------------------------------------------- text
 
 static void print_perplexity(const char *label, const knnlm_score *s, bool words) {
-    printf("%-16s %.3f per token", label, s->ppl);
-    if (words) printf(", %.3f per word", s->ppl_word);
+    char text[32];
+    printf("%-16s %s per token", label, cli_perplexity(s->ppl, text));
+    if (words) printf(", %s per word", cli_perplexity(s->ppl_word, text));
     printf("; %.4f bits per byte\n", s->bits_per_byte);
 }
 
@@ -125,8 +131,21 @@ static void print_store(const knnlm_eval_store *s) {
     printf("                 %.1f%% of the tokens are among their neighbours' values\n", 100 * s->found);
 }
 
+static void print_names(const char *label, const cli_list *names) {
+    for (size_t i = 0; i < names->count; i++) printf("%s %s", i ? "," : label, names->items[i]);
+}
+
+static void print_filter(const cli_mixture *m) {
+    if (!m->only.count && !m->except.count) return;
+    printf("documents        of their neighbours:");
+    print_names(" only", &m->only);
+    print_names(m->only.count ? "; not" : " all but", &m->except);
+    printf("\n");
+}
+
 static void print_mixture(const knnlm_eval_result *r) {
     for (size_t i = 0; i < r->store_count; i++) print_store(&r->stores[i]);
+    print_filter(&args.mixture);
     if (r->cache)
         printf("cache            %zu states, lambda %.4g, temperature %.4g\n", r->cache, r->cache_lambda,
                r->cache_temperature);
@@ -174,6 +193,11 @@ static void warn(const knnlm_eval_result *r) {
 
 // ---------------------------------------------------------------- the command
 
+static bool writes_to_stdout(void) {
+    return (args.per_token && cli_is_standard(args.per_token)) ||
+           (args.report && cli_is_standard(args.report));
+}
+
 static knnlm_status check_outputs(const char *const *paths, size_t count) {
     const char *const outputs[] = {args.per_token, args.report};
     if (outputs[0] && outputs[1] && strcmp(outputs[0], outputs[1]) == 0)
@@ -211,6 +235,7 @@ static knnlm_status evaluate(const char *const *paths, size_t count, const knnlm
     knnlm_status status = knnlm_eval(model, paths, count, mix, &o, &result);
     cli_progress_clear();
     knnlm_model_describe(model, &info);
+    if (writes_to_stdout()) cli_results_to_stderr();
     if (status == KNNLM_OK && args.common.json)
         print_json(&info, &result);
     else if (status == KNNLM_OK)
@@ -229,7 +254,6 @@ static int run(int argc, char **argv) {
     cli_mixture_init(&args.mixture);
     int code = cli_parse(&cli_eval, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
-    if (!args.model) return cli_usage(&cli_eval, "no -m FILE to score with");
     if (count == 0) return cli_usage(&cli_eval, "no text to score");
     if (args.report && !args.mixture.stores.count && args.mixture.cache <= 0)
         return cli_usage(&cli_eval, "--report shows what neighbours do: give a store, or a cache");
@@ -238,6 +262,7 @@ static int run(int argc, char **argv) {
     if (args.skip_entropy > 0 && !args.mixture.stores.count)
         return cli_usage(&cli_eval, "--skip-entropy is about searching a store: name it with -s");
     code = cli_mixture_read(&cli_eval, &args.mixture, &mix);
+    if (code == CLI_DONE) code = cli_mixture_find_model(&cli_eval, &args.mixture, &args.model);
     if (code == CLI_DONE) code = cli_start(&cli_eval, &args.common);
     if (code == CLI_DONE) mix.fallback = args.fallback;
     if (code == CLI_DONE) mix.skip_entropy = args.skip_entropy;
@@ -251,13 +276,14 @@ static int run(int argc, char **argv) {
 const cli_command cli_eval = {
     .name = "eval",
     .summary = "score text: perplexity of the model alone, and with neighbours from stores",
-    .usage = "-m MODEL [-s STORE]... TEXT... [options]",
+    .usage = "[-m MODEL] [-s STORE]... TEXT... [options]",
     .examples =
         "  knnlm eval -m models/small.gguf book.txt notes/\n"
-        "  knnlm eval -m my.gguf -s my.store test.txt          as tuned (knnlm tune)\n"
+        "  knnlm eval -s my.store test.txt                     as tuned (knnlm tune), with the store's own "
+        "model\n"
         "  knnlm eval -m my.gguf -s a.store=.2 -s b.store=.1 test.txt\n"
-        "  knnlm eval -m my.gguf -s my.store -k 1024 --lambda .25 --temperature 10 --probe 32 test.txt\n"
+        "  knnlm eval -m my.gguf -s my.store -k 1024 --lambda .25 --temperature 10 --probes 32 test.txt\n"
         "  knnlm eval -m my.gguf -s my.store --report page.html test.txt\n"
-        "  zcat log.gz | knnlm eval -m my.gguf --per-token rows.tsv -\n",
+        "  zcat log.gz | knnlm eval -m my.gguf --per-token - - | cut -f 4,6\n",
     .run = run,
 };

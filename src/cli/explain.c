@@ -1,4 +1,5 @@
 // knnlm explain: what model and neighbours say of a context, and where the neighbours are from.
+#include "cli/input.h"
 #include "cli/mixture.h"
 #include "cli/model.h"
 #include "cli/store.h"
@@ -20,9 +21,11 @@ static struct {
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
-    {0, "target", CLI_STRING, &args.target, "WORD", "show this word too, whatever its probability", 0, 0, NULL},
+    CLI_PROBES_OPTIONS(args.mixture),
+    CLI_FILTER_OPTIONS(args.mixture),
+    {0, "target", CLI_STRING, &args.target, "WORD", "show this word too, whatever its probability, token by token", 0, 0, NULL},
     {0, "words", CLI_INTEGER, &args.words, "N", "words shown, the most probable (default: 8)", 0, 1000, NULL},
     {0, "show", CLI_INTEGER, &args.shown, "N", "neighbours shown (default: 8; with --text 3)", 0, 1000, NULL},
     {0, "around", CLI_INTEGER, &args.around, "N", "tokens shown on both sides of a neighbour (default: 12)", 0, 1000, NULL},
@@ -76,6 +79,41 @@ static void print_neighbors(const knnlm_neighbor *shown, size_t count, int32_t t
     for (size_t i = 0; i < count; i++) print_neighbor(&shown[i], target);
 }
 
+// Their products; p_kNN NAN: there are no stores.
+static knnlm_word product_of(const knnlm_word *words, size_t count) {
+    knnlm_word all = {.lm = 1, .knn = 1, .p = 1};
+    for (size_t i = 0; i < count; i++) {
+        all.lm *= words[i].lm;
+        all.knn *= words[i].knn;
+        all.p *= words[i].p;
+    }
+    return all;
+}
+
+static void print_probabilities(const knnlm_word *w) {
+    printf(" %7.4f %7.4f ", w->p, w->lm);
+    if (isnan(w->knn))
+        printf("      -");
+    else
+        printf("%7.4f", w->knn);
+}
+
+// A word of several tokens: each after those before it, and all of them.
+static void print_target(const knnlm_model *model, const knnlm_explanation *e) {
+    if (e->target_count < 2) return;
+    printf("\nthe target's tokens, each after those before it, and their product\n");
+    for (size_t i = 0; i < e->target_count; i++) {
+        char *text = token_text(model, e->targets[i].token);
+        print_probabilities(&e->targets[i]);
+        printf("   \"%s\"\n", or_empty(text));
+        free(text);
+    }
+    knnlm_word all = product_of(e->targets, e->target_count);
+    printf(" %7.3g %7.3g ", all.p, all.lm);
+    if (!isnan(all.knn)) printf("%7.3g", all.knn);
+    printf("%s   %s\n", isnan(all.knn) ? "      -" : "", args.target);
+}
+
 static void print_explanation(const knnlm_model *model, const knnlm_explanation *e) {
     printf("context          %zu tokens%s; entropy %.3f nats", e->tokens,
            e->cut ? " (the last; it has more)" : "", e->entropy);
@@ -84,15 +122,11 @@ static void print_explanation(const knnlm_model *model, const knnlm_explanation 
     for (size_t i = 0; i < e->word_count; i++) {
         const knnlm_word *w = &e->words[i];
         char *text = token_text(model, w->token);
-        printf(" %7.4f %7.4f ", w->p, w->lm);
-        if (isnan(w->knn))
-            printf("      -");
-        else
-            printf("%7.4f", w->knn);
+        print_probabilities(w);
         printf("   \"%s\"%s\n", or_empty(text), w->token == e->target ? "  <" : "");
         free(text);
     }
-    if (e->target_has_more) printf("(the target is several tokens: the first of them is meant)\n");
+    print_target(model, e);
     printf("\n");
     print_neighbors(e->neighbors, e->neighbor_count, e->target);
 }
@@ -148,6 +182,23 @@ static json_t *json_token(const knnlm_model *model, int32_t token) {
     return out;
 }
 
+static json_t *json_target(const knnlm_model *model, const knnlm_explanation *e) {
+    json_t *tokens = json_array();
+    knnlm_word all = product_of(e->targets, e->target_count);
+    if (!e->target_count) {
+        json_decref(tokens);
+        return json_null();
+    }
+    for (size_t i = 0; i < e->target_count; i++) {
+        const knnlm_word *w = &e->targets[i];
+        cli_json_append(tokens, json_pack("{s:i, s:o, s:f, s:o?, s:f}", "token", w->token, "text",
+                                          json_token(model, w->token), "p_lm", w->lm, "p_knn",
+                                          json_real(w->knn), "p", w->p));
+    }
+    return json_pack("{s:f, s:o?, s:f, s:o}", "p_lm", all.lm, "p_knn", json_real(all.knn), "p", all.p,
+                     "tokens", tokens);
+}
+
 static json_t *json_explanation(const knnlm_model *model, const knnlm_explanation *e) {
     json_t *words = json_array();
     for (size_t i = 0; i < e->word_count; i++) {
@@ -156,9 +207,10 @@ static json_t *json_explanation(const knnlm_model *model, const knnlm_explanatio
                                          json_token(model, w->token), "p_lm", w->lm, "p_knn",
                                          json_real(w->knn), "p", w->p, "target", w->token == e->target));
     }
-    return json_pack("{s:I, s:b, s:f, s:o?, s:f, s:o, s:o}", "tokens", (json_int_t)e->tokens, "cut", e->cut,
-                     "lambda", e->lambda, "nearest", json_real(e->nearest), "entropy", e->entropy, "words",
-                     words, "neighbors", json_neighbors(e->neighbors, e->neighbor_count));
+    return json_pack("{s:I, s:b, s:f, s:o?, s:f, s:o, s:o, s:o}", "tokens", (json_int_t)e->tokens, "cut",
+                     e->cut, "lambda", e->lambda, "nearest", json_real(e->nearest), "entropy", e->entropy,
+                     "words", words, "target", json_target(model, e), "neighbors",
+                     json_neighbors(e->neighbors, e->neighbor_count));
 }
 
 static json_t *json_gains(const knnlm_model *model, const knnlm_token_gain *gains, size_t count) {
@@ -233,11 +285,21 @@ static knnlm_status explain(const knnlm_mixture_options *mix, const char *contex
     return status;
 }
 
+// The context comes first: while it is typed, nothing else need wait.
+static knnlm_status read_and_explain(const knnlm_mixture_options *mix, const char *context) {
+    cli_text text = {0};
+    if (args.text) return explain(mix, NULL);
+    KN_TRY(cli_text_take(&text, context));
+    knnlm_status status = explain(mix, text.data);
+    cli_text_free(&text);
+    return status;
+}
+
 static int check_usage(size_t count) {
-    if (!args.model) return cli_usage(&cli_explain, "no -m FILE");
     if (args.text && (count || args.target))
         return cli_usage(&cli_explain, "--text is in place of a context and target");
-    if (!args.text && count != 1) return cli_usage(&cli_explain, "one context, in quotes (or --text FILE)");
+    if (!args.text && count != 1)
+        return cli_usage(&cli_explain, "one context, in quotes (or - for standard input, or --text FILE)");
     return CLI_DONE;
 }
 
@@ -255,9 +317,11 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     code = check_usage(count);
     if (code == CLI_DONE) code = cli_mixture_read(&cli_explain, &args.mixture, &mix);
+    if (code == CLI_DONE) code = cli_mixture_find_model(&cli_explain, &args.mixture, &args.model);
     if (code == CLI_DONE) code = cli_start(&cli_explain, &args.common);
     cli_catch_interrupts();
-    if (code == CLI_DONE && explain(&mix, count ? rest[0] : NULL) != KNNLM_OK) code = cli_fail(&cli_explain);
+    if (code == CLI_DONE && read_and_explain(&mix, count ? rest[0] : NULL) != KNNLM_OK)
+        code = cli_fail(&cli_explain);
     cli_mixture_free(&args.mixture);
     return code;
 }
@@ -265,9 +329,10 @@ static int run(int argc, char **argv) {
 const cli_command cli_explain = {
     .name = "explain",
     .summary = "show what the model and the neighbours say of a context, and where the neighbours are from",
-    .usage = "-m MODEL -s STORE \"CONTEXT\" [options]",
-    .examples = "  knnlm explain -m my.gguf -s my.store \"The capital of France is\"\n"
-                "  knnlm explain -m my.gguf -s my.store \"The capital of France is\" --target Paris\n"
+    .usage = "[-m MODEL] -s STORE \"CONTEXT\" [options]",
+    .examples = "  knnlm explain -s my.store \"The capital of France is\"\n"
+                "  knnlm explain -s my.store \"The capital of France is\" --target Paris\n"
+                "  knnlm explain -s my.store - <context.txt\n"
                 "  knnlm explain -m my.gguf -s my.store --text test.txt --best 10 --worst 10\n",
     .run = run,
 };

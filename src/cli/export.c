@@ -1,5 +1,6 @@
 // knnlm export: keys and values as NumPy or FAISS files.
 #include "cli/cli.h"
+#include "cli/input.h"
 
 #include <stdio.h>
 
@@ -16,7 +17,7 @@ static const char *const key_types[] = {[KNNLM_KEYS_F16] = "f16", [KNNLM_KEYS_F3
 // clang-format off
 static const cli_option options[] = {
     {'o', "output", CLI_STRING, &args.output, "DIRECTORY", "where keys.npy, values.npy, origins.npy, documents.tsv go", 0, 0, NULL},
-    {0, "faiss", CLI_STRING, &args.faiss, "FILE", "instead, write the index as an IVFPQ index file of FAISS", 0, 0, NULL},
+    {0, "faiss", CLI_STRING, &args.faiss, "FILE", "instead, write the index as an IVFPQ index file of FAISS; -: to standard output", 0, 0, NULL},
     {0, "keys", CLI_CHOICE, &args.keys, "TYPE", "write keys as f16 or f32 (default: as they are; int8 as f32)", 0, 0, key_types},
     {0, "force", CLI_FLAG, &args.force, NULL, "go on although the disk seems too small", 0, 0, NULL},
     CLI_COMMON_OPTIONS(args.common),
@@ -97,6 +98,7 @@ static knnlm_status export(const char *path) {
     knnlm_status status = args.faiss ? knnlm_store_export_faiss(store, args.faiss, &o, &result)
                                      : knnlm_store_export(store, args.output, &o, &result);
     cli_progress_clear();
+    if (args.faiss && cli_is_standard(args.faiss)) cli_results_to_stderr();
     if (status == KNNLM_OK) print(&info, &result);
     knnlm_store_close(store);
     return status;
@@ -112,6 +114,8 @@ static int run(int argc, char **argv) {
     if (arrays == index)
         return cli_usage(&cli_export, arrays ? "-o DIRECTORY or --faiss FILE, one at a time"
                                              : "no -o DIRECTORY or --faiss FILE to write to");
+    if (arrays && cli_is_standard(args.output))
+        return cli_usage(&cli_export, "-o -: arrays are several files, in a directory");
     if (index && args.keys >= 0)
         return cli_usage(&cli_export, "--keys: a FAISS index has codes in their place");
     if (count != 1) return cli_usage(&cli_export, "one store to export");

@@ -1,8 +1,7 @@
 // knnlm generate: words after a prompt.
-#include "base/memory.h"
 #include "base/threads.h"
-#include "base/utf8.h"
 #include "cli/generate_show.h"
+#include "cli/input.h"
 #include "cli/mixture.h"
 #include "cli/model.h"
 #include "cli/store.h"
@@ -27,10 +26,10 @@ static struct {
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &args.model, "FILE", "the model (required)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model (default: the one that the first store was made with)", 0, 0, NULL},
     {'p', "prompt", CLI_STRING, &args.prompt, "TEXT", "what the text begins with; - or none: standard input", 0, 0, NULL},
     {'n', "tokens", CLI_INTEGER, &args.tokens, "N", "tokens at most (default: 128)", 1, 1e9, NULL},
-    {0, "temp", CLI_NUMBER, &args.temperature, "T", "of drawing: 0: always the most probable token (default: 0.8)", 0, 1e6, NULL},
+    {0, "temp", CLI_NUMBER, &args.temperature, "T", "of drawing words, 0: always the most probable token (default: 0.8); that of the neighbours is --temperature", 0, 1e6, NULL},
     {0, "top-k", CLI_INTEGER, &args.top_k, "N", "draw from so many of the most probable tokens; 0: all (default: 40)", 0, INT32_MAX, NULL},
     {0, "top-p", CLI_NUMBER, &args.top_p, "P", "from the fewest that have this probability; 1: all (default: 0.95)", 0, 1, NULL},
     {0, "min-p", CLI_NUMBER, &args.min_p, "P", "from those of at least this part of the most probable one's; 0: all (default: 0.05)", 0, 1, NULL},
@@ -45,6 +44,8 @@ static const cli_option options[] = {
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone", 0, 100, NULL},
     {0, "no-fallback", CLI_FLAG, &args.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
+    CLI_PROBES_OPTIONS(args.mixture),
+    CLI_FILTER_OPTIONS(args.mixture),
     CLI_ENGINE_OPTION(args.common),
     CLI_ACCEPT_OPTION(args.common),
     CLI_COMMON_OPTIONS(args.common),
@@ -54,36 +55,15 @@ static const cli_option options[] = {
 // ---------------------------------------------------------------- the prompt
 
 typedef struct prompt {
-    char *text;
-    size_t size;
+    cli_text text;
     int32_t *tokens;
     size_t count; // of them
+    bool space;   // at its end, which the first word brings
 } prompt;
 
-// The line end that echo and editors leave is no part of it.
-static knnlm_status read_input(prompt *p) {
-    size_t capacity = 0;
-    do {
-        KN_TRY(kn_grow(&p->text, &capacity, p->size + 65536, 1));
-        p->size += fread(p->text + p->size, 1, 65536, stdin);
-    } while (!feof(stdin) && !ferror(stdin));
-    if (ferror(stdin)) return kn_fail(KNNLM_EIO, "standard input cannot be read");
-    if (p->size && p->text[p->size - 1] == '\n') p->size--;
-    return KNNLM_OK;
-}
-
-static knnlm_status read_prompt(prompt *p) {
-    bool input = !args.prompt || strcmp(args.prompt, "-") == 0;
-    if (input) return read_input(p);
-    p->text = kn_strdup(args.prompt);
-    p->size = strlen(args.prompt);
-    return p->text ? KNNLM_OK : KNNLM_ENOMEM;
-}
-
 static knnlm_status encode_prompt(const knnlm_model *model, prompt *p) {
-    size_t valid = kn_utf8_valid(p->text, p->size);
-    if (valid < p->size) return kn_fail(KNNLM_EDATA, "the prompt is not UTF-8 at byte %zu", valid);
-    return knnlm_model_encode(model, p->text, p->size, &p->tokens, &p->count);
+    KN_TRY(cli_text_check(&p->text, "the prompt"));
+    return knnlm_model_encode_prompt(model, p->text.data, p->text.size, &p->tokens, &p->count, &p->space);
 }
 
 // ---------------------------------------------------------------- results
@@ -109,17 +89,16 @@ static json_t *json_store(const knnlm_mixture_store *s) {
 }
 
 static json_t *json_settings(const knnlm_text_options *o, const knnlm_mixture *m) {
-    json_t *stores = json_array(), *stops = json_array();
+    json_t *stores = json_array(), *stops = cli_json_list(&args.stops);
     knnlm_mixture_info info;
     knnlm_mixture_describe(m, &info);
     for (size_t i = 0; i < info.store_count; i++) cli_json_append(stores, json_store(&info.stores[i]));
-    for (size_t i = 0; i < o->stop_count; i++)
-        cli_json_append(stops, cli_json_text(o->stops[i], strlen(o->stops[i])));
-    return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o}", "seed", (json_int_t)o->seed,
-                     "tokens", (json_int_t)o->tokens, "temperature", o->temperature, "top_k", o->top_k,
-                     "top_p", o->top_p, "min_p", o->min_p, "repeat_penalty", o->repeat_penalty, "repeat_last",
-                     (json_int_t)o->repeat_last, "ignore_end", o->ignore_end, "stop", stops, "stores",
-                     stores);
+    return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o, s:o, s:o}", "seed",
+                     (json_int_t)o->seed, "tokens", (json_int_t)o->tokens, "temperature", o->temperature,
+                     "top_k", o->top_k, "top_p", o->top_p, "min_p", o->min_p, "repeat_penalty",
+                     o->repeat_penalty, "repeat_last", (json_int_t)o->repeat_last, "ignore_end",
+                     o->ignore_end, "stop", stops, "stores", stores, "only",
+                     cli_json_list(&args.mixture.only), "not", cli_json_list(&args.mixture.except));
 }
 
 static void print_json(const knnlm_model *model, const knnlm_mixture *m, const outcome *x) {
@@ -127,15 +106,15 @@ static void print_json(const knnlm_model *model, const knnlm_mixture *m, const o
     size_t size;
     const char *words = knnlm_text_read(x->text, &size);
     knnlm_model_describe(model, &info);
-    cli_print_json(
-        json_pack("{s:o?, s:s, s:s, s:i, s:o, s:I, s:b, s:o, s:s, s:o, s:o, s:o, s:f, s:o?, s:f, s:f}",
-                  "model", json_string(info.path), "engine", info.engine, "kernels", info.kernels, "threads",
-                  kn_threads(), "prompt", cli_json_text(x->prompt->text, x->prompt->size), "prompt_tokens",
-                  (json_int_t)x->prompt->count, "cut", x->info.cut, "text", cli_json_text(words, size),
-                  "finish", finish_name(x->info.finish), "tokens", cli_json_generated(x->text), "sources",
-                  cli_json_sources(x->text), "settings", json_settings(x->options, m), "seconds", x->seconds,
-                  "tokens_per_second", json_real((double)x->info.generated / x->seconds), "seconds_lm",
-                  x->info.seconds_lm, "seconds_search", x->info.seconds_search));
+    cli_print_json(json_pack(
+        "{s:o?, s:s, s:s, s:i, s:o, s:I, s:b, s:o, s:s, s:o, s:o, s:o, s:f, s:o?, s:f, s:f}", "model",
+        json_string(info.path), "engine", info.engine, "kernels", info.kernels, "threads", kn_threads(),
+        "prompt", cli_json_text(x->prompt->text.data, x->prompt->text.size), "prompt_tokens",
+        (json_int_t)x->prompt->count, "cut", x->info.cut, "text", cli_json_text(words, size), "finish",
+        finish_name(x->info.finish), "tokens", cli_json_generated(x->text), "sources",
+        cli_json_sources(x->text), "settings", json_settings(x->options, m), "seconds", x->seconds,
+        "tokens_per_second", json_real((double)x->info.generated / x->seconds), "seconds_lm",
+        x->info.seconds_lm, "seconds_search", x->info.seconds_search));
 }
 
 static void print_times(const outcome *x) {
@@ -164,7 +143,8 @@ static knnlm_status generate_from(const knnlm_model *model, const knnlm_mixture 
     cli_stream stream;
     outcome x = {.text = text, .options = o, .prompt = p};
     double begun = kn_seconds();
-    if (!args.common.json) cli_stream_begin(&stream, p->text, args.no_echo ? 0 : p->size, o->sources);
+    if (!args.common.json)
+        cli_stream_begin(&stream, p->text.data, args.no_echo ? 0 : p->text.size - p->space, o->sources);
     knnlm_status status = step_all(text, args.common.json ? NULL : &stream);
     x.seconds = kn_seconds() - begun;
     knnlm_text_describe(text, &x.info);
@@ -176,12 +156,14 @@ static knnlm_status generate_from(const knnlm_model *model, const knnlm_mixture 
     return status;
 }
 
-static knnlm_status generate(const knnlm_model *model, knnlm_mixture *m, const knnlm_text_options *o,
+static knnlm_status generate(const knnlm_model *model, knnlm_mixture *m, const knnlm_text_options *options,
                              prompt *p) {
     knnlm_text *text;
+    knnlm_text_options o = *options;
     KN_TRY(encode_prompt(model, p));
-    KN_TRY(knnlm_text_open(m, p->tokens, p->count, o, &text));
-    knnlm_status status = generate_from(model, m, o, p, text);
+    o.begin_with_space = p->space;
+    KN_TRY(knnlm_text_open(m, p->tokens, p->count, &o, &text));
+    knnlm_status status = generate_from(model, m, &o, p, text);
     knnlm_text_close(text);
     return status;
 }
@@ -200,13 +182,13 @@ static knnlm_status open_and_generate(const knnlm_mixture_options *mix, const kn
     return status;
 }
 
-// The prompt comes first: while it is typed, Ctrl-C ends the process as it ends any other.
+// The prompt comes first: while it is typed, nothing else need wait.
 static knnlm_status read_and_generate(const knnlm_mixture_options *mix, const knnlm_text_options *o) {
     prompt p = {0};
-    knnlm_status status = read_prompt(&p);
     cli_catch_interrupts();
+    knnlm_status status = cli_text_take(&p.text, args.prompt);
     if (status == KNNLM_OK) status = open_and_generate(mix, o, &p);
-    free(p.text);
+    cli_text_free(&p.text);
     knnlm_free(p.tokens);
     return status;
 }
@@ -215,7 +197,6 @@ static knnlm_status read_and_generate(const knnlm_mixture_options *mix, const kn
 
 static int check_usage(size_t count) {
     const cli_mixture *m = &args.mixture;
-    if (!args.model) return cli_usage(&cli_generate, "no -m FILE");
     if (count) return cli_usage(&cli_generate, "the prompt comes after -p, in quotes");
     if (args.sources && !m->stores.count)
         return cli_usage(&cli_generate, "--sources are of a store: name it with -s");
@@ -277,6 +258,7 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     code = check_usage(count);
     if (code == CLI_DONE) code = cli_mixture_read(&cli_generate, &args.mixture, &mix);
+    if (code == CLI_DONE) code = cli_mixture_find_model(&cli_generate, &args.mixture, &args.model);
     if (code == CLI_DONE) code = cli_start(&cli_generate, &args.common);
     if (code == CLI_DONE) {
         knnlm_text_options o = make_options();
@@ -291,9 +273,9 @@ static int run(int argc, char **argv) {
 const cli_command cli_generate = {
     .name = "generate",
     .summary = "continue a text, and show which passages of the stores the words came from",
-    .usage = "-m MODEL [-s STORE]... -p PROMPT [options]",
-    .examples = "  knnlm generate -m my.gguf -s my.store -p \"The capital of France\" --sources\n"
-                "  knnlm generate -m my.gguf -s my.store -p \"Once\" -n 50 --temp 0\n"
+    .usage = "[-m MODEL] [-s STORE]... -p PROMPT [options]",
+    .examples = "  knnlm generate -s my.store -p \"The capital of France\" --sources\n"
+                "  knnlm generate -s my.store -p \"Once\" -n 50 --temp 0\n"
                 "  knnlm generate -m my.gguf -n 400 --seed 1 --stop \"==\" <beginning.txt\n",
     .run = run,
 };

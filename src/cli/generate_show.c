@@ -28,8 +28,7 @@ static void open_mark(cli_stream *s, size_t source) {
 }
 
 void cli_stream_begin(cli_stream *s, const char *prompt, size_t size, bool sources) {
-    const char *no_color = getenv("NO_COLOR");
-    *s = (cli_stream){.sources = sources, .colors = isatty(STDOUT_FILENO) && !(no_color && *no_color)};
+    *s = (cli_stream){.sources = sources, .colors = cli_colors(STDOUT_FILENO)};
     put(s, prompt, size);
     fflush(stdout);
 }

@@ -1,6 +1,7 @@
 // knnlm import: keys and values from NumPy or FAISS files.
 #include "base/distance.h"
 #include "cli/cli.h"
+#include "cli/input.h"
 #include "cli/model.h"
 
 #include <stdio.h>
@@ -156,6 +157,7 @@ static knnlm_status import(knnlm_import_options *o) {
 
 static int check_usage(size_t count) {
     if (!args.output || !*args.output) return cli_usage(&cli_import, "no -o STORE to make");
+    if (cli_is_standard(args.output)) return cli_usage(&cli_import, "-o -: a store is a directory");
     if (args.faiss && count > 1) return cli_usage(&cli_import, "--faiss INDEX and a file of values");
     if (args.faiss && (args.distance >= 0 || args.keys >= 0 || args.key_type >= 0 || args.entries))
         return cli_usage(&cli_import,

@@ -1,5 +1,7 @@
 // The command: finds the subcommand and runs it.
 #include "cli/cli.h"
+#include "cli/complete.h"
+#include "cli/guess.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -7,8 +9,9 @@
 #include <unistd.h>
 
 static const cli_command *const commands[] = {
-    &cli_train,  &cli_build, &cli_index, &cli_add,     &cli_remove,   &cli_compact, &cli_verify, &cli_import,
-    &cli_export, &cli_tune,  &cli_eval,  &cli_explain, &cli_generate, &cli_serve,   &cli_info};
+    &cli_train,    &cli_build,  &cli_index,  &cli_add,      &cli_remove, &cli_compact,
+    &cli_verify,   &cli_import, &cli_export, &cli_tune,     &cli_eval,   &cli_explain,
+    &cli_generate, &cli_serve,  &cli_search, &cli_tokenize, &cli_info};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *out) {
@@ -17,7 +20,7 @@ static void print_help(FILE *out) {
             knnlm_version());
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\nknnlm COMMAND --help tells more; man knnlm tells all.\n");
+    fprintf(out, "\nknnlm help COMMAND tells more; man knnlm tells all.\n");
 }
 
 static void print_version(void) {
@@ -39,23 +42,42 @@ static void hold_standard_files(void) {
             _exit(CLI_FAILED);
 }
 
+static int run_command(int argc, char **argv) {
+    cli_guess guess = {.word = argv[0]};
+    for (size_t i = 0; i < COMMANDS; i++) {
+        if (strcmp(argv[0], commands[i]->name) == 0) return commands[i]->run(argc, argv);
+        cli_guess_try(&guess, commands[i]->name);
+    }
+    if (guess.best)
+        fprintf(stderr, "knnlm: no command \"%s\": did you mean %s? (knnlm --help)\n", argv[0], guess.best);
+    else
+        fprintf(stderr, "knnlm: no command \"%s\" (knnlm --help)\n", argv[0]);
+    return CLI_USAGE;
+}
+
+static int help(int argc, char **argv) {
+    if (argc > 0) {
+        char *asking[] = {argv[0], (char[]){"--help"}, NULL};
+        return run_command(2, asking);
+    }
+    print_help(stdout);
+    return CLI_DONE;
+}
+
 static int dispatch(int argc, char **argv) {
     if (argc < 2) {
         print_help(stderr);
         return CLI_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_help(stdout);
-        return CLI_DONE;
-    }
+    if (strcmp(argv[1], "help") == 0) return help(argc - 2, argv + 2);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return help(0, NULL);
+    if (strcmp(argv[1], "__complete") == 0)
+        return cli_complete(commands, COMMANDS, argv + 2, (size_t)(argc - 2));
     if (strcmp(argv[1], "--version") == 0) {
         print_version();
         return CLI_DONE;
     }
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(argv[1], commands[i]->name) == 0) return commands[i]->run(argc - 1, argv + 1);
-    fprintf(stderr, "knnlm: no command \"%s\" (knnlm --help)\n", argv[1]);
-    return CLI_USAGE;
+    return run_command(argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv) {

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "cli/store.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@ void cli_mixture_init(cli_mixture *m) {
 
 void cli_mixture_free(cli_mixture *m) {
     for (size_t i = 0; i < m->stores.count; i++) free(m->paths[i]);
+    free(m->model);
 }
 
 // "L", "L,T" or "L,T,K"; false: none of them.
@@ -51,10 +53,18 @@ static int read_store(const cli_command *command, cli_mixture *m, size_t i) {
     return m->paths[i] ? CLI_DONE : cli_fail(command);
 }
 
+json_t *cli_json_list(const cli_list *list) {
+    json_t *out = json_array();
+    for (size_t i = 0; i < list->count; i++)
+        cli_json_append(out, cli_json_text(list->items[i], strlen(list->items[i])));
+    return out;
+}
+
 // Options that nothing would obey are a mistake.
 static int check_use(const cli_command *command, const cli_mixture *m) {
     bool of_stores = m->k || m->probes || !isnan(m->lambda) || !isnan(m->temperature) || m->codes ||
-                     m->exact || m->distance >= 0 || m->fixed || m->bins || m->include_self;
+                     m->exact || m->distance >= 0 || m->fixed || m->bins || m->include_self ||
+                     m->only.count || m->except.count;
     bool of_cache = !isnan(m->cache_lambda) || !isnan(m->cache_temperature);
     if (m->exact && m->codes) return cli_usage(command, "--exact and --codes are each other's contrary");
     if (of_stores && !m->stores.count)
@@ -91,11 +101,25 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_o
     out->cache_lambda = m->cache_lambda;
     out->cache_temperature = m->cache_temperature;
     out->memory = m->memory;
+    out->only = m->only.items;
+    out->only_count = m->only.count;
+    out->except = m->except.items;
+    out->except_count = m->except.count;
     out->warn = cli_warn;
     return CLI_DONE;
 }
 
+int cli_mixture_find_model(const cli_command *command, cli_mixture *m, const char **model) {
+    if (*model) return CLI_DONE;
+    if (!m->stores.count)
+        return cli_usage(command, "no -m FILE (with -s STORE it may be left out: stores know theirs)");
+    if (cli_maker_of(m->paths[0], &m->model) != KNNLM_OK) return cli_fail(command);
+    *model = m->model;
+    return CLI_DONE;
+}
+
 knnlm_status cli_mixture_check_output(const cli_mixture *m, const char *output) {
+    if (strcmp(output, "-") == 0) return KNNLM_OK;
     for (size_t i = 0; i < m->stores.count; i++)
         if (knnlm_store_exists(m->paths[i]) && kn_file_within(output, m->paths[i]))
             return kn_fail(KNNLM_EINVAL, "%s: is in the store %s: write to another directory", output,

@@ -2,6 +2,8 @@
 #include "cli/cli.h"
 
 #include "base/file.h"
+#include "cli/complete.h"
+#include "cli/guess.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
 
@@ -147,6 +150,25 @@ static void to_getopt(const cli_option *options, size_t count, struct option *lo
     *letters = 0;
 }
 
+static int unknown_option(const cli_command *command, const cli_option *options, size_t count,
+                          const char *word) {
+    if (word[1] != '-') return cli_usage(command, "unknown option %s", word);
+    cli_guess guess = {.word = word + 2};
+    for (size_t i = 0; i < count; i++)
+        if (options[i].help) cli_guess_try(&guess, options[i].name);
+    int size = (int)strcspn(word, "=");
+    if (!guess.best) return cli_usage(command, "unknown option %.*s", size, word);
+    return cli_usage(command, "unknown option %.*s: did you mean --%s?", size, word, guess.best);
+}
+
+// getopt takes any beginning of a name for it: one option would have many spellings, and a new option could
+// take one of them away from another.
+static bool is_spelt_out(const cli_option *o, int c, const char *word) {
+    size_t size = strlen(o->name);
+    return c < LONG_BASE ||
+           (strncmp(word + 2, o->name, size) == 0 && (!word[2 + size] || word[2 + size] == '='));
+}
+
 static const cli_command *current;
 
 const cli_command *cli_current(void) {
@@ -158,6 +180,7 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
     struct option longs[OPTIONS_MAX + 2];
     char letters[2 * OPTIONS_MAX + 4];
     current = command;
+    if (cli_complete_options(options, count)) return CLI_DONE;
     to_getopt(options, count, longs, letters);
     optind = 0;
     opterr = 0;
@@ -169,10 +192,12 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
         // A letter may stand among others, before the end of its argument.
         if (c == '?' && optopt > 0 && optopt < LONG_BASE)
             return cli_usage(command, "unknown option -%c", optopt);
-        if (c == '?') return cli_usage(command, "unknown option %s", argv[optind - 1]);
+        if (c == '?') return unknown_option(command, options, count, argv[optind - 1]);
         if (c == ':') return cli_usage(command, "%s needs a value", argv[optind - 1]);
         size_t i = 0;
         while (i < count && c != LONG_BASE + (int)i && c != options[i].letter) i++;
+        const char *word = argv[optind - (optarg && optarg == argv[optind - 1] ? 2 : 1)];
+        if (!is_spelt_out(&options[i], c, word)) return unknown_option(command, options, count, word);
         int code = take_value(command, &options[i], optarg);
         if (code >= 0) return code;
     }
@@ -181,12 +206,18 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
     return -1;
 }
 
+void cli_results_to_stderr(void) {
+    fflush(stdout);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
 int cli_start(const cli_command *command, const cli_common *common) {
     return knnlm_threads_set((int)common->threads) == KNNLM_OK ? CLI_DONE : cli_fail(command);
 }
 
 knnlm_status cli_check_output(const char *output, const char *const *inputs, size_t count) {
     const char *slash = strrchr(output, '/');
+    if (strcmp(output, "-") == 0) return KNNLM_OK;
     bool exists = kn_file_same(output, output), hidden = *(slash ? slash + 1 : output) == '.';
     for (size_t i = 0; i < count; i++) {
         if (!inputs[i] || strcmp(inputs[i], "-") == 0) continue;

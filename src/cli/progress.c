@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,6 +48,12 @@ const char *cli_duration(double seconds, char buffer[32]) {
     return buffer;
 }
 
+const char *cli_perplexity(double x, char buffer[32]) {
+    if (x >= 1e5 && x < 1e15) return cli_count(x, buffer);
+    snprintf(buffer, 32, x < 1000 ? "%.3f" : x < 1e5 ? "%.1f" : "%.3g", x);
+    return buffer;
+}
+
 const char *cli_count(double n, char buffer[32]) {
     const char *units[] = {"", "K", "M", "G", "T"};
     int unit = 0;
@@ -69,38 +76,59 @@ static struct {
     const char *what;
     uint64_t first; // what was done already when it began
     double started, drawn;
-    bool visible;
+    int width; // of what stands there; 0: nothing
 } bar;
 
 enum { BAR_WIDTH = 24 };
 
+bool cli_terminal(int fd) {
+    const char *kind = getenv("TERM");
+    return isatty(fd) && !(kind && strcmp(kind, "dumb") == 0);
+}
+
+bool cli_colors(int fd) {
+    const char *no_color = getenv("NO_COLOR");
+    return cli_terminal(fd) && !(no_color && *no_color);
+}
+
+// Over what stood there, with spaces rather than escape codes.
+void cli_progress_line(const char *line) {
+    int width = (int)strlen(line);
+    fprintf(stderr, "\r%s%*s", line, width < bar.width ? bar.width - width : 0, "");
+    bar.width = width;
+}
+
 void cli_progress_clear(void) {
-    if (bar.visible) fprintf(stderr, "\r\033[K");
-    bar.visible = false;
+    if (!bar.width) return;
+    cli_progress_line("");
+    fputc('\r', stderr);
 }
 
 static void draw(const char *what, uint64_t done, uint64_t total, const char *unit, double now) {
-    char rate[32], left[32], cells[BAR_WIDTH + 1];
+    char rate[32], left[32], cells[BAR_WIDTH + 1], line[256];
     double seconds = now - bar.started, part = total ? (double)done / (double)total : 0;
     double speed = done > bar.first ? (double)(done - bar.first) / seconds : 0;
     cli_count(speed, rate);
     if (!total) {
         char count[32];
-        fprintf(stderr, "\r\033[K%s %s %s, %s %s/s", what, cli_count((double)done, count), unit, rate, unit);
+        snprintf(line, sizeof line, "%s %s %s, %s %s/s", what, cli_count((double)done, count), unit, rate,
+                 unit);
+        cli_progress_line(line);
         return;
     }
     memset(cells, '.', BAR_WIDTH);
     memset(cells, '#', (size_t)((part < 1 ? part : 1) * BAR_WIDTH));
     cells[BAR_WIDTH] = 0;
-    fprintf(stderr, "\r\033[K%s [%s] %3.0f%%  %s %s/s  %s left", what, cells, 100 * part, rate, unit,
-            cli_duration(speed > 0 ? ((double)total - (double)done) / speed : -1, left));
+    snprintf(line, sizeof line, "%s [%s] %3.0f%%  %s %s/s  %s left", what, cells, 100 * part, rate, unit,
+             cli_duration(speed > 0 ? ((double)total - (double)done) / speed : -1, left));
+    cli_progress_line(line);
 }
 
 static bool report(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
     double now = kn_seconds();
     (void)context;
     if (interrupted) return false;
-    if (!isatty(STDERR_FILENO)) return true;
+    if (!cli_terminal(STDERR_FILENO)) return true;
     if (!bar.what || strcmp(bar.what, what) != 0 || done < bar.first) {
         bar.what = what;
         bar.first = done;
@@ -109,7 +137,6 @@ static bool report(void *context, const char *what, uint64_t done, uint64_t tota
     }
     if (now - bar.drawn < 0.2) return true;
     bar.drawn = now;
-    bar.visible = true;
     draw(what, done, total, unit, now);
     return true;
 }

@@ -1,6 +1,7 @@
 // knnlm verify --recall: what searches find, and what they cost.
 #include "cli/recall.h"
 
+#include "cli/input.h"
 #include "cli/plot.h"
 #include "cli/store.h"
 
@@ -68,9 +69,11 @@ knnlm_status cli_recall(const knnlm_store *store, const cli_recall_wish *wish, j
     o.progress = cli_progress;
     KN_TRY(knnlm_store_recall(store, &o, rows, &count));
     cli_progress_clear();
+    if (wish->plot) KN_TRY(plot(wish->plot, rows, count, o.k));
+    if (wish->plot && cli_is_standard(wish->plot)) cli_results_to_stderr();
     if (json)
         *json = table_json(rows, count);
     else
         print_table(rows, count, o.k);
-    return wish->plot ? plot(wish->plot, rows, count, o.k) : KNNLM_OK;
+    return KNNLM_OK;
 }

@@ -19,7 +19,7 @@ static struct {
 static const cli_option options[] = {
     {'s', "store", CLI_STRING, &args.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
     {0, "document", CLI_LIST, &args.numbers, "N", "the document of this number (knnlm info --documents); may be given several times", 0, 0, NULL},
-    {'n', "dry-run", CLI_FLAG, &args.dry_run, NULL, "only tell what would be removed", 0, 0, NULL},
+    {0, "dry-run", CLI_FLAG, &args.dry_run, NULL, "only tell what would be removed", 0, 0, NULL},
     CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on

@@ -25,8 +25,9 @@ static struct {
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &args.model, "FILE", "the model (required)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model (default: the one that the first store was made with)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
+    CLI_PROBES_OPTIONS(args.mixture),
     {0, "host", CLI_STRING, &args.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere, with a key)", 0, 0, NULL},
     {0, "port", CLI_INTEGER, &args.port, "N", "default: 8080; 0: any that is free", 0, 65535, NULL},
     {0, "api-key", CLI_STRING, &args.api_key, "KEY", "ask clients for this key (default: $KNNLM_API_KEY, else none)", 0, 0, NULL},
@@ -169,7 +170,6 @@ static void defaults(void) {
 }
 
 static int check_usage(size_t count) {
-    if (!args.model) return cli_usage(&cli_serve, "no -m FILE");
     if (count) return cli_usage(&cli_serve, "stores are given with -s");
     if (args.mixture.cache > 0) return cli_usage(&cli_serve, "--cache: requests have no document to cache");
     if (args.max_memory < 1000000) return cli_usage(&cli_serve, "--max-memory: at least 1M");
@@ -198,6 +198,7 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     code = check_usage(count);
     if (code == CLI_DONE) code = cli_mixture_read(&cli_serve, &args.mixture, &mix);
+    if (code == CLI_DONE) code = cli_mixture_find_model(&cli_serve, &args.mixture, &args.model);
     if (code == CLI_DONE) code = cli_start(&cli_serve, &args.common);
     if (code == CLI_DONE && serve_with_key(&mix) != KNNLM_OK) code = cli_fail(&cli_serve);
     cli_mixture_free(&args.mixture);
@@ -207,8 +208,8 @@ static int run(int argc, char **argv) {
 const cli_command cli_serve = {
     .name = "serve",
     .summary = "answer over HTTP: OpenAI's completions, scores, explanations, and a page to look at",
-    .usage = "-m MODEL [-s STORE]... [options]",
-    .examples = "  knnlm serve -m my.gguf -s notes.store\n"
+    .usage = "[-m MODEL] [-s STORE]... [options]",
+    .examples = "  knnlm serve -s notes.store\n"
                 "  knnlm serve -m my.gguf -s notes.store -s wiki.store --port 9000 --read-only\n"
                 "  knnlm serve -m my.gguf -s notes.store --host 0.0.0.0 --api-key-file key\n"
                 "  curl localhost:8080/v1/completions -d '{\"prompt\": \"Once upon\", \"max_tokens\": 20}'\n",

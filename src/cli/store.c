@@ -66,14 +66,30 @@ void cli_print_built(const knnlm_build_result *r, const knnlm_index_result *x, c
     if (x) cli_print_index(x);
 }
 
-knnlm_status cli_open_maker(const char *given, const knnlm_store *store, const cli_common *common,
-                            knnlm_model **out) {
+static knnlm_status find_maker(const knnlm_store *store, const char **path) {
     knnlm_store_info s;
     knnlm_store_describe(store, &s);
-    if (!given && (!*s.model || access(s.model, R_OK) != 0))
-        return kn_fail(KNNLM_EINVAL, "%s: its model (%s) is not there any more: name it with -m", s.path,
-                       *s.model ? s.model : "not known");
-    KN_TRY(cli_open_model(given ? given : s.model, common, out));
+    *path = s.model;
+    if (!**path) return kn_fail(KNNLM_EINVAL, "%s: does not know its model: name it with -m", s.path);
+    if (access(*path, R_OK) == 0) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "%s: its model (%s) is not there any more: name it with -m", s.path, *path);
+}
+
+knnlm_status cli_maker_of(const char *path, char **out) {
+    knnlm_store *store;
+    const char *maker;
+    *out = NULL;
+    KN_TRY(knnlm_store_open(path, &store));
+    knnlm_status status = find_maker(store, &maker);
+    if (status == KNNLM_OK && !(*out = kn_strdup(maker))) status = KNNLM_ENOMEM;
+    knnlm_store_close(store);
+    return status;
+}
+
+knnlm_status cli_open_maker(const char *given, const knnlm_store *store, const cli_common *common,
+                            knnlm_model **out) {
+    if (!given) KN_TRY(find_maker(store, &given));
+    KN_TRY(cli_open_model(given, common, out));
     knnlm_status status = knnlm_store_check_model(store, *out);
     if (status != KNNLM_OK) knnlm_model_close(*out);
     return status;

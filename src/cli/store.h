@@ -35,6 +35,8 @@ json_t *cli_json_indexed(const knnlm_index_result *result);
 // The model that made the store: `given`, or the one that the store remembers. Checked against the store.
 knnlm_status cli_open_maker(const char *given, const knnlm_store *store, const cli_common *common,
                             knnlm_model **out);
+// Its path; released with free(). KNNLM_EINVAL: the store knows none, or it is gone.
+knnlm_status cli_maker_of(const char *store, char **path);
 // The store is the first positional argument, unless -s gave it.
 int cli_take_store(const cli_command *command, const char **store, char ***rest, size_t *count);
 // "2026-11-15 23:08:45 UTC"

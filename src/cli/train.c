@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/input.h"
 
 #include <errno.h>
 #include <math.h>
@@ -149,18 +150,20 @@ static void write_log(FILE *log, const knnlm_train_report *r) {
 
 static void on_report(void *context, const knnlm_train_report *r) {
     listener *l = context;
-    char left[32], rate[32];
+    char left[32], rate[32], line[256], valid[64] = "";
     if (isnan(r->loss)) return; // nothing was left to do
     if (l->log) write_log(l->log, r);
-    if (l->terminal || args.common.verbose) {
-        if (l->terminal) fprintf(stderr, "\r\033[K");
-        fprintf(stderr, "step %lld/%lld  loss %.4f  ppl %.2f  %s tok/s  %s left", (long long)r->step,
-                (long long)r->steps, r->loss, exp(r->loss), cli_count(r->tokens_per_second, rate),
-                cli_duration(r->seconds_left, left));
-        if (!isnan(r->valid_loss))
-            fprintf(stderr, "  valid ppl %.3f%s", exp(r->valid_loss), r->best ? " (best)" : "");
-        if (!l->terminal || !isnan(r->valid_loss)) fprintf(stderr, "\n");
-    }
+    if (!isnan(r->valid_loss))
+        snprintf(valid, sizeof valid, "  valid ppl %.3f%s", exp(r->valid_loss), r->best ? " (best)" : "");
+    snprintf(line, sizeof line, "step %lld/%lld  loss %.4f  ppl %.2f  %s tok/s  %s left%s",
+             (long long)r->step, (long long)r->steps, r->loss, exp(r->loss),
+             cli_count(r->tokens_per_second, rate), cli_duration(r->seconds_left, left), valid);
+    bool stays = !l->terminal || *valid;
+    if (l->terminal) cli_progress_clear();
+    if (stays && (l->terminal || args.common.verbose))
+        fprintf(stderr, "%s\n", line);
+    else if (l->terminal)
+        cli_progress_line(line);
 }
 
 static bool on_stop(void *context) {
@@ -312,7 +315,7 @@ static knnlm_status check_outputs(const char *const *paths, size_t count) {
 // A log of a run before is emptied only when this one begins.
 static knnlm_status open_log(listener *l) {
     if (!args.log) return KNNLM_OK;
-    l->log = fopen(args.log, "a");
+    l->log = cli_is_standard(args.log) ? fdopen(dup(STDOUT_FILENO), "a") : fopen(args.log, "a");
     return l->log ? KNNLM_OK : kn_fail_errno(KNNLM_EIO, errno, "%s: cannot write", args.log);
 }
 
@@ -335,7 +338,8 @@ static knnlm_status train(const char *const *paths, size_t count, listener *l) {
     o.listener = l;
     o.progress = cli_progress;
     KN_TRY(knnlm_train(paths, count, args.output, &o, &result));
-    if (l->terminal) fprintf(stderr, "\r\033[K");
+    cli_progress_clear();
+    if (l->log && cli_is_standard(args.log)) cli_results_to_stderr();
     print_result(&result);
     return KNNLM_OK;
 }
@@ -348,6 +352,8 @@ static int run(int argc, char **argv) {
     if (code >= 0) return code;
     if (count == 0) return cli_usage(&cli_train, "no text to train on");
     if (!args.output) return cli_usage(&cli_train, "no -o FILE to write the model to");
+    if (cli_is_standard(args.output))
+        return cli_usage(&cli_train, "-o -: a model is a file, with its checkpoint beside it");
     if ((args.steps != UNSAID) + (args.epochs != UNSAID) + (args.minutes != UNSAID) > 1)
         return cli_usage(&cli_train, "one of --steps, --epochs and --minutes");
     if (args.resume && args.force)
@@ -357,7 +363,7 @@ static int run(int argc, char **argv) {
     code = cli_start(&cli_train, &args.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    listener l = {.terminal = isatty(STDERR_FILENO)};
+    listener l = {.terminal = cli_terminal(STDERR_FILENO)};
     knnlm_status status = train((const char *const *)paths, count, &l);
     if (l.log && (ferror(l.log) | fclose(l.log)) && status == KNNLM_OK)
         status = kn_fail(KNNLM_EIO, "%s: cannot write all of the log", args.log);

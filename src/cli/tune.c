@@ -22,9 +22,10 @@ static struct {
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (required)", 0, 0, NULL},
+    {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     {0, "probes", CLI_STRING, &args.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32, or auto: half, as many as and twice the index's; the fewest that are as good are kept, or more where the model takes much longer", 0, 0, NULL},
+    {0, "probe", CLI_STRING, &args.probe_list, "LIST", NULL, 0, 0, NULL},
     {0, "plot", CLI_STRING, &args.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
     {0, "dry-run", CLI_FLAG, &args.dry, NULL, "write nothing into the store", 0, 0, NULL},
     {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
@@ -235,7 +236,7 @@ static void print_text(void) {
 // ---------------------------------------------------------------- JSON
 
 static json_t *json_point(const knnlm_tune_point *p) {
-    return json_pack("{s:I, s:I, s:o?, s:f, s:f, s:o?, s:I}", "k", (json_int_t)p->k, "probe",
+    return json_pack("{s:I, s:I, s:o?, s:f, s:f, s:o?, s:I}", "k", (json_int_t)p->k, "probes",
                      (json_int_t)p->probes, "temperature", json_real(p->temperature), "lambda", p->lambda,
                      "cache_lambda", p->cache_lambda, "ppl", json_real(p->ppl), "store",
                      (json_int_t)p->store);
@@ -287,7 +288,7 @@ static void print_json(void) {
         "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked), "ppl_gate",
         json_real(result.ppl_gate), "ppl_gate_checked", json_real(result.ppl_gate_checked), "ppl_foreign",
         json_real(result.ppl_foreign), "ppl_foreign_lm", json_real(result.ppl_foreign_lm), "lambda",
-        t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probe", (json_int_t)t->probes,
+        t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probes", (json_int_t)t->probes,
         "cache", "size", (json_int_t)(args.mixture.cache > 0 ? args.mixture.cache : 0), "lambda",
         result.cache_lambda, "temperature", result.cache_temperature, "bins", "distances",
         (json_int_t)t->distance_bins, "entropies", (json_int_t)t->entropy_bins, "reported_on_tuning_text",
@@ -367,7 +368,6 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
 }
 
 static int check_usage(size_t count) {
-    if (!args.model) return cli_usage(&cli_tune, "no -m FILE");
     if (count == 0 && args.mixture.stores.count != 1)
         return cli_usage(&cli_tune, "no text to tune on (the text of a store itself: of one at a time)");
     if (!isnan(args.mixture.lambda) || !isnan(args.mixture.cache_lambda))
@@ -376,8 +376,6 @@ static int check_usage(size_t count) {
         if (!isnan(args.mixture.weights[i]))
             return cli_usage(&cli_tune, "--store %s: what stands after the = is what tuning finds",
                              args.mixture.stores.items[i]);
-    if (args.probe_list && args.mixture.probes)
-        return cli_usage(&cli_tune, "--probe and --probes say the same thing");
     if (args.plot && args.mixture.stores.count != 1)
         return cli_usage(&cli_tune, "--plot draws the curves of one store");
     return CLI_DONE;
@@ -398,6 +396,7 @@ static int run(int argc, char **argv) {
                          args.probe_list);
     code = cli_mixture_read(&cli_tune, &args.mixture, &mix);
     if (code == CLI_DONE) code = check_usage(count);
+    if (code == CLI_DONE) code = cli_mixture_find_model(&cli_tune, &args.mixture, &args.model);
     if (code == CLI_DONE) code = cli_start(&cli_tune, &args.common);
     cli_catch_interrupts();
     if (code == CLI_DONE && tune((const char *const *)paths, count, &mix, probes, probe_count) != KNNLM_OK)
@@ -409,8 +408,8 @@ static int run(int argc, char **argv) {
 const cli_command cli_tune = {
     .name = "tune",
     .summary = "find lambda, temperature, k and the rest on validation text, and keep them in the store",
-    .usage = "-m MODEL -s STORE TEXT... [options]",
-    .examples = "  knnlm tune -m my.gguf -s my.store valid.txt\n"
+    .usage = "[-m MODEL] -s STORE TEXT... [options]",
+    .examples = "  knnlm tune -s my.store valid.txt\n"
                 "  knnlm tune -m my.gguf -s my.store --cache 2000 --plot curves valid.txt\n"
                 "  knnlm tune -m my.gguf -s my.store --probes 4,8,16,32,64 valid.txt\n"
                 "  knnlm tune -m my.gguf -s wiki.store -s notes.store --dry-run valid.txt\n",

@@ -21,9 +21,9 @@ static const cli_option options[] = {
     {0, "repair", CLI_FLAG, &args.repair, NULL, "remove what is lost, write the rest anew, and make a damaged index again", 0, 0, NULL},
     {0, "recall", CLI_FLAG, &args.recall.wanted, NULL, "also measure what searches find, for several probes", 0, 0, NULL},
     {0, "queries", CLI_INTEGER, &args.recall.queries, "N", "with --recall: entries to search for (default: 200)", 1, 1 << 20, NULL},
-    {0, "neighbors", CLI_INTEGER, &args.recall.k, "K", "with --recall: neighbours asked for (default: 1024)", 1, 1 << 24, NULL},
+    {'k', "neighbors", CLI_INTEGER, &args.recall.k, "K", "with --recall: neighbours asked for (default: 1024)", 1, 1 << 24, NULL},
     {0, "memory", CLI_BYTES, &args.recall.memory, "SIZE", "with --recall: most memory for searching, such as 2G", 0, 0, NULL},
-    {0, "plot", CLI_STRING, &args.recall.plot, "FILE", "with --recall: draw recall against speed (SVG)", 0, 0, NULL},
+    {0, "plot", CLI_STRING, &args.recall.plot, "FILE", "with --recall: draw recall against speed (SVG; -: to standard output)", 0, 0, NULL},
     CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on

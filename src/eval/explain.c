@@ -13,25 +13,23 @@ static bool ends_in_space(const char *text) {
 }
 
 // Tokens mostly bring the space before them: a word after a word has one, unless encoding puts it there.
-knnlm_status kn_explain_target(const kn_lm *lm, const char *context, const char *target, int32_t *first,
-                               bool *more) {
+knnlm_status kn_explain_target(const kn_lm *lm, const char *context, const char *target, kn_tokens *out) {
     const kn_tokenizer *t = kn_lm_tokenizer(lm);
     bool brings_space = !kn_tokenizer_joins_with_spaces(t) && !kn_tokenizer_adds_space(t);
     bool space = brings_space && !ends_in_space(context) && target[0] != ' ';
-    kn_tokens tokens = {0};
+    size_t before = out->count;
     char *text = kn_alloc(strlen(target) + 2, 1);
     if (!text) return KNNLM_ENOMEM;
     strcpy(text, space ? " " : "");
     strcat(text, target);
-    knnlm_status status = kn_tokenizer_encode(t, text, strlen(text), &tokens);
-    if (status == KNNLM_OK && tokens.count == 0) status = kn_fail(KNNLM_EINVAL, "the target has no token");
-    if (status == KNNLM_OK) {
-        *first = tokens.ids[0];
-        *more = tokens.count > 1;
-    }
+    knnlm_status status = kn_tokenizer_encode(t, text, strlen(text), out);
     free(text);
-    kn_tokens_free(&tokens);
-    return status;
+    KN_TRY(status);
+    if (out->count == before || !*target) return kn_fail(KNNLM_EINVAL, "the target has no token");
+    if (out->count - before > KN_TARGET_TOKENS)
+        return kn_fail(KNNLM_EINVAL, "the target has %zu tokens, more than %d", out->count - before,
+                       KN_TARGET_TOKENS);
+    return KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- the words
@@ -83,25 +81,56 @@ knnlm_status kn_explain_next(const kn_mixture *m, const kn_next *next, int32_t t
     return status;
 }
 
-static knnlm_status explain_tokens(kn_lm *lm, const kn_mixture *m, const kn_tokens *tokens, int32_t target,
-                                   size_t words, size_t neighbors, size_t around, kn_explanation *out) {
-    kn_nexts *next;
-    KN_TRY(kn_nexts_open(lm, &(kn_context){tokens->ids, tokens->count, m}, 1, &next));
-    knnlm_status status = kn_explain_next(m, kn_nexts_at(next, 0), target, words, neighbors, around, out);
-    kn_nexts_close(next);
+// Of each token of the target, what is said of it after those before it.
+static knnlm_status tell_targets(const kn_nexts *nexts, const kn_tokens *tokens, size_t context,
+                                 kn_explanation *out) {
+    size_t count = tokens->count - context;
+    out->targets = kn_alloc(count, sizeof *out->targets);
+    if (!out->targets) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < count; i++)
+        out->targets[i] = word_of(&kn_nexts_at(nexts, i)->distribution, tokens->ids[context + i]);
+    out->target_count = count;
+    return KNNLM_OK;
+}
+
+// `tokens`: the first `context` of them, then the target's; the model reads one context for each of these,
+// the first of which is explained.
+static knnlm_status explain_tokens(kn_lm *lm, const kn_mixture *m, const kn_tokens *tokens, size_t context,
+                                   const kn_explain_wish *wish, kn_explanation *out) {
+    kn_context contexts[KN_TARGET_TOKENS];
+    size_t count = kn_max(tokens->count - context, 1);
+    int32_t target = tokens->count > context ? tokens->ids[context] : -1;
+    kn_nexts *nexts;
+    for (size_t i = 0; i < count; i++) contexts[i] = (kn_context){tokens->ids, context + i, m};
+    KN_TRY(kn_nexts_open(lm, contexts, count, &nexts));
+    knnlm_status status =
+        kn_explain_next(m, kn_nexts_at(nexts, 0), target, wish->words, wish->neighbors, wish->around, out);
+    if (status == KNNLM_OK && target >= 0) {
+        status = tell_targets(nexts, tokens, context, out);
+        if (status != KNNLM_OK) kn_explanation_free(out);
+    }
+    kn_nexts_close(nexts);
     return status;
 }
 
-knnlm_status kn_explain(kn_lm *lm, const kn_mixture *m, const char *context, const char *target, size_t words,
-                        size_t neighbors, size_t around, kn_explanation *out) {
+static knnlm_status explain_text(kn_lm *lm, const kn_mixture *m, const char *context,
+                                 const kn_explain_wish *wish, kn_explanation *out) {
     kn_tokens tokens = {0};
-    int32_t first = -1;
-    bool more = false;
-    if (target) KN_TRY(kn_explain_target(lm, context, target, &first, &more));
     knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(lm), context, strlen(context), &tokens);
-    if (status == KNNLM_OK) status = explain_tokens(lm, m, &tokens, first, words, neighbors, around, out);
-    if (status == KNNLM_OK) out->target_has_more = more;
+    size_t count = tokens.count;
+    if (status == KNNLM_OK && wish->target) status = kn_explain_target(lm, context, wish->target, &tokens);
+    if (status == KNNLM_OK) status = explain_tokens(lm, m, &tokens, count, wish, out);
     kn_tokens_free(&tokens);
+    return status;
+}
+
+// A space at the end belongs to the word that comes: most tokens bring theirs.
+knnlm_status kn_explain(kn_lm *lm, const kn_mixture *m, const char *context, const kn_explain_wish *wish,
+                        kn_explanation *out) {
+    size_t n = strlen(context);
+    char *text = kn_strndup(context, n > 1 && context[n - 1] == ' ' ? n - 1 : n);
+    knnlm_status status = text ? explain_text(lm, m, text, wish, out) : KNNLM_ENOMEM;
+    free(text);
     return status;
 }
 
@@ -109,5 +138,6 @@ void kn_explanation_free(kn_explanation *e) {
     kn_neighbor_details_free(e->neighbors, e->neighbor_count);
     free(e->neighbors);
     free(e->words);
+    free(e->targets);
     *e = (kn_explanation){0};
 }

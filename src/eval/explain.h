@@ -9,27 +9,36 @@
 // ---------------------------------------------------------------- a context
 
 typedef struct kn_explanation {
-    size_t tokens;        // of the context that the model read
-    bool cut;             // there was more of it than the model's context holds
-    int32_t target;       // -1: none was asked for
-    bool target_has_more; // it is several tokens: this is the first
-    knnlm_word *words;    // the most probable, then the target where it is not among them
+    size_t tokens;     // of the context that the model read
+    bool cut;          // there was more of it than the model's context holds
+    int32_t target;    // the first of its tokens; -1: none was asked for
+    knnlm_word *words; // the most probable, then the target where it is not among them
     size_t word_count;
     kn_neighbor_detail *neighbors;
     size_t neighbor_count;
     double lambda, nearest, entropy; // lambda: of all stores together
+    knnlm_word *targets; // all tokens of the target, each after those before it (kn_explain alone)
+    size_t target_count;
 } kn_explanation;
 
-// What comes after `context`? `target` may be NULL. To be freed only after KNNLM_OK. The mixture's cache is
-// not used: a context has no document. KNNLM_EINVAL: a target without tokens.
-knnlm_status kn_explain(kn_lm *lm, const kn_mixture *mixture, const char *context, const char *target,
-                        size_t words, size_t neighbors, size_t around, kn_explanation *out);
+enum { KN_TARGET_TOKENS = 64 };
+
+// What is to be told: words, neighbours, tokens around them, and a word that is asked for (NULL: none).
+typedef struct kn_explain_wish {
+    const char *target;
+    size_t words, neighbors, around;
+} kn_explain_wish;
+
+// What comes after `context`? To be freed only after KNNLM_OK. The mixture's cache is
+// not used: a context has no document. A space at the end of the context belongs to the word that comes.
+// KNNLM_EINVAL: a target without tokens, or of more than KN_TARGET_TOKENS.
+knnlm_status kn_explain(kn_lm *lm, const kn_mixture *mixture, const char *context,
+                        const kn_explain_wish *wish, kn_explanation *out);
 // The same of what was guessed; `target` -1: none.
 knnlm_status kn_explain_next(const kn_mixture *mixture, const kn_next *next, int32_t target, size_t words,
                              size_t neighbors, size_t around, kn_explanation *out);
-// The first token of a word after the context, and whether it has more.
-knnlm_status kn_explain_target(const kn_lm *lm, const char *context, const char *target, int32_t *first,
-                               bool *more);
+// Appends the tokens of a word that comes after the context.
+knnlm_status kn_explain_target(const kn_lm *lm, const char *context, const char *target, kn_tokens *out);
 void kn_explanation_free(kn_explanation *e);
 
 // ---------------------------------------------------------------- a text

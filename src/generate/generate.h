@@ -14,10 +14,11 @@ typedef struct kn_generate_options {
     size_t tokens;            // at most
     const char *const *stops; // the text ends before any of these; copied
     size_t stop_count;
-    size_t top;      // alternatives noted for each token
-    bool sources;    // find out what carried each token
-    size_t around;   // tokens of text on both sides of a source
-    bool ignore_end; // goes on after a token that ends the text
+    size_t top;            // alternatives noted for each token
+    bool sources;          // find out what carried each token
+    size_t around;         // tokens of text on both sides of a source
+    bool ignore_end;       // goes on after a token that ends the text
+    bool begin_with_space; // the first token does
 } kn_generate_options;
 
 // The CLI's: kn_sampling_default, seed 0, 128 tokens, 12 tokens around sources, nothing else.

@@ -1,5 +1,6 @@
 // Steps of many sequences: the model reads for all, the stores are searched for all, then each draws.
 #include "base/progress.h"
+#include "generate/begin.h"
 #include "generate/sequence.h"
 
 #include <stdlib.h>
@@ -201,6 +202,9 @@ static knnlm_status draw(kn_generator *g, size_t row, kn_sequence *s, const kn_m
     kn_predictor_neighbors(g->predictor, row, found);
     KN_TRY(kn_distribution_mix(&g->distribution, m, found, g->distributions + row * g->vocabulary,
                                (double)g->entropies[row], &s->learnt));
+    if (s->options.begin_with_space && s->count == s->prompt)
+        KN_TRY(kn_begin_with_space(kn_lm_tokenizer(g->lm), s->count ? s->history[s->count - 1] : -1,
+                                   g->distributions + row * g->vocabulary, &g->distribution));
     kn_sampled before = {s->history, s->prompt, s->count};
     int32_t token = kn_sampler_pick(g->sampler, &g->distribution, &s->options.sampling, &before, &s->random);
     if (token < 0)

@@ -83,6 +83,7 @@ static knnlm_status open_all(kn_datastore *s, const kn_lm *lm, const char *path,
     KN_TRY(kn_projection_of(s->store, &s->pca));
     KN_TRY(read_values(s, lm));
     KN_TRY(find_beginnings(s));
+    KN_TRY(kn_store_select(s->store, &o->filter, &s->allowed));
     if (info->has_tokenizer) KN_TRY(kn_origin_open_tokenizer(s->store, &s->tokenizer));
     KN_TRY(kn_contents_load(&s->contents, s->store));
     warn_damaged(s, o->warn);
@@ -120,6 +121,7 @@ void kn_datastore_release(kn_datastore *s) {
     pthread_mutex_destroy(&s->lock);
     free(s->values);
     free(s->beginnings);
+    free(s->allowed);
     free(s);
 }
 

@@ -18,10 +18,11 @@ typedef struct kn_datastore kn_datastore;
 typedef struct kn_datastore_options {
     int distance;                      // knnlm_distance; negative: the store's own
     void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody
+    kn_name_filter filter;             // only entries of these documents are found
 } kn_datastore_options;
 
-// KNNLM_EINVAL: made by another model, of tokens beyond its vocabulary, or empty; else as kn_store_open and
-// kn_index_open.
+// KNNLM_EINVAL: made by another model, of tokens beyond its vocabulary, or empty, or no document is left by
+// the filter; else as kn_store_open and kn_index_open.
 knnlm_status kn_datastore_open(const kn_lm *lm, const char *path, const kn_datastore_options *options,
                                kn_datastore **out);
 // One holder more, and one less (NULL is allowed). Any thread.

@@ -20,6 +20,7 @@ struct kn_datastore {
     size_t width;            // of the model's states
     int32_t *values;         // of all its entries
     uint64_t *beginnings;    // a bit per entry: it begins a document
+    uint64_t *allowed;       // a bit per entry that may be found; NULL: all
     kn_contents contents;    // its documents by content
     kn_tokenizer *tokenizer; // of its texts; NULL: not known
 };

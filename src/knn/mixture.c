@@ -70,7 +70,7 @@ static knnlm_status open_store(kn_mixture *m, size_t number, const kn_lm *lm, co
     kn_mixture_part *p = &m->parts[number];
     kn_mixture_store *s = &m->info.stores[number];
     const kn_store_choice *choice = &o->stores[number];
-    kn_datastore_options how = {.distance = o->distance, .warn = o->warn};
+    kn_datastore_options how = {.distance = o->distance, .warn = o->warn, .filter = o->filter};
     KN_TRY(kn_datastore_open(lm, choice->path, &how, &p->store));
     const kn_datastore_info *info = kn_datastore_describe(p->store);
     s->store = info->store;

@@ -32,6 +32,7 @@ typedef struct kn_mixture_options {
     bool include_self;          // documents that are in a store find themselves
     double skip_entropy;        // tokens of less entropy by the model are not searched for; 0: all are
     uint64_t memory;            // bytes of lists that may be resident; 0: any
+    kn_name_filter filter;      // of the documents whose entries are found
     int64_t cache;              // states; negative: not given; 0: none
     double cache_lambda, cache_temperature;
     void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody

@@ -85,19 +85,20 @@ static knnlm_status choose_index(const kn_datastore *constant, const kn_retrieve
     return status;
 }
 
-static kn_search_options search_options(const kn_retrieve_options *o) {
+static kn_search_options search_options(const kn_datastore *s, const kn_retrieve_options *o) {
     return (kn_search_options){.k = o->k,
                                .probes = o->probes,
                                .codes = o->codes,
                                .exclude = o->exclude,
                                .excludes = o->excludes,
+                               .allowed = s->allowed,
                                .memory = o->memory,
                                .scratch = o->scratch};
 }
 
 static knnlm_status search_many(const kn_datastore *s, const kn_index *index, const float *keys, size_t n,
                                 const kn_retrieve_options *o, kn_retrieved *out) {
-    kn_search_options options = search_options(o);
+    kn_search_options options = search_options(s, o);
     kn_neighbors neighbors = {out->ids, out->distances, out->counts};
     KN_TRY(kn_index_search(index, keys, n, &options, &neighbors));
     return look_up_all(s, n, o, out);
@@ -160,7 +161,7 @@ static void tell(void *context, size_t query, const uint32_t *ids, const float *
 }
 
 static knnlm_status search_each(telling *t, const float *keys, size_t n) {
-    kn_search_options options = search_options(t->o);
+    kn_search_options options = search_options(t->s, t->o);
     const kn_index *index;
     size_t cells = (size_t)kn_threads() * t->o->k;
     options.found = tell;

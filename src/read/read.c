@@ -219,6 +219,29 @@ static void count_words(const char *text, size_t size, kn_read_totals *t) {
     }
 }
 
+// While the next document is waited for, as one that is typed (the total is not known then): what is behind
+// it stands, and whoever listens may end the waiting.
+typedef struct waiting {
+    const kn_progress *progress;
+    uint64_t done, total;
+} waiting;
+
+static bool still_waiting(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
+    const waiting *w = context;
+    (void)done; // blocks, which are read ahead
+    (void)total;
+    return kn_progress_report(w->progress, what, w->done, w->total, unit);
+}
+
+static knnlm_status wait_for_document(kn_documents *source, const reached *at, kn_document *d, bool *found) {
+    waiting w = {at->progress, at->from, at->total};
+    kn_progress asked = {still_waiting, &w};
+    kn_documents_watch(source, at->progress && !at->total ? &asked : NULL);
+    knnlm_status status = kn_documents_next(source, d, found);
+    kn_documents_watch(source, NULL);
+    return status;
+}
+
 static knnlm_status read_documents(reader *r, kn_documents *source, const kn_progress *progress,
                                    kn_tokens *tokens, kn_read_totals *totals) {
     for (;;) {
@@ -227,7 +250,7 @@ static knnlm_status read_documents(reader *r, kn_documents *source, const kn_pro
         uint64_t skip = 0;
         reached at = {
             .progress = progress, .from = kn_documents_done(source), .total = kn_documents_total(source)};
-        KN_TRY(kn_documents_next(source, &d, &found));
+        KN_TRY(wait_for_document(source, &at, &d, &found));
         if (!found) return flush(r);
         at.to = kn_documents_done(source);
         if (r->choose) KN_TRY(r->choose(r->context, &d, r->next_document, &skip));

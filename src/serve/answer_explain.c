@@ -9,7 +9,7 @@
 
 static bool find_target(const kn_server *s, const kn_explain_request *r, int32_t *out, kn_http_error *err) {
     int32_t vocabulary = kn_lm_describe(s->lm)->vocabulary;
-    bool more;
+    kn_tokens tokens = {0};
     *out = (int32_t)r->target_token;
     if (r->target && r->target_token >= 0)
         return kn_http_error_set(err, 400, NULL, "target", "either 'target' or 'target_token'");
@@ -18,7 +18,9 @@ static bool find_target(const kn_server *s, const kn_explain_request *r, int32_t
                                  vocabulary);
     if (!r->target) return true;
     knnlm_status status =
-        kn_explain_target(s->lm, r->context.text ? r->context.text : "x", r->target, out, &more);
+        kn_explain_target(s->lm, r->context.text ? r->context.text : "x", r->target, &tokens);
+    if (status == KNNLM_OK) *out = tokens.ids[0];
+    kn_tokens_free(&tokens);
     return status == KNNLM_OK || kn_http_error_set(err, 400, NULL, "target", "'target': %s", knnlm_message());
 }
 

@@ -286,9 +286,10 @@ knnlm_status kn_store_check_model(const kn_store *s, const char *name, const cha
     bool other_tokens = *set->tokenizer_fingerprint && strcmp(set->tokenizer_fingerprint, tokenizer) != 0;
     bool fits = !other_tokens && set->model_dimension == dimension;
     if (model && *set->model_fingerprint && strcmp(set->model_fingerprint, model) != 0)
-        return kn_fail(KNNLM_EINVAL, "%s: was made by model %s (%.12s...), not by %s (%.12s...)%s", s->path,
-                       set->model, set->model_fingerprint, name, model,
-                       fits ? ": `accept` takes it all the same" : "");
+        return kn_fail(KNNLM_EINVAL,
+                       "%s: was made by model %s (%.12s...), not by %s (%.12s...): name that one (`model`)%s",
+                       s->path, set->model, set->model_fingerprint, name, model,
+                       fits ? ", or take this one all the same (`accept`)" : "");
     if (other_tokens)
         return kn_fail(KNNLM_EINVAL,
                        "%s: was made with another tokenizer (%s, %.12s...) than that of %s (%.12s...)",

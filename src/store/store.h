@@ -172,6 +172,14 @@ void kn_store_find_lost(const kn_store *store, kn_lost_entries *found, void *con
 // Whether a document is called `pattern`, or its name matches it as a shell's would ("*" goes beyond
 // slashes).
 bool kn_store_document_matches(const kn_store_document *d, const char *pattern);
+// Documents that one of `only` means (none given: all), and none of `except`.
+typedef struct kn_name_filter {
+    const char *const *only, *const *except;
+    size_t only_count, except_count;
+} kn_name_filter;
+// *bits: one per entry, set for those of the chosen documents; NULL where the filter is empty. Released with
+// free(). KNNLM_EINVAL: no document is left; KNNLM_ENOMEM.
+knnlm_status kn_store_select(const kn_store *store, const kn_name_filter *filter, uint64_t **bits);
 // Whether entry `id` belongs to a removed document; true for what cannot be read.
 bool kn_store_entry_removed(const kn_store *store, uint64_t id);
 bool kn_store_document_removed(const kn_store *store, uint64_t number);
