@@ -9,7 +9,8 @@ _knnlm_values() {
     case $1 in
     --preset) echo tiny small base stream stream-tiny gpt2-tiny gpt2 paper-bpe wiki103 ;;
     --tokenizer) echo bpe word wordpiece ;;
-    --documents) echo file wiki ;;
+    --documents) echo file wiki jsonl ;;
+    --encoding) echo UTF-8 UTF-16LE UTF-16BE latin1 windows-1252 GB18030 SHIFT_JIS KOI8-R ;;
     --precision) echo auto f32 bf16 ;;
     --engine) echo auto native llama ;;
     --type) echo f16 f32 bf16 q8_0 ;;

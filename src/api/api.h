@@ -46,6 +46,9 @@ knnlm_status api_mixture_options(const knnlm_mixture_options *options, kn_store_
 // What a store remembers, as the public header has it.
 knnlm_tuned api_tuned(const kn_store_tuned *tuned);
 
+// How texts are read: what was given (NULL: nothing) over the defaults, cut as `split` says.
+knnlm_status api_take_texts(const knnlm_input_options *given, knnlm_split split, kn_text_options *out);
+
 // A document as the public header has it; strings are the store's.
 knnlm_document api_document(const kn_store_document *d);
 knnlm_entry api_entry(const kn_store_entry *e);
