@@ -7,7 +7,9 @@
 
 static kn_buffer text_of(const char *html, size_t size, bool title) {
     kn_buffer out = {0};
-    if (kn_html_text(html, size, title, &out) != KNNLM_OK) abort();
+    knnlm_status status = kn_html_text(html, size, title, &out);
+    if (status != KNNLM_OK && status != KNNLM_EDATA) abort();
+    if (status != KNNLM_OK) out.size = 0;
     return out;
 }
 

@@ -106,11 +106,21 @@ static void test_strict_and_named(void **state) {
     kn_walk_free(&found);
 }
 
+// What we wrote ourselves is left out without a word.
+static void test_stores_among_texts(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(at("tree/b/x.store"), 0755), 0);
+    put("tree/b/x.store/MANIFEST", "knnlm-store 2 0\n{}", 18);
+    check((kn_text_options){0}, "a.txt;b/b.txt;b/deep/c.txt;z.md;", SKIPS);
+    put("tree/b/x.store/MANIFEST", "x", 1); // somebody else's
+    check((kn_text_options){0}, "a.txt;b/b.txt;b/deep/c.txt;b/x.store/MANIFEST;z.md;", SKIPS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_default),       cmocka_unit_test(test_hidden_and_links),
         cmocka_unit_test(test_patterns),         cmocka_unit_test(test_members_of_excluded_folders),
-        cmocka_unit_test(test_strict_and_named),
+        cmocka_unit_test(test_strict_and_named), cmocka_unit_test(test_stores_among_texts),
     };
     return cmocka_run_group_tests(tests, make_tree, remove_folder);
 }

@@ -14,6 +14,7 @@ struct kn_archive {
     kn_form form;
     size_t lent;         // bytes of the source that libarchive has in hand
     knnlm_status failed; // of the source
+    uint64_t read;       // bytes of the member at hand
     bool broken;
     locale_t utf8; // libarchive gives names in the charset of the locale
 };
@@ -109,6 +110,10 @@ void kn_archive_close(kn_archive *a) {
     free(a);
 }
 
+uint64_t kn_archive_done(const kn_archive *a) {
+    return (uint64_t)archive_read_header_position(a->reader) + a->read;
+}
+
 bool kn_archive_broken(const kn_archive *a) {
     return a->broken;
 }
@@ -160,6 +165,7 @@ knnlm_status kn_archive_next(kn_archive *a, kn_member *out, bool *found) {
     const char *name = archive_entry_pathname(a->entry);
     *out = (kn_member){.name = tidy(name ? name : "?"), .kind = kind_of(a->entry)};
     *found = true;
+    a->read = 0;
     return KNNLM_OK;
 }
 
@@ -173,6 +179,7 @@ static knnlm_status read_member(kn_stream *s, char *data, size_t size, size_t *g
     }
     if (n >= 0) {
         *got = (size_t)n;
+        a->read += (size_t)n;
         return KNNLM_OK;
     }
     if (a->entry && archive_entry_is_data_encrypted(a->entry)) {

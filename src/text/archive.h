@@ -27,6 +27,8 @@ knnlm_status kn_archive_open(kn_stream *source, kn_form form, kn_archive **out);
 knnlm_status kn_archive_next(kn_archive *a, kn_member *out, bool *found);
 // The content of the member at hand; the stream is called `name`, and ends before the next one.
 knnlm_status kn_archive_read(kn_archive *a, const char *name, kn_stream **out);
+// About how many bytes of the source are behind what was read: where the member begins, and its content.
+uint64_t kn_archive_done(const kn_archive *a);
 // After a failure: whether nothing more can be read from it.
 bool kn_archive_broken(const kn_archive *a);
 // NULL is allowed.

@@ -98,8 +98,8 @@ void kn_documents_close(kn_documents *d) {
 
 static bool on_block(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
     kn_documents *d = context;
-    (void)total; // of the one file, which does not know it
-    return kn_progress_report(d->progress, what, d->done + done, d->total, unit);
+    (void)done, (void)total; // of the one file, which does not know all of it
+    return kn_progress_report(d->progress, what, kn_documents_done(d), d->total, unit);
 }
 
 void kn_documents_watch(kn_documents *d, const kn_progress *progress) {

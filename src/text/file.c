@@ -19,8 +19,8 @@ struct kn_text_file {
     const kn_text_options *o;
     const kn_progress *progress;
     const kn_stream *input; // below all others, which one of them owns; NULL: not open
-    uint64_t done;          // of the input, once it is closed
-    bool began;
+    uint64_t done;          // of the input, as far as it was asked
+    bool began, packed;     // packed: the whole file is compressed
     struct level {
         kn_archive *archive;
         size_t name; // bytes of its name
@@ -58,10 +58,9 @@ knnlm_status kn_text_file_open(const kn_walk_file *file, const kn_text_options *
 
 // Before what owns the input is closed.
 static void leave_input(kn_text_file *f) {
-    if (f->input && !f->depth) {
-        f->done = kn_input_done(f->input);
-        f->input = NULL;
-    }
+    if (!f->input || f->depth) return;
+    kn_text_file_done(f);
+    f->input = NULL;
 }
 
 static void close_text(kn_text_file *f) {
@@ -90,8 +89,16 @@ const char *kn_text_file_name(const kn_text_file *f) {
     return f->name.data;
 }
 
-uint64_t kn_text_file_done(const kn_text_file *f) {
-    return f->input ? kn_input_done(f->input) : f->done;
+// libarchive reads far ahead, and a zip file's end first: its own place counts where it is one of the file.
+uint64_t kn_text_file_done(kn_text_file *f) {
+    uint64_t done = 0;
+    if (f->depth && !f->packed)
+        done = kn_archive_done(f->levels[0].archive);
+    else if (f->input)
+        done = kn_input_done(f->input);
+    if (f->file->size && done > f->file->size) done = f->file->size;
+    if (done > f->done) f->done = done;
+    return f->done;
 }
 
 // ---- skipping
@@ -194,6 +201,7 @@ static knnlm_status enter(kn_text_file *f, kn_stream *s) {
             return refuse(f, s,
                           &(kn_foreign_form){"compressed again and again",
                                              "unsupported: compressed again and again", "unpack it"});
+        if (!f->depth) f->packed = true;
         KN_TRY(kn_unpack_open(s, form, &s));
     }
 }

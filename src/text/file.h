@@ -22,8 +22,8 @@ knnlm_status kn_text_file_read(kn_text_file *f, char *data, size_t size, size_t 
 knnlm_status kn_text_file_skip(kn_text_file *f, knnlm_status status, const char *reason);
 // Of the text at hand: the path, and after a slash the name of the member.
 const char *kn_text_file_name(const kn_text_file *f);
-// Bytes of the file that were read.
-uint64_t kn_text_file_done(const kn_text_file *f);
+// Bytes of the file that were read, about; it never falls.
+uint64_t kn_text_file_done(kn_text_file *f);
 // NULL is allowed.
 void kn_text_file_close(kn_text_file *f);
 

@@ -40,7 +40,10 @@ static const tag tags[] = {
 };
 // clang-format on
 
-enum { INDENT_MAX = 16 }; // lists in lists that are seen as such
+enum {
+    INDENT_MAX = 16, // lists in lists that are seen as such
+    DEPTH_MAX = 2048 // of tags in tags: every end of a tag that never began makes libxml2 look at them all
+};
 
 typedef struct page {
     kn_buffer *out;
@@ -49,6 +52,7 @@ typedef struct page {
     bool want_title, fresh_pre;
     size_t hidden, head, title, pre, lists; // how many of them are open
     bool item;                              // a list item has begun, and has no text yet
+    htmlParserCtxtPtr parser;
     knnlm_status status;
 } page;
 
@@ -154,6 +158,10 @@ static void on_start(void *context, const xmlChar *name, const xmlChar **attribu
     page *p = context;
     const tag *t = find_tag((const char *)name);
     (void)attributes;
+    if (p->parser->nameNr > DEPTH_MAX && p->status == KNNLM_OK) {
+        p->status = kn_fail(KNNLM_EDATA, "a page whose tags are more than %d deep in each other", DEPTH_MAX);
+        xmlStopParser(p->parser);
+    }
     if (!t) return;
     size_t *open = count_of(p, t->kind);
     want(p, gap_of(p, t->kind));
@@ -196,6 +204,7 @@ knnlm_status kn_html_text(const char *html, size_t size, bool title, kn_buffer *
     if (!parser) return kn_fail(KNNLM_ENOMEM, "out of memory");
     *parser->sax = told;
     parser->userData = &p;
+    p.parser = parser;
     htmlCtxtUseOptions(parser, HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING |
                                    HTML_PARSE_NONET | HTML_PARSE_IGNORE_ENC | HTML_PARSE_COMPACT);
     xmlSwitchEncoding(parser, XML_CHAR_ENCODING_UTF8);

@@ -66,7 +66,10 @@ knnlm_status kn_html_read(kn_stream *source, bool title, const char **trouble, k
     if (status == KNNLM_ENOTSUP) *trouble = "too large";
     if (status != KNNLM_OK && source->trouble) *trouble = source->trouble;
     if (status == KNNLM_OK) status = check(source, &html, trouble);
-    if (status == KNNLM_OK) status = kn_html_text(html.data, html.size, title, out);
+    if (status == KNNLM_OK) {
+        status = kn_html_text(html.data, html.size, title, out);
+        if (status != KNNLM_OK) kn_fail_in(status, source->name);
+    }
     free(html.data);
     kn_stream_close(source);
     return status;

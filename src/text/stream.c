@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 1 << 18 };
+enum { CHUNK = 1 << 16 };
 
 kn_stream *kn_stream_make(size_t bytes, const char *name) {
     kn_stream *s = kn_alloc(1, bytes);

@@ -131,6 +131,18 @@ static knnlm_status walk_entries(walker *w, const char *path) {
     return status;
 }
 
+// A store of ours among the texts is no text: its first bytes tell (docs/format.md).
+static bool is_store(const char *path) {
+    static const char mark[] = "knnlm-store ";
+    char name[PATH_MAX], first[sizeof mark - 1];
+    if (snprintf(name, sizeof name, "%s/MANIFEST", path) >= (int)sizeof name) return false;
+    FILE *file = fopen(name, "re");
+    bool is =
+        file && fread(first, 1, sizeof first, file) == sizeof first && memcmp(first, mark, sizeof first) == 0;
+    if (file) fclose(file);
+    return is;
+}
+
 static knnlm_status walk_directory(walker *w, const char *path, const struct stat *st) {
     for (int i = 0; i < w->depth; i++)
         if (w->above[i].device == st->st_dev && w->above[i].inode == st->st_ino) {
@@ -156,7 +168,7 @@ static knnlm_status walk_found(walker *w, const char *path) {
         kn_fail(KNNLM_EINVAL, "%s: a symbolic link (`follow` follows those)", path);
         return kn_walk_skip(w->o, path, "link", KNNLM_EINVAL);
     }
-    if (S_ISDIR(st.st_mode)) return walk_directory(w, path, &st);
+    if (S_ISDIR(st.st_mode)) return is_store(path) ? KNNLM_OK : walk_directory(w, path, &st);
     if (!kn_walk_wants(w->o, below)) return KNNLM_OK;
     if (S_ISREG(st.st_mode)) return add(w->out, path, w->root, (uint64_t)st.st_size, false);
     kn_fail(KNNLM_ENOTSUP, "%s: a pipe, socket or device, not a file", path);
