@@ -68,8 +68,8 @@ static void test_patterns(void **state) {
     const char *text[] = {"*.txt"}, *deep[] = {"deep", "z.*"}, *path[] = {"b/*.txt"},
                *mark[] = {"[a-b].txt", "z.?d"};
     (void)state;
-    const char *no_links[] = {"up", "broken", "file", "pipe", "self"};
-    kn_text_options o = {.include = text, .include_count = 1, .exclude = no_links, .exclude_count = 5};
+    const char *no_links[] = {"up"};
+    kn_text_options o = {.include = text, .include_count = 1, .exclude = no_links, .exclude_count = 1};
     check(o, "a.txt;b/b.txt;b/deep/c.txt;", "");
     o.include = path;
     check(o, "b/b.txt;b/deep/c.txt;", "");

@@ -4,6 +4,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <locale.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,6 @@ struct kn_archive {
     knnlm_status failed; // of the source
     uint64_t read;       // bytes of the member at hand
     bool broken;
-    locale_t utf8; // libarchive gives names in the charset of the locale
 };
 
 typedef struct member {
@@ -24,6 +24,14 @@ typedef struct member {
     kn_archive *archive;
     bool owns; // the archive goes with the stream
 } member;
+
+// libarchive gives names in the charset of the thread's locale. Loaded once, and kept: it is a file.
+static pthread_once_t utf8_once = PTHREAD_ONCE_INIT;
+static locale_t utf8;
+
+static void load_utf8(void) {
+    utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+}
 
 // ---- what libarchive calls
 
@@ -87,7 +95,7 @@ knnlm_status kn_archive_open(kn_stream *source, kn_form form, kn_archive **out) 
     }
     a->source = source;
     a->form = form;
-    a->utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+    pthread_once(&utf8_once, load_utf8);
     choose(a->reader, form);
     archive_read_set_read_callback(a->reader, feed);
     if (source->seek) archive_read_set_seek_callback(a->reader, seek);
@@ -106,7 +114,6 @@ void kn_archive_close(kn_archive *a) {
     if (!a) return;
     archive_read_free(a->reader);
     kn_stream_close(a->source);
-    if (a->utf8) freelocale(a->utf8);
     free(a);
 }
 
@@ -119,7 +126,7 @@ bool kn_archive_broken(const kn_archive *a) {
 }
 
 static int next_header(kn_archive *a) {
-    locale_t before = a->utf8 ? uselocale(a->utf8) : (locale_t)0;
+    locale_t before = utf8 ? uselocale(utf8) : (locale_t)0;
     int result = archive_read_next_header(a->reader, &a->entry);
     if (before) uselocale(before);
     return result;

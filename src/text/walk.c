@@ -162,14 +162,15 @@ static knnlm_status walk_found(walker *w, const char *path) {
     struct stat st;
     bool link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
     const char *below = path + w->root;
+    bool wanted = kn_walk_wants(w->o, below);
     if (!kn_walk_enters(w->o, below)) return KNNLM_OK;
-    if (stat(path, &st) != 0) return cannot(w, path, errno);
+    if (stat(path, &st) != 0) return wanted ? cannot(w, path, errno) : KNNLM_OK;
+    if (!wanted && !S_ISDIR(st.st_mode)) return KNNLM_OK;
     if (link && !w->o->follow) {
         kn_fail(KNNLM_EINVAL, "%s: a symbolic link (`follow` follows those)", path);
         return kn_walk_skip(w->o, path, "link", KNNLM_EINVAL);
     }
     if (S_ISDIR(st.st_mode)) return is_store(path) ? KNNLM_OK : walk_directory(w, path, &st);
-    if (!kn_walk_wants(w->o, below)) return KNNLM_OK;
     if (S_ISREG(st.st_mode)) return add(w->out, path, w->root, (uint64_t)st.st_size, false);
     kn_fail(KNNLM_ENOTSUP, "%s: a pipe, socket or device, not a file", path);
     return kn_walk_skip(w->o, path, "not a file", KNNLM_ENOTSUP);
