@@ -80,14 +80,14 @@ def pdf(lines):
     return out + end.encode()
 
 
-def epub():
+def epub(prologue="", title="A Small Book"):
     container = DOCUMENT + (
         '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles>'
         '<rootfile full-path="OEBPS/book.opf" media-type="application/oebps-package+xml"/></rootfiles></container>'
     )
-    package = DOCUMENT + (
+    package = DOCUMENT + prologue + (
         '<package xmlns="http://www.idpf.org/2007/opf" version="3.0"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
-        "<dc:title>A Small Book</dc:title></metadata><manifest>"
+        f"<dc:title>{title}</dc:title></metadata><manifest>"
         '<item id="two" href="text/ch%202.xhtml" media-type="application/xhtml+xml"/>'
         '<item id="one" href="text/ch1.xhtml" media-type="application/xhtml+xml"/>'
         '<item id="cover" href="cover.png" media-type="image/png"/></manifest>'
@@ -214,6 +214,8 @@ def make_others(with_pdf):
     skip("cut.gz", "damaged", gzip.compress(os.urandom(1000))[:500])
     skip("cut.xz", "damaged", lzma.compress(b"some text " * 1000)[:60])
     skip("cut.zip", "damaged", zipped([("a.txt", os.urandom(2000).hex())])[:1500])
+    laughs = "".join(f'<!ENTITY l{i} "{f"&l{i - 1};" * 10}">' for i in range(1, 10))
+    skip("laughs.epub", "damaged", epub(f'<!DOCTYPE package [<!ENTITY l0 "ha">{laughs}]>', "&l9;"))
     skip("no.epub", "damaged", zipped([("mimetype", "application/epub+zip"), ("a.xhtml", "<p>x")], stored=("mimetype",)))
 
 

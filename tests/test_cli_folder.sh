@@ -53,6 +53,7 @@ complains 1 'cut.gz: the gzip data ends too early' eval -m "$model" folder/cut.g
 complains 1 'cut.xz: the xz data ends too early' eval -m "$model" folder/cut.xz
 complains 1 'cut.zip.*damaged zip' eval -m "$model" folder/cut.zip
 complains 1 'cut.tar.gz: the gzip data ends too early' eval -m "$model" folder/cut.tar.gz
+complains 1 'laughs.epub: not a readable EPUB: .*entities' eval -m "$model" folder/laughs.epub
 complains 1 'no.epub: not a readable EPUB' eval -m "$model" folder/no.epub
 complains 1 'dangling: No such file' eval -m "$model" folder/dangling
 complains 1 'loop1: Too many levels' eval -m "$model" folder/loop1

@@ -118,6 +118,18 @@ static void test_refusals(void **state) {
     assert_int_equal(kn_encoding_open(drips("", 0, 1), "klingon", &s), KNNLM_EINVAL);
 }
 
+// What is read whole has a limit.
+static void test_limit(void **state) {
+    (void)state;
+    for (size_t max = 9; max < 12; max++) {
+        kn_buffer out = {0};
+        kn_stream *s = drips("0123456789", 10, 3);
+        assert_int_equal(kn_stream_read_all(s, max, &out), max < 10 ? KNNLM_ENOTSUP : KNNLM_OK);
+        kn_stream_close(s);
+        free(out.data);
+    }
+}
+
 static void test_marks(void **state) {
     static const struct {
         const char *bytes, *encoding;
@@ -142,10 +154,8 @@ static void test_marks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_texts),
-        cmocka_unit_test(test_long_text),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_known_texts), cmocka_unit_test(test_long_text), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_limit),       cmocka_unit_test(test_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

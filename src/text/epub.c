@@ -74,11 +74,15 @@ static knnlm_status no_book(const book *b, const char *what) {
     return kn_fail(KNNLM_EDATA, "%s: not a readable EPUB: %s", b->name, what);
 }
 
-// Without the network, and without entities from elsewhere.
+// Without the network, and without entities from elsewhere. Those of its own no package has, but for one that
+// is made of entities in entities, to grow beyond all memory.
 static knnlm_status parse(const book *b, const kn_buffer *xml, xmlDoc **out) {
     enum { HOW = XML_PARSE_NONET | XML_PARSE_RECOVER | XML_PARSE_NOERROR | XML_PARSE_NOWARNING };
     *out = xml->size ? xmlReadMemory(xml->data, (int)xml->size, NULL, NULL, HOW) : NULL;
-    return *out ? KNNLM_OK : no_book(b, "its package file is damaged");
+    if (!*out) return no_book(b, "its package file is damaged");
+    if (!(*out)->intSubset || !(*out)->intSubset->entities) return KNNLM_OK;
+    xmlFreeDoc(*out);
+    return no_book(b, "its package file declares entities");
 }
 
 // The next element after `node` in the order of the text that is called so; NULL: none.
