@@ -22,7 +22,7 @@ static knnlm_status read_all(kn_documents *d, kn_buffer *out) {
 
 static knnlm_status read_text(const char *path, kn_buffer *out) {
     kn_documents *d;
-    KN_TRY(kn_documents_open(&path, 1, KNNLM_SPLIT_FILE, &d));
+    KN_TRY(kn_documents_open(&path, 1, NULL, &d));
     knnlm_status status = read_all(d, out);
     kn_documents_close(d);
     return status;

@@ -1,8 +1,9 @@
-// Any bytes as a file of text, plain, gzip or zstd: however it is read, the same text comes, or the same
-// refusal.
+// Any bytes as a file of text, plain, gzip, zstd, xz or bzip2: however it is read, the same text comes, or
+// the same refusal.
 //
 // An input is a byte, which chooses how much is read at a time, and the file.
 #include "memory_file.h"
+#include "text/input.h"
 #include "text/unpack.h"
 
 #include <stdbool.h>
@@ -16,13 +17,13 @@ typedef struct unpacked {
     knnlm_status status;
 } unpacked;
 
-static void read_all(kn_unpack *u, size_t piece, unpacked *out) {
+static void read_all(kn_stream *u, size_t piece, unpacked *out) {
     size_t got = 1;
     out->size = 0;
     out->status = KNNLM_OK;
     while (got && out->status == KNNLM_OK && out->size < TEXT_MAX) {
         size_t room = TEXT_MAX - out->size, max = piece < room ? piece : room;
-        out->status = kn_unpack_read(u, out->text + out->size, max, &got);
+        out->status = kn_stream_read(u, out->text + out->size, max, &got);
         if (out->status != KNNLM_OK) break;
         if (got > max) abort();
         out->size += got;
@@ -31,11 +32,18 @@ static void read_all(kn_unpack *u, size_t piece, unpacked *out) {
 
 // False: it cannot be opened.
 static bool unpack(const memory_file *file, size_t piece, size_t size, unpacked *out) {
-    kn_unpack *u;
-    if (kn_unpack_open(file->path, NULL, &u) != KNNLM_OK) return false;
+    const kn_foreign_form *foreign;
+    const char *trouble, *first;
+    kn_stream *input, *u;
+    size_t seen;
+    if (kn_input_open(file->path, NULL, &trouble, &input) != KNNLM_OK) return false;
+    if (kn_stream_peek(input, KN_FORM_PEEK, &first, &seen) != KNNLM_OK) abort();
+    kn_form form = kn_form_tell(first, seen, "", &foreign);
+    u = input;
+    if (kn_form_is_packed(form) && kn_unpack_open(input, form, &u) != KNNLM_OK) return false;
     read_all(u, piece, out);
-    if (kn_unpack_done(u) > size) abort();
-    kn_unpack_close(u);
+    if (kn_input_done(input) > size) abort();
+    kn_stream_close(u);
     return true;
 }
 

@@ -195,14 +195,48 @@ typedef enum knnlm_distance {
 
 // What a document is.
 typedef enum knnlm_split {
-    KNNLM_SPLIT_FILE = 0, // a file
-    KNNLM_SPLIT_WIKI = 1, // each "= Title =" section (one '=' a side) of a file
+    KNNLM_SPLIT_FILE = 0,  // a file
+    KNNLM_SPLIT_WIKI = 1,  // each "= Title =" section (one '=' a side) of a file
+    KNNLM_SPLIT_JSONL = 2, // each line of a file, an object of JSON
 } knnlm_split;
 
 // "f16", "l2", "file", ...: constants; "?" of another value. Any thread.
 KNNLM_API const char *knnlm_keys_name(knnlm_keys keys);
 KNNLM_API const char *knnlm_distance_name(knnlm_distance distance);
 KNNLM_API const char *knnlm_split_name(knnlm_split split);
+
+// How texts (files, directories, "-") are found and read. Plain text, HTML, EPUB and (where the library was
+// built with poppler) PDF are told by their first bytes; gzip, zstd, xz and bzip2 are unpacked, and of tar
+// and zip archives every member is a file, called "archive/member".
+//
+// What a directory or an archive holds and cannot be read as text is skipped, and `skipped` is told of it
+// once, with a few words on why, which are the same for all files of a kind: "binary", "not UTF-8", "no
+// permission", "link", "damaged", "unsupported: Word document", ... A file that was named itself is not
+// skipped: the call fails.
+typedef struct knnlm_input_options {
+    size_t size;            // of this struct: set by knnlm_input_options_default
+    knnlm_split split;      // counts only where no struct around this one has a split of its own
+    const char *encoding;   // of files that do not tell it themselves, as iconv calls it; NULL: UTF-8.
+                            // UTF-8, -16 and -32 with a byte-order mark, and HTML that declares its
+                            // encoding, tell it themselves
+    const char *field;      // of JSON lines: the member that is the text; NULL: "text"
+    const char *name_field; // of JSON lines: the member (a string or an integer) that names the document,
+                            // "file#name"; NULL: "file#LINE"
+    const char *name;       // of what comes from "-"; NULL: "<stdin>"
+    // Shell patterns. A file in a directory (a member of an archive that was named itself) is read when
+    // its path below the directory, or its last part, matches one of `include` (none: any) and neither
+    // it nor a directory (or archive) that it is in matches one of `exclude`.
+    const char *const *include, *const *exclude;
+    size_t include_count, exclude_count;
+    bool hidden; // names that begin with a dot are read too
+    bool follow; // symbolic links in directories are followed; what was named itself is in any case
+    bool strict; // nothing is skipped: the first that would be fails the call
+    // Called from the thread that called; the strings are valid during the call. NULL: nobody listens.
+    void (*skipped)(void *context, const char *path, const char *reason);
+    void *skipped_context;
+} knnlm_input_options;
+
+KNNLM_API knnlm_input_options knnlm_input_options_default(void);
 
 // What the work will cost, from a sample of the texts. 0: not known.
 typedef struct knnlm_build_estimate {
@@ -229,6 +263,7 @@ typedef struct knnlm_build_options {
     void (*planned)(void *context, const knnlm_build_estimate *estimate);
     void *planned_context;
     knnlm_progress progress;
+    const knnlm_input_options *texts; // how texts are read; NULL: by the defaults. Its split does not count
 } knnlm_build_options;
 
 typedef struct knnlm_build_result {
@@ -246,13 +281,13 @@ KNNLM_API knnlm_build_options knnlm_build_options_default(void);
 // new one, or one that the same settings began; what is in it already is left alone. `options` and `result`
 // may be NULL. Uses the model: one thread at a time.
 // KNNLM_EINVAL: options, or a store of other settings or another model; KNNLM_EIO: a file or the disk;
-// KNNLM_EBUSY; KNNLM_EDATA: a text is not UTF-8, or the store is damaged; KNNLM_ENOMEM; KNNLM_ENOTSUP: a
-// document above 4 GiB; KNNLM_ESTOPPED.
+// KNNLM_EBUSY; KNNLM_EDATA: a text is not UTF-8 or damaged, or the store is; KNNLM_ENOMEM; KNNLM_ENOTSUP:
+// a document above 4 GiB, or a file that is no text; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_build(knnlm_model *model, const char *path, const char *const *texts,
                                    size_t count, const knnlm_build_options *options,
                                    knnlm_build_result *result);
-// The same into an existing store, by its own settings; of the options split, memory, force, planned and
-// progress count.
+// The same into an existing store, by its own settings; of the options split, memory, force, planned,
+// progress and texts count.
 KNNLM_API knnlm_status knnlm_build_add(knnlm_model *model, const char *path, const char *const *texts,
                                        size_t count, const knnlm_build_options *options,
                                        knnlm_build_result *result);
@@ -895,6 +930,7 @@ typedef struct knnlm_eval_options {
     bool (*row)(void *context, const knnlm_token_row *row);
     void *row_context;
     knnlm_progress progress;
+    const knnlm_input_options *texts; // how texts are read; NULL: by the defaults. Its split does not count
 } knnlm_eval_options;
 
 // Sums over all tokens, in nats, and what they mean.
@@ -960,6 +996,7 @@ typedef struct knnlm_tune_options {
     // No texts: some thousand tokens of the one store's own documents, each searched for without the document
     // it is of. A first guess, made in seconds (minutes where the model is large).
     bool own;
+    const knnlm_input_options *texts; // how texts are read; NULL: by the defaults. Its split does not count
 } knnlm_tune_options;
 
 // One setting of one store beside the model (and the cache), with the best weights for it.
@@ -1080,6 +1117,7 @@ typedef struct knnlm_explain_texts_options {
     size_t neighbors;       // told of at each
     size_t around;          // tokens of text on both sides of a neighbour
     knnlm_progress progress;
+    const knnlm_input_options *texts; // how texts are read; NULL: by the defaults. Its split does not count
 } knnlm_explain_texts_options;
 
 // A token of a text at which neighbours made a difference, p - lm. Strings are the result's.
@@ -1386,8 +1424,9 @@ typedef struct knnlm_train_options {
     void (*planned)(void *context, const knnlm_train_plan *plan);
     void (*report)(void *context, const knnlm_train_report *report);
     bool (*stop)(void *context);
-    void *listener;          // their context
-    knnlm_progress progress; // of what comes before: reading texts, training the tokenizer
+    void *listener;                   // their context
+    knnlm_progress progress;          // of what comes before: reading texts, training the tokenizer
+    const knnlm_input_options *texts; // how texts are read; NULL: by the defaults. Its split does not count
 } knnlm_train_options;
 
 typedef struct knnlm_train_result {

@@ -90,11 +90,29 @@ static void test_each_struct(void **state) {
     REFUSES(knnlm_server_options, knnlm_server_open(&o, (knnlm_server **)&none));
 }
 
+// The struct on texts is within others.
+static void test_texts_within(void **state) {
+    knnlm_build_options build = knnlm_build_options_default();
+    knnlm_train_options train = knnlm_train_options_default();
+    knnlm_eval_options eval = knnlm_eval_options_default();
+    knnlm_tune_options tune = knnlm_tune_options_default();
+    (void)state;
+    build.split_given = true;
+    REFUSES(knnlm_input_options, (build.texts = &o, knnlm_build(NULL, "no.store", NULL, 0, &build, NULL)));
+    REFUSES(knnlm_input_options, (train.texts = &o, knnlm_train(NULL, 1, "no.gguf", &train, NULL)));
+    REFUSES(knnlm_input_options, (eval.texts = &o, knnlm_eval(NULL, NULL, 1, NULL, &eval, NULL)));
+    REFUSES(knnlm_input_options, (tune.texts = &o, knnlm_tune(NULL, NULL, 1, NULL, &tune, NULL)));
+    build.texts = NULL;
+    build.split = (knnlm_split)3;
+    FAILS(KNNLM_EINVAL, "`split` 3", knnlm_build(NULL, "no.store", NULL, 0, &build, NULL));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_older_callers),
         cmocka_unit_test(test_wrong_sizes),
         cmocka_unit_test(test_each_struct),
+        cmocka_unit_test(test_texts_within),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

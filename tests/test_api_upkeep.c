@@ -235,9 +235,10 @@ static void test_names(void **state) {
     assert_string_equal(knnlm_keys_name(KNNLM_KEYS_INT8), "int8");
     assert_string_equal(knnlm_distance_name(KNNLM_DISTANCE_COSINE), "cosine");
     assert_string_equal(knnlm_split_name(KNNLM_SPLIT_WIKI), "wiki");
+    assert_string_equal(knnlm_split_name(KNNLM_SPLIT_JSONL), "jsonl");
     assert_string_equal(knnlm_keys_name((knnlm_keys)9), "?");
     assert_string_equal(knnlm_distance_name((knnlm_distance)-1), "?");
-    assert_string_equal(knnlm_split_name((knnlm_split)2), "?");
+    assert_string_equal(knnlm_split_name((knnlm_split)3), "?");
     size_t count = 0;
     while (knnlm_kernels(count)) count++;
     assert_true(count > 0 && strcmp(knnlm_kernels(count - 1), "portable") == 0);

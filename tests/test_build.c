@@ -609,7 +609,7 @@ static void other_settings_are_refused(void **state) {
     other.tap.point = KN_TAP_OUTPUT;
     expect_refusal(d, &other, KNNLM_EINVAL, "`tap` ffn@1, not output@1");
     other = o;
-    other.split = KNNLM_SPLIT_WIKI;
+    other.texts.split = KNNLM_SPLIT_WIKI;
     expect_refusal(d, &other, KNNLM_EINVAL, "`split` file, not wiki");
     other = o;
     other.project = 5;

@@ -104,7 +104,7 @@ run 0 eval -m model.gguf -s a.store -k 1000000 valid.txt # more than there are: 
 # ---- tune alone
 
 complains 2 'no -m FILE' tune --cache 10 valid.txt
-complains 2 'no text' tune -m model.gguf -s a.store
+complains 2 'no text' tune -m model.gguf -s a.store -s a.store
 complains 1 'nothing to tune' tune -m model.gguf valid.txt
 complains 1 'nothing to tune' tune -m model.gguf --cache 0 valid.txt
 complains 1 '\-: the text is read twice' tune -m model.gguf -s a.store -

@@ -100,7 +100,7 @@ build_complains 1 '[0-9] MB of memory, --memory allows 1 ' new.store --memory 1M
 mkdir bad
 cp texts/b.txt bad/a.txt
 { head -c 1000 texts/b.txt && printf 'x\377y'; } >bad/b.txt
-build_complains 1 'bad/b.txt: not UTF-8 at byte' new.store bad
+build_complains 1 'bad/b.txt: not UTF-8 at byte' new.store bad --strict
 check test ! -e new.store
 build_complains 1 'nowhere/new.store: ' nowhere/new.store texts
 : >file.store
@@ -246,7 +246,7 @@ build_complains 1 'was built with --project none, not pca:32' a.store --project 
 build_complains 1 'was built with --project pca:5, not pca:6' pca.store --project pca:6 texts
 build_complains 1 'was built with --project pca:32, not none' one-32.store --keys f32 texts
 complains 1 'nowhere.txt: No such file' add a.store nowhere.txt
-complains 1 'bad/b.txt: not UTF-8 at byte' add a.store bad
+complains 1 'bad/b.txt: not UTF-8 at byte' add a.store bad --strict
 same a.store kept.store
 
 # ---- adding

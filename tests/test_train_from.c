@@ -291,14 +291,14 @@ static void reading_stops_within_a_document(void **state) {
     OK(kn_tokenizer_train(KNNLM_TOKENIZER_WORD, 0, "w1 w2 w3", 8, NULL, &t));
     for (int i = 0; i < 2; i++) {
         listener all = {.what = stages[i]};
-        OK(kn_corpus_read(t, &path, 1, KNNLM_SPLIT_FILE, &(kn_progress){listen, &all}, &corpus));
+        OK(kn_corpus_read(t, &path, 1, &(kn_text_options){0}, &(kn_progress){listen, &all}, &corpus));
         assert_true(corpus.count > 900000);
         kn_corpus_free(&corpus);
         assert_true(all.heard >= 3);
         for (int n = 1; n <= all.heard; n++) {
             listener l = {.what = stages[i], .at = n};
             FAILS(KNNLM_ESTOPPED, "stopped while",
-                  kn_corpus_read(t, &path, 1, KNNLM_SPLIT_FILE, &(kn_progress){listen, &l}, &corpus));
+                  kn_corpus_read(t, &path, 1, &(kn_text_options){0}, &(kn_progress){listen, &l}, &corpus));
             assert_int_equal(l.heard, n);
             assert_null(corpus.tokens);
         }
@@ -313,10 +313,11 @@ static void making_a_tokenizer_stops(void **state) {
     size_t size;
     (void)state;
     listener l = {.at = 2};
-    FAILS(KNNLM_ESTOPPED, "long.txt: stopped while reading",
-          kn_corpus_text(&path, 1, SIZE_MAX, &(kn_progress){listen, &l}, &text, &size));
+    FAILS(
+        KNNLM_ESTOPPED, "long.txt: stopped while reading",
+        kn_corpus_text(&path, 1, &(kn_text_options){0}, SIZE_MAX, &(kn_progress){listen, &l}, &text, &size));
     assert_null(text);
-    OK(kn_corpus_text(&path, 1, 1 << 20, NULL, &text, &size));
+    OK(kn_corpus_text(&path, 1, &(kn_text_options){0}, 1 << 20, NULL, &text, &size));
     for (int k = 0; k < 2; k++) {
         static const char *const stages[] = {"counting words", "merging pairs"};
         for (int i = 0; i < (k == 0 ? 2 : 1); i++) {

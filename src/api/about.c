@@ -35,5 +35,5 @@ const char *knnlm_distance_name(knnlm_distance distance) {
 }
 
 const char *knnlm_split_name(knnlm_split split) {
-    return (unsigned)split <= KNNLM_SPLIT_WIKI ? kn_split_names[split] : "?";
+    return (unsigned)split <= KNNLM_SPLIT_JSONL ? kn_split_names[split] : "?";
 }

@@ -49,6 +49,8 @@ knnlm_tuned api_tuned(const kn_store_tuned *tuned);
 // The tokens of a text; *tokens is the caller's.
 knnlm_status api_encode(const kn_tokenizer *t, const char *text, size_t size, int32_t **tokens,
                         size_t *count);
+// How texts are read: what was given (NULL: nothing) over the defaults, cut as `split` says.
+knnlm_status api_take_texts(const knnlm_input_options *given, knnlm_split split, kn_text_options *out);
 
 // A document as the public header has it; strings are the store's.
 knnlm_document api_document(const kn_store_document *d);

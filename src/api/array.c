@@ -1,7 +1,7 @@
 // The public functions that read and write NumPy's arrays.
 #include "api/api.h"
 #include "store/npy.h"
-#include "text/unpack.h"
+#include "text/input.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,28 +22,19 @@ static knnlm_status copy_rows(const char *path, const kn_npy *npy, float **data,
     return KNNLM_OK;
 }
 
-static knnlm_status read_all(kn_unpack *u, char **bytes, size_t *size) {
-    size_t capacity = 0, got = 1;
-    for (*size = 0; got; *size += got) {
-        KN_TRY(kn_grow(bytes, &capacity, *size + 65536, 1));
-        KN_TRY(kn_unpack_read(u, *bytes + *size, 65536, &got));
-    }
-    return KNNLM_OK;
-}
-
 // What cannot be mapped is read whole.
 static knnlm_status read_standard(const kn_progress *progress, float **data, size_t *rows, size_t *columns) {
     static const char name[] = "<stdin>";
-    char *bytes = NULL;
-    size_t size;
-    kn_unpack *u;
+    kn_buffer bytes = {0};
+    const char *trouble;
+    kn_stream *input;
     kn_npy npy;
-    KN_TRY(kn_unpack_open("-", progress, &u));
-    knnlm_status status = read_all(u, &bytes, &size);
-    kn_unpack_close(u);
-    if (status == KNNLM_OK) status = kn_npy_parse(name, (const uint8_t *)bytes, size, &npy);
+    KN_TRY(kn_input_open("-", progress, &trouble, &input));
+    knnlm_status status = kn_stream_read_all(input, SIZE_MAX, &bytes);
+    kn_stream_close(input);
+    if (status == KNNLM_OK) status = kn_npy_parse(name, (const uint8_t *)bytes.data, bytes.size, &npy);
     if (status == KNNLM_OK) status = copy_rows(name, &npy, data, rows, columns);
-    free(bytes);
+    free(bytes.data);
     return status;
 }
 

@@ -1,8 +1,6 @@
 // The public functions that build.
 #include "api/api.h"
 
-#include <string.h>
-
 knnlm_build_options knnlm_build_options_default(void) {
     return (knnlm_build_options){.size = sizeof(knnlm_build_options), .min_context = -1};
 }
@@ -15,14 +13,13 @@ typedef knnlm_status builder(kn_lm *lm, const char *path, const char *const *tex
 static knnlm_split split_of(const char *path) {
     kn_store *store;
     if (!kn_store_exists(path) || kn_store_open(path, &store) != KNNLM_OK) return KNNLM_SPLIT_FILE;
-    bool wiki = strcmp(kn_store_describe(store)->settings.split, kn_split_names[KNNLM_SPLIT_WIKI]) == 0;
+    knnlm_split split = kn_split_find(kn_store_describe(store)->settings.split);
     kn_store_close(store);
-    return wiki ? KNNLM_SPLIT_WIKI : KNNLM_SPLIT_FILE;
+    return split;
 }
 
-static kn_build_options make_options(const knnlm_build_options *o, const char *path) {
-    return (kn_build_options){.split = o->split_given ? o->split : split_of(path),
-                              .tap = KN_TAP_DEFAULT,
+static kn_build_options make_options(const knnlm_build_options *o) {
+    return (kn_build_options){.tap = KN_TAP_DEFAULT,
                               .min_context = o->min_context,
                               .keys = o->keys,
                               .distance = o->distance,
@@ -39,7 +36,8 @@ static knnlm_status work(builder *build, knnlm_model *model, const char *path, c
     knnlm_build_options given;
     kn_build_result r;
     KN_TRY(API_TAKE(knnlm_build_options, options, &given));
-    kn_build_options o = make_options(&given, path);
+    kn_build_options o = make_options(&given);
+    KN_TRY(api_take_texts(given.texts, given.split_given ? given.split : split_of(path), &o.texts));
     if (given.tap) KN_TRY(kn_tap_parse(given.tap, &o.tap));
     KN_TRY(build((kn_lm *)model, path, texts, count, &o, &given.progress, &r));
     if (result)

@@ -50,7 +50,8 @@ knnlm_status knnlm_eval(knnlm_model *model, const char *const *texts, size_t cou
     KN_TRY(API_TAKE(knnlm_eval_options, options, &given));
     KN_TRY(api_mixture_options(mixture, choices, &o.mix));
     if (!count) return kn_fail(KNNLM_EINVAL, "no text to score");
-    o.read = (kn_read_options){.score = given.score, .context = given.context, .split = given.split};
+    o.read = (kn_read_options){.score = given.score, .context = given.context};
+    KN_TRY(api_take_texts(given.texts, given.split, &o.read.texts));
     o.split_said = given.split_given;
     o.per_token = given.per_token;
     o.report = given.report;
@@ -110,7 +111,7 @@ static knnlm_status tuned_result(const kn_tune_result *r, knnlm_tune_result *out
 static knnlm_status tune(knnlm_model *model, const char *const *texts, size_t count,
                          const knnlm_tune_options *given, const kn_mixture_options *mix,
                          knnlm_tune_result *out) {
-    kn_tune_options o = {.read = {.score = given->score, .context = given->context, .split = given->split},
+    kn_tune_options o = {.read = {.score = given->score, .context = given->context},
                          .split_said = given->split_given,
                          .mix = *mix,
                          .probes = given->probes,
@@ -120,6 +121,7 @@ static knnlm_status tune(knnlm_model *model, const char *const *texts, size_t co
                          .own = given->own,
                          .planned = given->planned,
                          .planned_context = given->planned_context};
+    KN_TRY(api_take_texts(given->texts, given->split, &o.read.texts));
     kn_tune_result *r = kn_alloc(1, sizeof *r); // too large for a stack
     if (!r) return KNNLM_ENOMEM;
     knnlm_status status = kn_tune_run((kn_lm *)model, texts, count, &o, &given->progress, r);

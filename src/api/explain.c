@@ -139,10 +139,9 @@ knnlm_status knnlm_explain_texts(knnlm_mixture *m, const char *const *texts, siz
     *out = (knnlm_token_gains){0};
     KN_TRY(API_TAKE(knnlm_explain_texts_options, options, &o));
     if (!count) return kn_fail(KNNLM_EINVAL, "no text to explain");
-    kn_pass_options pass = {
-        .read = {.score = o.score,
-                 .context = o.context,
-                 .split = o.split_given ? o.split : kn_mixture_describe(m->mixture)->split}};
+    kn_pass_options pass = {.read = {.score = o.score, .context = o.context}};
+    KN_TRY(api_take_texts(o.texts, o.split_given ? o.split : kn_mixture_describe(m->mixture)->split,
+                          &pass.read.texts));
     KN_TRY(kn_explain_texts(m->lm, m->mixture, texts, count, &pass, o.best, o.worst, o.neighbors, o.around,
                             &o.progress, &gains));
     return take_gains(&gains, out);

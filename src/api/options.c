@@ -3,6 +3,18 @@
 
 #include <string.h>
 
+knnlm_input_options knnlm_input_options_default(void) {
+    return (knnlm_input_options){.size = sizeof(knnlm_input_options), .field = "text"};
+}
+
+knnlm_status api_take_texts(const knnlm_input_options *given, knnlm_split split, kn_text_options *out) {
+    KN_TRY(API_TAKE(knnlm_input_options, given, out));
+    if ((unsigned)split > KNNLM_SPLIT_JSONL)
+        return kn_fail(KNNLM_EINVAL, "`split` %d: not a knnlm_split", (int)split);
+    out->split = split;
+    return KNNLM_OK;
+}
+
 knnlm_status api_take(const char *name, const void *given, void *out, size_t size) {
     size_t theirs;
     if (!given) return KNNLM_OK;

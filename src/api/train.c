@@ -57,8 +57,11 @@ static knnlm_status check(const knnlm_train_options *o, size_t texts) {
 knnlm_status knnlm_train(const char *const *texts, size_t count, const char *output,
                          const knnlm_train_options *options, knnlm_train_result *result) {
     knnlm_train_options o;
+    kn_text_options texts_options;
     knnlm_train_result r = {0};
     KN_TRY(API_TAKE(knnlm_train_options, options, &o));
+    KN_TRY(api_take_texts(o.texts, o.split, &texts_options));
+    o.texts = &texts_options;
     KN_TRY(check(&o, count));
     KN_TRY(kn_train_texts(texts, count, output, &o, &r));
     if (result) *result = r;

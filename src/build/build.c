@@ -234,7 +234,7 @@ static knnlm_status run(building *b, const char *const *texts, size_t count) {
     kn_documents *source = NULL;
     knnlm_status status = kn_changes_load(&b->changes, base);
     if (status == KNNLM_OK) status = base ? kn_projection_of(base, &b->pca) : equip(b, texts, count);
-    if (status == KNNLM_OK) status = kn_documents_open(texts, count, b->plan->read.split, &source);
+    if (status == KNNLM_OK) status = kn_documents_open(texts, count, &b->plan->read.texts, &source);
     if (status == KNNLM_OK) status = read_all(b, source);
     status = explain_stop(b, status);
     kn_documents_close(source);

@@ -12,7 +12,7 @@
 #include "store/store.h"
 
 typedef struct kn_build_options {
-    knnlm_split split;
+    kn_text_options texts;
     kn_tap tap;
     int32_t min_context; // tokens before every target, where there are any; negative: half the model's window
     knnlm_keys keys;
@@ -43,8 +43,8 @@ kn_build_options kn_build_options_default(void);
 // KNNLM_ESTOPPED: interrupted, the last commit stands.
 knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                       const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
-// The same into an existing store, by its settings: of the options only split, memory, force and planned
-// count.
+// The same into an existing store, by its settings: of the options only texts, memory, force and
+// planned count.
 knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                           const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
 

@@ -87,7 +87,7 @@ knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const char 
         return KNNLM_OK;
     }
     knnlm_status status =
-        kn_sample_texts(texts, count, plan->read.split, PIECES, PIECE, SEEN_MAX, take, &e, &t);
+        kn_sample_texts(texts, count, &plan->read.texts, PIECES, PIECE, SEEN_MAX, take, &e, &t);
     kn_tokens_free(&e.tokens);
     if (status == KNNLM_OK) add_up(&e, &t, present, out);
     return status;

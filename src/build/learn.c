@@ -50,7 +50,7 @@ knnlm_status kn_plan_learn(const kn_plan *plan, const char *const *texts, size_t
     l.keys = kn_alloc_aligned(l.max, l.width * sizeof *l.keys);
     if (!l.keys) return KNNLM_ENOMEM;
     knnlm_status status =
-        kn_sample_texts(texts, count, plan->read.split, PIECES, l.share * BYTES_A_TOKEN, 0, take, &l, &t);
+        kn_sample_texts(texts, count, &plan->read.texts, PIECES, l.share * BYTES_A_TOKEN, 0, take, &l, &t);
     if (status == KNNLM_OK && l.count < (size_t)plan->project)
         status = kn_fail(KNNLM_EINVAL, "`project` pca:%d: the texts have only %zu tokens to learn it from",
                          plan->project, l.count);

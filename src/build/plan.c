@@ -49,7 +49,7 @@ static knnlm_status plan(kn_lm *lm, kn_plan *p) {
     p->settings.vocabulary = info->vocabulary;
     p->settings.model_dimension = info->key_width;
     p->settings.tap = p->tap;
-    p->settings.split = kn_split_names[p->read.split];
+    p->settings.split = kn_split_names[p->read.texts.split];
     p->settings.window = p->read.stream ? 0 : p->read.context + p->read.score;
     p->settings.min_context = p->read.context;
     return KNNLM_OK;
@@ -57,7 +57,7 @@ static knnlm_status plan(kn_lm *lm, kn_plan *p) {
 
 knnlm_status kn_plan_build(kn_lm *lm, const kn_build_options *o, kn_plan *out) {
     const kn_lm_info *info = kn_lm_describe(lm);
-    *out = (kn_plan){.read = {.split = o->split, .tap = o->tap},
+    *out = (kn_plan){.read = {.texts = o->texts, .tap = o->tap},
                      .project = o->project,
                      .memory = o->memory,
                      .force = o->force};
@@ -75,7 +75,7 @@ knnlm_status kn_plan_build(kn_lm *lm, const kn_build_options *o, kn_plan *out) {
 knnlm_status kn_plan_add(kn_lm *lm, const kn_store *store, const kn_build_options *o, kn_plan *out) {
     const kn_store_info *about = kn_store_describe(store);
     const kn_store_settings *s = &about->settings;
-    *out = (kn_plan){.read = {.split = o->split, .tap = o->tap}, .memory = o->memory, .force = o->force};
+    *out = (kn_plan){.read = {.texts = o->texts, .tap = o->tap}, .memory = o->memory, .force = o->force};
     KN_TRY(kn_build_check_model(store, lm));
     if (!*s->tap)
         return kn_fail(

@@ -48,12 +48,14 @@ static knnlm_status sample(kn_documents *source, size_t pieces, size_t size, uin
     return KNNLM_OK;
 }
 
-knnlm_status kn_sample_texts(const char *const *paths, size_t count, knnlm_split split, size_t pieces,
-                             size_t size, uint64_t max, kn_sample_sink *sink, void *context,
+knnlm_status kn_sample_texts(const char *const *paths, size_t count, const kn_text_options *options,
+                             size_t pieces, size_t size, uint64_t max, kn_sample_sink *sink, void *context,
                              kn_sample_totals *out) {
     kn_documents *source;
+    kn_text_options silent = *options;
+    silent.skipped = NULL;
     *out = (kn_sample_totals){0};
-    KN_TRY(kn_documents_open(paths, count, split, &source));
+    KN_TRY(kn_documents_open(paths, count, &silent, &source));
     knnlm_status status = sample(source, pieces, size, max, sink, context, out);
     kn_documents_close(source);
     return status;

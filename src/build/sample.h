@@ -12,9 +12,10 @@ typedef struct kn_sample_totals {
     uint64_t disk_read, disk_total; // bytes of the files; disk_total 0: standard input is among them
 } kn_sample_totals;
 
-// Up to `pieces` pieces of up to `size` bytes each. Stops after `max` bytes of text (0: reads all).
-knnlm_status kn_sample_texts(const char *const *paths, size_t count, knnlm_split split, size_t pieces,
-                             size_t size, uint64_t max, kn_sample_sink *sink, void *context,
+// Up to `pieces` pieces of up to `size` bytes each. Stops after `max` bytes of text (0: reads all). What is
+// skipped on the way is not told: who reads the texts afterwards tells it.
+knnlm_status kn_sample_texts(const char *const *paths, size_t count, const kn_text_options *options,
+                             size_t pieces, size_t size, uint64_t max, kn_sample_sink *sink, void *context,
                              kn_sample_totals *out);
 // Whether standard input is among them: it cannot be read twice.
 bool kn_sample_has_stdin(const char *const *paths, size_t count);

@@ -2,21 +2,22 @@
 #include "cli/cli.h"
 #include "cli/model.h"
 #include "cli/store.h"
+#include "cli/texts.h"
 
 static struct {
     cli_common common;
     const char *model, *store;
-    int split;
+    cli_texts texts;
     uint64_t memory;
     bool force;
-} args = {.split = -1};
+} args = {.texts = {.split = -1}};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
     {'s', "store", CLI_STRING, &args.store, "STORE", "the store (or the first argument)", 0, 0, NULL},
     {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki (default: as the store was built)", 0, 0, cli_splits},
+    CLI_TEXTS_OPTIONS(args.texts, "as the store was built"),
     {0, "memory", CLI_BYTES, &args.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &args.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
     CLI_ENGINE_OPTION(args.common),
@@ -39,8 +40,9 @@ static knnlm_status add(const char *const *texts, size_t count) {
     knnlm_build_result result;
     knnlm_index_result index;
     knnlm_model *model;
-    o.split_given = args.split >= 0;
-    if (o.split_given) o.split = (knnlm_split)args.split;
+    o.split_given = args.texts.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)args.texts.split;
+    o.texts = cli_texts_read(&args.texts);
     o.memory = args.memory;
     o.force = args.force;
     o.planned = cli_print_plan;
@@ -52,7 +54,7 @@ static knnlm_status add(const char *const *texts, size_t count) {
     knnlm_model_close(model);
     cli_progress_clear();
     if (status == KNNLM_OK)
-        cli_print_built(&result, index.done ? &index : NULL, args.store, args.common.json);
+        cli_print_built(&result, index.done ? &index : NULL, args.store, &args.texts, args.common.json);
     return status;
 }
 
@@ -67,7 +69,10 @@ static int run(int argc, char **argv) {
     code = cli_start(&cli_add, &args.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();
-    return add((const char *const *)texts, count) == KNNLM_OK ? CLI_DONE : cli_fail(&cli_add);
+    knnlm_status status = add((const char *const *)texts, count);
+    cli_texts_report(&args.texts, &cli_add);
+    cli_texts_free(&args.texts);
+    return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_add);
 }
 
 const cli_command cli_add = {

@@ -5,6 +5,7 @@
 #include "cli/input.h"
 #include "cli/model.h"
 #include "cli/store.h"
+#include "cli/texts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +14,20 @@
 static struct {
     cli_common common;
     const char *model, *store, *tap, *project;
-    int split, keys, distance;
+    cli_texts texts;
+    int keys, distance;
     int64_t min_context, segment;
     uint64_t memory;
     bool force, no_index;
     cli_recipe recipe;
-} args = {.tap = "ffn", .min_context = -1};
+} args = {.tap = "ffn", .min_context = -1, .texts = {.split = KNNLM_SPLIT_FILE}};
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "model that reads the texts (required)", 0, 0, NULL},
     {'o', "output", CLI_STRING, &args.store, "STORE", "directory of the store (required); an interrupted build goes on", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
+    CLI_TEXTS_OPTIONS(args.texts, "file"),
     {0, "min-context", CLI_INTEGER, &args.min_context, "N", "tokens before every target (default: half the model's window)", 0, 1 << 20, NULL},
     {0, "tap", CLI_STRING, &args.tap, "TAP", "ffn, ffn-raw, attention, attention-raw, output-norm or output, with @LAYER (default: ffn)", 0, 0, NULL},
     {0, "keys", CLI_CHOICE, &args.keys, "TYPE", "f16, f32, int8 or none (default: f16)", 0, 0, kn_key_type_names},
@@ -61,7 +63,7 @@ static bool recipe_said(void) {
 
 static knnlm_build_options make_options(int32_t project) {
     knnlm_build_options o = knnlm_build_options_default();
-    o.split = (knnlm_split)args.split;
+    o.split = (knnlm_split)args.texts.split;
     o.split_given = true;
     o.tap = args.tap;
     o.min_context = (int32_t)args.min_context;
@@ -74,6 +76,7 @@ static knnlm_build_options make_options(int32_t project) {
     o.planned = cli_print_plan;
     o.planned_context = (void *)(uintptr_t)&cli_build;
     o.progress = cli_progress;
+    o.texts = cli_texts_read(&args.texts);
     return o;
 }
 
@@ -89,7 +92,7 @@ static knnlm_status build(const char *const *texts, size_t count, int32_t projec
     knnlm_model_close(model);
     cli_progress_clear();
     if (status == KNNLM_OK)
-        cli_print_built(&result, index.done ? &index : NULL, args.store, args.common.json);
+        cli_print_built(&result, index.done ? &index : NULL, args.store, &args.texts, args.common.json);
     return status;
 }
 
@@ -112,8 +115,10 @@ static int run(int argc, char **argv) {
     recipe.force = args.force;
     recipe.always = recipe_said();
     cli_catch_interrupts();
-    return build((const char *const *)texts, count, project, &recipe) == KNNLM_OK ? CLI_DONE
-                                                                                  : cli_fail(&cli_build);
+    knnlm_status status = build((const char *const *)texts, count, project, &recipe);
+    cli_texts_report(&args.texts, &cli_build);
+    cli_texts_free(&args.texts);
+    return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_build);
 }
 
 const cli_command cli_build = {
@@ -122,6 +127,9 @@ const cli_command cli_build = {
     .usage = "-m MODEL -o STORE TEXT... [options]",
     .examples = "  knnlm build -m models/small.gguf -o books.store books/\n"
                 "  knnlm build -m my.gguf -o wiki.store --documents wiki wiki.txt.zst\n"
+                "  knnlm build -m my.gguf -o mail.store --documents jsonl --field body --name-field id "
+                "mail.jsonl.gz\n"
+                "  knnlm build -m my.gguf -o docs.store --include '*.md' --exclude node_modules project/\n"
                 "  knnlm build -m my.gguf -o small.store --keys int8 --project pca:128 notes/\n"
                 "Interrupted? The same command goes on where it was.\n",
     .run = run,

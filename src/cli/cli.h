@@ -26,7 +26,7 @@ typedef enum cli_kind {
     CLI_LIST,  // a string each time it is given
 } cli_kind;
 
-enum { CLI_LIST_MAX = 16 };
+enum { CLI_LIST_MAX = 64 };
 typedef struct cli_list {
     const char *items[CLI_LIST_MAX];
     size_t count;

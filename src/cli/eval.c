@@ -4,6 +4,7 @@
 #include "cli/input.h"
 #include "cli/mixture.h"
 #include "cli/model.h"
+#include "cli/texts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +16,7 @@ static struct {
     cli_common common;
     cli_mixture mixture;
     const char *model, *per_token, *report;
-    int split;
+    cli_texts texts;
     int64_t score, context, report_tokens;
     bool fallback;
     double skip_entropy;
@@ -30,7 +31,7 @@ static const cli_option options[] = {
     CLI_FILTER_OPTIONS(args.mixture),
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone (knnlm tune tells what that costs)", 0, 100, NULL},
     {0, "fallback", CLI_FLAG, &args.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
+    CLI_TEXTS_OPTIONS(args.texts, "as the store's, else file"),
     {0, "score", CLI_INTEGER, &args.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &args.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
     {0, "per-token", CLI_STRING, &args.per_token, "FILE", "write one tab-separated row a token; -: to standard output, and the figures to standard error", 0, 0, NULL},
@@ -100,6 +101,7 @@ static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r)
         r->context, "documents", knnlm_split_name(r->split), "threads", kn_threads(), "kernels",
         info->kernels);
     json_object_update_new(o, json_mixture(r));
+    json_object_set_new(o, "skipped_files", cli_texts_json(&args.texts));
     cli_print_json(o);
 }
 
@@ -216,8 +218,9 @@ static knnlm_eval_options make_options(void) {
     knnlm_eval_options o = knnlm_eval_options_default();
     o.score = (int32_t)args.score;
     o.context = (int32_t)args.context;
-    o.split_given = args.split >= 0;
-    if (o.split_given) o.split = (knnlm_split)args.split;
+    o.split_given = args.texts.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)args.texts.split;
+    o.texts = cli_texts_read(&args.texts);
     o.per_token = args.per_token;
     o.report = args.report;
     o.report_tokens = (uint64_t)args.report_tokens;
@@ -234,6 +237,7 @@ static knnlm_status evaluate(const char *const *paths, size_t count, const knnlm
     KN_TRY(cli_open_model(args.model, &args.common, &model));
     knnlm_status status = knnlm_eval(model, paths, count, mix, &o, &result);
     cli_progress_clear();
+    cli_texts_report(&args.texts, &cli_eval);
     knnlm_model_describe(model, &info);
     if (writes_to_stdout()) cli_results_to_stderr();
     if (status == KNNLM_OK && args.common.json)
@@ -249,7 +253,7 @@ static int run(int argc, char **argv) {
     knnlm_mixture_options mix;
     char **paths;
     size_t count;
-    args.context = args.split = -1;
+    args.context = args.texts.split = -1;
     args.report_tokens = 5000;
     cli_mixture_init(&args.mixture);
     int code = cli_parse(&cli_eval, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
@@ -269,6 +273,7 @@ static int run(int argc, char **argv) {
     cli_catch_interrupts();
     if (code == CLI_DONE && evaluate((const char *const *)paths, count, &mix) != KNNLM_OK)
         code = cli_fail(&cli_eval);
+    cli_texts_free(&args.texts);
     cli_mixture_free(&args.mixture);
     return code;
 }

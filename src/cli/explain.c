@@ -3,6 +3,7 @@
 #include "cli/mixture.h"
 #include "cli/model.h"
 #include "cli/store.h"
+#include "cli/texts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +15,7 @@ static struct {
     cli_common common;
     cli_mixture mixture;
     const char *model, *target, *text;
-    int split;
+    cli_texts texts;
     int64_t words, shown, around, best, worst, score, context;
 } args;
 
@@ -32,7 +33,7 @@ static const cli_option options[] = {
     {0, "text", CLI_STRING, &args.text, "FILE", "look through this text instead of one context", 0, 0, NULL},
     {0, "best", CLI_INTEGER, &args.best, "N", "with --text: tokens where neighbours helped most (default: 5)", 0, 10000, NULL},
     {0, "worst", CLI_INTEGER, &args.worst, "N", "with --text: tokens where they hurt most (default: 5)", 0, 10000, NULL},
-    {0, "documents", CLI_CHOICE, &args.split, "HOW", "with --text: file, or wiki (default: as the store's, else file)", 0, 0, cli_splits},
+    CLI_TEXTS_OPTIONS(args.texts, "as the store's, else file"),
     {0, "score", CLI_INTEGER, &args.score, "N", "with --text: tokens scored a window", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &args.context, "N", "with --text: tokens before them", 0, 1 << 20, NULL},
     CLI_ENGINE_OPTION(args.common),
@@ -236,20 +237,23 @@ static knnlm_status explain_text(const knnlm_model *model, knnlm_mixture *m) {
     knnlm_token_gains gains;
     o.score = (int32_t)args.score;
     o.context = (int32_t)args.context;
-    o.split_given = args.split >= 0;
-    if (o.split_given) o.split = (knnlm_split)args.split;
+    o.split_given = args.texts.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)args.texts.split;
+    o.texts = cli_texts_read(&args.texts);
     o.best = (size_t)args.best;
     o.worst = (size_t)args.worst;
     if (args.shown >= 0) o.neighbors = (size_t)args.shown;
     o.around = (size_t)args.around;
     o.progress = cli_progress;
-    KN_TRY(knnlm_explain_texts(m, &args.text, 1, &o, &gains));
+    knnlm_status status = knnlm_explain_texts(m, &args.text, 1, &o, &gains);
     cli_progress_clear();
+    cli_texts_report(&args.texts, &cli_explain);
+    if (status != KNNLM_OK) return status;
     if (args.common.json)
-        cli_print_json(json_pack("{s:I, s:f, s:o?, s:o, s:o}", "tokens", (json_int_t)gains.tokens, "ppl_lm",
-                                 gains.ppl_lm, "ppl", json_real(gains.ppl), "best",
-                                 json_gains(model, gains.best, gains.best_count), "worst",
-                                 json_gains(model, gains.worst, gains.worst_count)));
+        cli_print_json(json_pack(
+            "{s:I, s:f, s:o?, s:o, s:o, s:o}", "tokens", (json_int_t)gains.tokens, "ppl_lm", gains.ppl_lm,
+            "ppl", json_real(gains.ppl), "best", json_gains(model, gains.best, gains.best_count), "worst",
+            json_gains(model, gains.worst, gains.worst_count), "skipped_files", cli_texts_json(&args.texts)));
     else
         print_gains(model, &gains);
     knnlm_token_gains_free(&gains);
@@ -308,7 +312,7 @@ static int run(int argc, char **argv) {
     char **rest;
     size_t count;
     cli_mixture_init(&args.mixture);
-    args.context = args.split = -1;
+    args.context = args.texts.split = -1;
     args.shown = -1;
     args.words = 8;
     args.around = 12;
@@ -322,6 +326,7 @@ static int run(int argc, char **argv) {
     cli_catch_interrupts();
     if (code == CLI_DONE && read_and_explain(&mix, count ? rest[0] : NULL) != KNNLM_OK)
         code = cli_fail(&cli_explain);
+    cli_texts_free(&args.texts);
     cli_mixture_free(&args.mixture);
     return code;
 }

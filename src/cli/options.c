@@ -14,11 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTIONS_MAX = 64, LONG_BASE = 256 };
+enum { OPTIONS_MAX = 96, LONG_BASE = 256 };
 
 const char *const cli_precisions[] = {
     [KNNLM_PRECISION_AUTO] = "auto", [KNNLM_PRECISION_F32] = "f32", [KNNLM_PRECISION_BF16] = "bf16", NULL};
-const char *const cli_splits[] = {[KNNLM_SPLIT_FILE] = "file", [KNNLM_SPLIT_WIKI] = "wiki", NULL};
 
 int cli_fail(const cli_command *command) {
     char text[4096];

@@ -29,15 +29,17 @@ void cli_print_plan(void *context, const knnlm_build_estimate *e) {
     fprintf(stderr, "%sB of memory\n", cli_count((double)e->memory, memory));
 }
 
-static void print_json(const knnlm_build_result *r, const knnlm_index_result *x, const char *store) {
-    cli_print_json(json_pack(
-        "{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?, s:o}", "store",
-        json_string(store), "documents", "added", (json_int_t)r->documents_added, "unchanged",
-        (json_int_t)r->documents_unchanged, "replaced", (json_int_t)r->documents_replaced, "total",
-        (json_int_t)r->documents, "entries", "added", (json_int_t)r->entries_added, "total",
-        (json_int_t)r->entries, "text_bytes", (json_int_t)r->text_bytes, "bytes", (json_int_t)r->bytes,
-        "resumed", r->resumed, "seconds", json_real(r->seconds), "tokens_per_second",
-        json_real(r->tokens_per_second), "index", x ? cli_json_indexed(x) : json_null()));
+static void print_json(const knnlm_build_result *r, const knnlm_index_result *x, const char *store,
+                       const cli_texts *texts) {
+    cli_print_json(
+        json_pack("{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?, s:o, s:o}",
+                  "store", json_string(store), "documents", "added", (json_int_t)r->documents_added,
+                  "unchanged", (json_int_t)r->documents_unchanged, "replaced",
+                  (json_int_t)r->documents_replaced, "total", (json_int_t)r->documents, "entries", "added",
+                  (json_int_t)r->entries_added, "total", (json_int_t)r->entries, "text_bytes",
+                  (json_int_t)r->text_bytes, "bytes", (json_int_t)r->bytes, "resumed", r->resumed, "seconds",
+                  json_real(r->seconds), "tokens_per_second", json_real(r->tokens_per_second), "index",
+                  x ? cli_json_indexed(x) : json_null(), "skipped_files", cli_texts_json(texts)));
 }
 
 static void warn_damaged(const knnlm_build_result *r, const char *store) {
@@ -47,11 +49,12 @@ static void warn_damaged(const knnlm_build_result *r, const char *store) {
     cli_warn(text);
 }
 
-void cli_print_built(const knnlm_build_result *r, const knnlm_index_result *x, const char *store, bool json) {
+void cli_print_built(const knnlm_build_result *r, const knnlm_index_result *x, const char *store,
+                     const cli_texts *texts, bool json) {
     char size[32], seconds[32], rate[32];
     if (r->documents_damaged) warn_damaged(r, store);
     if (json) {
-        print_json(r, x, store);
+        print_json(r, x, store, texts);
         return;
     }
     printf("store            %s%s\n", store, r->resumed ? " (an interrupted run was continued)" : "");

@@ -2,13 +2,13 @@
 #ifndef KN_CLI_STORE_H
 #define KN_CLI_STORE_H
 
-#include "cli/cli.h"
+#include "cli/texts.h"
 
 // "1.23M entries, ..." on stderr, before the work.
 void cli_print_plan(void *command, const knnlm_build_estimate *estimate);
 // `index` NULL: nothing was indexed.
 void cli_print_built(const knnlm_build_result *result, const knnlm_index_result *index, const char *store,
-                     bool json);
+                     const cli_texts *texts, bool json);
 // How to index.
 typedef struct cli_recipe {
     int64_t lists, train, probes, iterations, seed;

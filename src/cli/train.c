@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "cli/cli.h"
 #include "cli/input.h"
+#include "cli/texts.h"
 
 #include <errno.h>
 #include <math.h>
@@ -24,7 +25,8 @@ static const char *const norms[] = {"layer", "rms", NULL};
 typedef struct settings {
     cli_common common;
     const char *valid, *output, *from, *preset, *tokenizer_file, *bands, *log;
-    int split, kind, type, optimizer, schedule, positions, activation, norm;
+    cli_texts texts;
+    int kind, type, optimizer, schedule, positions, activation, norm;
     int64_t vocabulary, vocabulary_sample, width, layers, heads, ffn, context, window;
     int64_t steps, length, batch, micro, warmup, period, seed, valid_every, save_every, report_every,
         valid_tokens;
@@ -50,7 +52,7 @@ static const settings not_given = {
 static const cli_option options[] = {
     {'o', "output", CLI_STRING, &args.output, "FILE", "model to write (required)", 0, 0, NULL},
     {0, "valid", CLI_STRING, &args.valid, "TEXT", "validation text; the best model on it is kept", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document", 0, 0, cli_splits},
+    CLI_TEXTS_OPTIONS(args.texts, "file"),
     {0, "from", CLI_STRING, &args.from, "MODEL", "go on from this model, with its shape and tokenizer; the optimiser begins anew", 0, 0, NULL},
     {0, "preset", CLI_STRING, &args.preset, "NAME", "tiny, small (default), base, stream, stream-tiny, gpt2-tiny, gpt2, paper-bpe, wiki103", 0, 0, NULL},
     {0, "tokenizer", CLI_CHOICE, &args.kind, "KIND", "bpe (default), word or wordpiece", 0, 0, kinds},
@@ -195,6 +197,7 @@ static void print_json(const knnlm_train_result *r) {
                           (json_int_t)last->tokens, "loss", json_real(last->loss), "seconds",
                           json_real(last->seconds), "tokens_per_second", json_real(last->tokens_per_second),
                           "kernels", r->kernels);
+    json_object_set_new(j, "skipped_files", cli_texts_json(&args.texts));
     if (args.from) json_object_set_new(j, "from", json_string(args.from));
     if (isfinite(last->best_loss)) json_object_set_new(j, "valid_ppl", json_real(exp(last->best_loss)));
     cli_print_json(j);
@@ -271,7 +274,8 @@ static void set_optimizer(knnlm_train_options *o) {
 
 static void set_run(knnlm_train_options *o) {
     o->valid = args.valid;
-    o->split = (knnlm_split)args.split;
+    o->split = (knnlm_split)args.texts.split;
+    o->texts = cli_texts_read(&args.texts);
     o->from = args.from;
     o->steps = args.steps;
     o->epochs = args.epochs;
@@ -367,6 +371,8 @@ static int run(int argc, char **argv) {
     knnlm_status status = train((const char *const *)paths, count, &l);
     if (l.log && (ferror(l.log) | fclose(l.log)) && status == KNNLM_OK)
         status = kn_fail(KNNLM_EIO, "%s: cannot write all of the log", args.log);
+    cli_texts_report(&args.texts, &cli_train);
+    cli_texts_free(&args.texts);
     return status == KNNLM_OK ? CLI_DONE : cli_fail(&cli_train);
 }
 

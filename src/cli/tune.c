@@ -3,6 +3,7 @@
 #include "cli/mixture.h"
 #include "cli/model.h"
 #include "cli/plot.h"
+#include "cli/texts.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +15,7 @@ static struct {
     cli_common common;
     cli_mixture mixture;
     const char *model, *probe_list, *plot;
-    int split;
+    cli_texts texts;
     int64_t score, context;
     bool dry;
 } args;
@@ -28,7 +29,7 @@ static const cli_option options[] = {
     {0, "probe", CLI_STRING, &args.probe_list, "LIST", NULL, 0, 0, NULL},
     {0, "plot", CLI_STRING, &args.plot, "PREFIX", "draw perplexity by k and by lambda: PREFIX-k.svg, PREFIX-lambda.svg", 0, 0, NULL},
     {0, "dry-run", CLI_FLAG, &args.dry, NULL, "write nothing into the store", 0, 0, NULL},
-    {0, "documents", CLI_CHOICE, &args.split, "HOW", "file, or wiki: each \"= Title =\" section is a document (default: as the store's, else file)", 0, 0, cli_splits},
+    CLI_TEXTS_OPTIONS(args.texts, "as the store's, else file"),
     {0, "score", CLI_INTEGER, &args.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &args.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
     CLI_ENGINE_OPTION(args.common),
@@ -282,7 +283,7 @@ static void print_json(void) {
         "{s:o?, s:I, s:f, s:f, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:f, s:f, s:I, s:I, s:{s:I, s:f, "
         "s:f}, s:{s:I, s:I}, s:b, "
         "s:b, s:f, "
-        "s:f, s:f, s:I, s:o, s:o, s:o, s:o}",
+        "s:f, s:f, s:I, s:o, s:o, s:o, s:o, s:o}",
         "model", json_string(args.model), "tokens", (json_int_t)result.tokens, "ppl_lm", result.ppl_lm, "ppl",
         result.ppl, "ppl_cache", json_real(result.ppl_cache), "ppl_adaptive", json_real(result.ppl_adaptive),
         "ppl_adaptive_checked", json_real(result.ppl_adaptive_checked), "ppl_gate",
@@ -294,7 +295,8 @@ static void print_json(void) {
         (json_int_t)t->distance_bins, "entropies", (json_int_t)t->entropy_bins, "reported_on_tuning_text",
         true, "written", result.written, "seconds_search", result.seconds_search, "seconds_sweep",
         result.seconds_sweep, "seconds", result.seconds, "settings", (json_int_t)result.settings, "stores",
-        json_stores(), "points", json_points(), "by_lambda", json_lambdas(), "by_skip", json_skips()));
+        json_stores(), "points", json_points(), "by_lambda", json_lambdas(), "by_skip", json_skips(),
+        "skipped_files", cli_texts_json(&args.texts)));
 }
 
 // ---------------------------------------------------------------- the command
@@ -343,8 +345,9 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
     knnlm_model *model;
     o.score = (int32_t)args.score;
     o.context = (int32_t)args.context;
-    o.split_given = args.split >= 0;
-    if (o.split_given) o.split = (knnlm_split)args.split;
+    o.split_given = args.texts.split >= 0;
+    if (o.split_given) o.split = (knnlm_split)args.texts.split;
+    o.texts = cli_texts_read(&args.texts);
     o.probes = probes;
     o.probe_count = probe_count;
     o.auto_probes = args.probe_list && !probe_count;
@@ -357,6 +360,7 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
     knnlm_status status = knnlm_tune(model, paths, count, mix, &o, &result);
     knnlm_model_close(model);
     cli_progress_clear();
+    cli_texts_report(&args.texts, &cli_tune);
     if (status != KNNLM_OK) return status;
     if (args.common.json)
         print_json();
@@ -386,7 +390,7 @@ static int run(int argc, char **argv) {
     int64_t probes[PROBES_MAX];
     char **paths;
     size_t count, probe_count = 0;
-    args.context = args.split = -1;
+    args.context = args.texts.split = -1;
     cli_mixture_init(&args.mixture);
     int code = cli_parse(&cli_tune, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;
@@ -401,6 +405,7 @@ static int run(int argc, char **argv) {
     cli_catch_interrupts();
     if (code == CLI_DONE && tune((const char *const *)paths, count, &mix, probes, probe_count) != KNNLM_OK)
         code = cli_fail(&cli_tune);
+    cli_texts_free(&args.texts);
     cli_mixture_free(&args.mixture);
     return code;
 }

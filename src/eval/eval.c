@@ -133,8 +133,8 @@ static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_
     bool shown = s->rows || s->report || o->row;
     kn_pass_options pass = {.read = o->read, .entropies = s->m->any && shown, .predictions_alone = !shown};
     KN_TRY(kn_read_resolve(lm, &pass.read));
-    if (!o->split_said) pass.read.split = s->m->split;
-    out->split = pass.read.split;
+    if (!o->split_said) pass.read.texts.split = s->m->split;
+    out->split = pass.read.texts.split;
     out->stream = pass.read.stream;
     out->score = pass.read.score;
     out->context = pass.read.context;

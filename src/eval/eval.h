@@ -5,7 +5,7 @@
 #include "eval/pass.h"
 
 typedef struct kn_eval_options {
-    kn_read_options read; // split: counts only when split_said
+    kn_read_options read; // texts.split: counts only when split_said
     bool split_said;      // else documents are cut as the first store's were
     kn_mixture_options mix;
     const char *per_token;  // file of one row a token (tab-separated), or NULL

@@ -103,6 +103,7 @@ static knnlm_status count_records(void *context, const kn_records *r) {
 static knnlm_status plan(kn_tuning *t, kn_lm *lm, const char *const *paths, size_t count,
                          const kn_tune_options *o, const kn_read_options *read) {
     kn_read_options tokens_alone = *read;
+    tokens_alone.texts.skipped = NULL; // the search, which comes next, tells it
     kn_read_totals totals;
     uint64_t tokens = 0, memory = kn_memory_total() / 4 * 3;
     for (size_t i = 0; i < count; i++)
@@ -145,7 +146,7 @@ static knnlm_status search_own(kn_tuning *t, kn_lm *lm) {
 static knnlm_status search(kn_tuning *t, kn_lm *lm, const char *const *paths, size_t count,
                            const kn_tune_options *o, const kn_progress *progress) {
     kn_pass_options pass = {.read = o->read, .entropies = true, .neighbors_alone = true};
-    if (!o->split_said) pass.read.split = t->m->split;
+    if (!o->split_said) pass.read.texts.split = t->m->split;
     choose_cache_temperatures(t, o);
     pass.cache_temperatures = t->cache_temperatures;
     pass.cache_temperature_count = t->cache_temperature_count;

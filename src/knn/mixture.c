@@ -135,11 +135,6 @@ void kn_mixture_settle(kn_mixture *m) {
 
 // ---------------------------------------------------------------- all of them
 
-static knnlm_split split_of(const kn_store_info *store) {
-    return strcmp(store->settings.split, kn_split_names[KNNLM_SPLIT_WIKI]) == 0 ? KNNLM_SPLIT_WIKI
-                                                                                : KNNLM_SPLIT_FILE;
-}
-
 // A vouched-for model may have fewer layers than the one that made the store.
 static knnlm_status find_tap(const kn_lm *lm, const kn_store_info *store, kn_tap *out) {
     char text[KN_TAP_TEXT];
@@ -154,7 +149,7 @@ static knnlm_status find_tap(const kn_lm *lm, const kn_store_info *store, kn_tap
 static knnlm_status share_tap(const kn_lm *lm, kn_mixture_info *m, size_t number) {
     const kn_store_info *first = m->stores[0].store, *other = m->stores[number].store;
     if (number == 0) {
-        m->split = split_of(first);
+        m->split = kn_split_find(first->settings.split);
         return find_tap(lm, first, &m->tap);
     }
     if (strcmp(first->settings.tap, other->settings.tap) == 0) return KNNLM_OK;

@@ -290,7 +290,7 @@ knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, co
                            const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
                            void *context, kn_read_totals *totals) {
     kn_documents *source;
-    KN_TRY(kn_documents_open(paths, count, options->split, &source));
+    KN_TRY(kn_documents_open(paths, count, &options->texts, &source));
     knnlm_status status = kn_read_source(lm, source, options, progress, choose, sink, context, totals);
     kn_documents_close(source);
     return status;

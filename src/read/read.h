@@ -19,7 +19,7 @@ typedef struct kn_read_options {
     bool stream;     // as a stream; set where neither of the next two is given and the model can
     int32_t score;   // targets of a window; 0: half of the model's usual window, at most 512
     int32_t context; // tokens before them; negative: what is left of that window
-    knnlm_split split;
+    kn_text_options texts;
     kn_tap tap;
     bool logprobs, entropies, keys; // what is wanted
     // The first window of a document takes as many targets as fit: no room is needed for what is before them.
@@ -75,7 +75,7 @@ knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *options);
 knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, const kn_read_options *options,
                            const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
                            void *context, kn_read_totals *totals);
-// The same for the documents of a source, whatever the options' split.
+// The same for the documents of a source, whatever the options' texts.
 knnlm_status kn_read_source(kn_lm *lm, kn_documents *source, const kn_read_options *options,
                             const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
                             void *context, kn_read_totals *totals);

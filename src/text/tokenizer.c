@@ -42,15 +42,6 @@ void kn_tokens_free(kn_tokens *t) {
     *t = (kn_tokens){.with_offsets = t->with_offsets, .progress = t->progress};
 }
 
-knnlm_status kn_buffer_put(kn_buffer *b, const char *data, size_t size) {
-    size_t needed;
-    if (!kn_add(b->size, size, &needed)) return kn_fail(KNNLM_ENOMEM, "out of memory: %zu more bytes", size);
-    KN_TRY(kn_grow(&b->data, &b->capacity, needed, 1));
-    if (size) memcpy(b->data + b->size, data, size);
-    b->size = needed;
-    return KNNLM_OK;
-}
-
 // ---- what every kind does alike
 
 kn_tokenizer *kn_tokenizer_make(const kn_tokenizer_class *class, size_t bytes, kn_vocab *vocab) {

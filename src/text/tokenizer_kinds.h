@@ -2,15 +2,9 @@
 #ifndef KN_TEXT_TOKENIZER_KINDS_H
 #define KN_TEXT_TOKENIZER_KINDS_H
 
+#include "text/buffer.h"
 #include "text/tokenizer.h"
 #include "text/vocab.h"
-
-// Growing bytes. Zero-initialise; `data` is released with free().
-typedef struct kn_buffer {
-    char *data;
-    size_t size, capacity;
-} kn_buffer;
-knnlm_status kn_buffer_put(kn_buffer *b, const char *data, size_t size);
 
 // `vocab` pieces are kept as kn_tokenizer_piece shows them. Each kind begins with a struct kn_tokenizer.
 typedef struct kn_tokenizer_class {

@@ -37,11 +37,11 @@ static knnlm_status append_documents(const kn_tokenizer *t, kn_documents *d, con
 }
 
 knnlm_status kn_corpus_read(const kn_tokenizer *tokenizer, const char *const *paths, size_t count,
-                            knnlm_split split, const kn_progress *progress, kn_corpus *out) {
+                            const kn_text_options *options, const kn_progress *progress, kn_corpus *out) {
     kn_documents *d;
     kn_tokens tokens = {.progress = progress};
     *out = (kn_corpus){0};
-    KN_TRY(kn_documents_open(paths, count, split, &d));
+    KN_TRY(kn_documents_open(paths, count, options, &d));
     kn_documents_watch(d, progress);
     knnlm_status status = append_documents(tokenizer, d, progress, out, &tokens);
     kn_documents_close(d);
@@ -75,12 +75,14 @@ static knnlm_status append_text(kn_documents *d, size_t limit, char **text, size
     return KNNLM_OK;
 }
 
-knnlm_status kn_corpus_text(const char *const *paths, size_t count, size_t limit, const kn_progress *progress,
-                            char **text, size_t *size) {
+knnlm_status kn_corpus_text(const char *const *paths, size_t count, const kn_text_options *options,
+                            size_t limit, const kn_progress *progress, char **text, size_t *size) {
     kn_documents *d;
+    kn_text_options silent = *options;
+    silent.skipped = NULL;
     *text = NULL;
     *size = 0;
-    KN_TRY(kn_documents_open(paths, count, KNNLM_SPLIT_FILE, &d));
+    KN_TRY(kn_documents_open(paths, count, &silent, &d));
     kn_documents_watch(d, progress);
     knnlm_status status = append_text(d, limit, text, size);
     kn_documents_close(d);

@@ -17,13 +17,13 @@ typedef struct kn_corpus {
 // Both are KNNLM_ESTOPPED when `progress` (NULL: nobody listens) asks for it, be it in the middle of a
 // document.
 knnlm_status kn_corpus_read(const kn_tokenizer *tokenizer, const char *const *paths, size_t count,
-                            knnlm_split split, const kn_progress *progress, kn_corpus *out);
+                            const kn_text_options *options, const kn_progress *progress, kn_corpus *out);
 void kn_corpus_free(kn_corpus *c);
 
-// The raw text of the documents joined, up to `limit` bytes: what a tokenizer is trained on. Released with
-// free().
-knnlm_status kn_corpus_text(const char *const *paths, size_t count, size_t limit, const kn_progress *progress,
-                            char **text, size_t *size);
+// The raw text of the documents joined, up to `limit` bytes: what a tokenizer is trained on. What is skipped
+// is not told: kn_corpus_read tells it. Released with free().
+knnlm_status kn_corpus_text(const char *const *paths, size_t count, const kn_text_options *options,
+                            size_t limit, const kn_progress *progress, char **text, size_t *size);
 
 // The order in which windows of `length` tokens are visited: a new shuffle, and a new first token, each
 // epoch. A function of seed and number alone, so that a run resumes anywhere.

@@ -80,7 +80,7 @@ static knnlm_status make_tokenizer(making *m) {
     if (kind == KNNLM_TOKENIZER_WORDPIECE)
         return kn_fail(KNNLM_EINVAL, "`tokenizer` wordpiece: give its vocab.txt by `tokenizer_file`");
     size_t limit = kind == KNNLM_TOKENIZER_WORD ? SIZE_MAX : (size_t)sample << 20;
-    KN_TRY(kn_corpus_text(m->texts, m->count, limit, &g->progress, &text, &size));
+    KN_TRY(kn_corpus_text(m->texts, m->count, g->texts, limit, &g->progress, &text, &size));
     knnlm_status status = kn_tokenizer_train(kind, vocabulary, text, size, &g->progress, &m->tokenizer);
     free(text);
     return status;
@@ -90,11 +90,11 @@ static knnlm_status read_inputs(making *m, kn_train_options *o) {
     const knnlm_train_options *g = m->given;
     if (!m->start.tokenizer) KN_TRY(make_tokenizer(m));
     o->tokenizer = m->start.tokenizer ? m->start.tokenizer : m->tokenizer;
-    KN_TRY(kn_corpus_read(o->tokenizer, m->texts, m->count, g->split, &g->progress, &m->corpus));
+    KN_TRY(kn_corpus_read(o->tokenizer, m->texts, m->count, g->texts, &g->progress, &m->corpus));
     o->corpus = &m->corpus;
     if (!g->valid) return KNNLM_OK;
     o->valid = &m->valid;
-    return kn_corpus_read(o->tokenizer, &g->valid, 1, g->split, &g->progress, &m->valid);
+    return kn_corpus_read(o->tokenizer, &g->valid, 1, g->texts, &g->progress, &m->valid);
 }
 
 // ---------------------------------------------------------------- how long

@@ -4,7 +4,7 @@
 
 #include "train/train.h"
 
-// As knnlm_train, with options that were taken.
+// As knnlm_train, with options that were taken: `texts` is not NULL, and has the split.
 knnlm_status kn_train_texts(const char *const *texts, size_t count, const char *output,
                             const knnlm_train_options *options, knnlm_train_result *out);
 
