@@ -315,6 +315,7 @@ typedef struct knnlm_tuned {
     double seen_entropy[2];               // of p_kNN in nats, likewise
     bool gate;                            // lambda is decided token by token, by a gate
     bool quick;                           // on the store's own text, when it was built: a first guess
+    int64_t entries;                      // of the store then; 0: not known
 } knnlm_tuned;
 
 typedef struct knnlm_store_info {

@@ -205,7 +205,7 @@ class States:
 
     def __init__(self, model, store, texts, *options):
         fixed = ["-t", 1, "-m", model, "--keys", "f32", "--no-index", "--precision", "f32"]
-        run("build", *fixed, "-o", store, *options, *texts)
+        run("build", *fixed, "--no-tune", "-o", store, *options, *texts)
         e = Exported(store)
         self.of, self.content = {}, dict(zip(e.names, e.contents))
         for content in e.contents:

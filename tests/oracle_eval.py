@@ -53,7 +53,7 @@ def compare(where, args, parts, cached=None, texts=("test",), states=None, model
 
 
 def build(store, options="", texts=("texts",), model=PLAIN):
-    run("build", "-t", 1, "-m", model, "-o", store, "--precision", "f32", *options.split(), *texts)
+    run("build", "--no-tune", "-t", 1, "-m", model, "-o", store, "--precision", "f32", *options.split(), *texts)
     return Exported(store)
 
 
@@ -161,7 +161,7 @@ for metric in ("ip", "cosine"):  # another metric than the index's: centroids co
             compare_index("an index of l2 by %s" % metric, e, how, probes, "--distance " + metric, **part)
 
 options = "--precision f32 --keys none --codes pq17 --lists %d" % LISTS
-run("build", "-m", PLAIN, "-o", "keyless.store", *options.split(), "texts")
+run("build", "--no-tune", "-m", PLAIN, "-o", "keyless.store", *options.split(), "texts")
 e = read_index("keyless.store")
 check(e.keys is None, "keyless.store has keys")
 for probes in (LISTS, 4):
@@ -171,7 +171,7 @@ for probes in (LISTS, 4):
 shutil.copytree("l2-pq17.store", "changed.store")
 run("remove", "changed.store", "texts/b.txt", "texts/d.txt")
 write_text("more.txt", 21, 150)
-run("add", "changed.store", "--precision", "f32", "more.txt")
+run("add", "--no-tune", "changed.store", "--precision", "f32", "more.txt")
 run("index", "changed.store", "--extend")  # a little that is added stays outside the lists
 e = read_index("changed.store")
 for how in ("exact", "codes"):

@@ -110,12 +110,12 @@ ensure "a new index leaves them once" test "$(parts old/again.store keys) $(part
 run 0 verify old/again.store
 run 0 eval -m "$model" -s old/again.store --json c.txt
 ensure "and it says the same" near "$said" "$(perplexity <out)"
-run 0 add old/s.store a.txt -m "$model" --json # it is long enough to go into the lists
+run 0 add --no-tune old/s.store a.txt -m "$model" --json # it is long enough to go into the lists
 ensure "and so does an addition" test "$(parts old/s.store keys) $(parts old/s.store rows)" = '0 1'
 run 0 verify old/s.store
 run 0 eval -m "$model" -s old/s.store --json c.txt
 said=$(perplexity <out)
-run 0 add old/again.store a.txt -m "$model"
+run 0 add --no-tune old/again.store a.txt -m "$model"
 run 0 eval -m "$model" -s old/again.store --json c.txt
 ensure "and both go on saying the same" near "$said" "$(perplexity <out)"
 rm -rf old

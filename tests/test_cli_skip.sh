@@ -18,8 +18,8 @@ mkdir texts
 write_text 1 900 >texts/a.txt
 write_text 2 300 >texts/b.txt
 write_text 3 700 >valid.txt
-run 0 build -m model.gguf -o a.store --lists 8 --probes 3 texts
-run 0 build -m model.gguf -o b.store --no-index texts/b.txt
+run 0 build -m model.gguf -o a.store --no-tune --lists 8 --probes 3 texts
+run 0 build -m model.gguf -o b.store --no-tune --no-index texts/b.txt
 
 # compare ENTROPY OPTION...: with and without skipping, in 1 and 3 threads
 compare() {

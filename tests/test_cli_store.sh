@@ -41,7 +41,7 @@ write_text 3 90 >texts/c.txt  # 100
 build() { # CODE STORE ARGUMENT...
     code=$1 store=$2
     shift 2
-    run "$code" build -m "$model" -o "$store" "$@"
+    run "$code" build --no-tune -m "$model" -o "$store" "$@"
 }
 build_complains() { # CODE PATTERN STORE ARGUMENT...
     code=$1 pattern=$2 store=$3

@@ -239,7 +239,7 @@ options_of() {
 swap_texts() { mv texts kept && mv more texts && mv kept more; }
 
 build_args() { # STORE
-    echo "build -m $model -o $1 --segment $segment -t 1 $(options_of "$type") texts"
+    echo "build --no-tune -m $model -o $1 --segment $segment -t 1 $(options_of "$type") texts"
 }
 
 make_references() {
@@ -247,7 +247,7 @@ make_references() {
     timed $(build_args "$type.built")
     cp -R "$type.built" "$type.added"
     swap_texts
-    timed add "$type.added" -t 1 texts
+    timed add --no-tune "$type.added" -t 1 texts
     swap_texts
     cp -R "$type.added" "$type.removed"
     timed remove "$type.removed" 'texts/[ce]*' texts/g-long.txt
@@ -269,7 +269,7 @@ round() {
     # shellcheck disable=SC2046 # a list of arguments
     torture 3 "$build_ms" check_growing victim none "$type.built" $(build_args victim)
     swap_texts
-    torture 2 "$add_ms" check_growing victim "$type.built" "$type.added" add victim -t 1 texts
+    torture 2 "$add_ms" check_growing victim "$type.built" "$type.added" add victim --no-tune -t 1 texts
     swap_texts
     torture 1 "$remove_ms" check_either victim "$type.added" "$type.removed" \
         remove victim 'texts/[ce]*' texts/g-long.txt
@@ -289,14 +289,14 @@ done
 
 type=f16
 write_text 7 6000 >long.txt # the model reads on while its first commits are written
-long_args() { echo "build -m $model -o $1 --segment $2 -t 1 long.txt"; }
+long_args() { echo "build --no-tune -m $model -o $1 --segment $2 -t 1 long.txt"; }
 # shellcheck disable=SC2046 # a list of arguments
 run 0 $(long_args long.built 150)
 # shellcheck disable=SC2046 # a list of arguments
 run 0 $(long_args long.whole 1000000)
-run 0 build -m "$model" -o long.base --segment 150 texts
+run 0 build --no-tune -m "$model" -o long.base --segment 150 texts
 cp -R long.base long.added
-run 0 add long.added -t 1 long.txt
+run 0 add --no-tune long.added -t 1 long.txt
 cp -R long.added long.removed
 run 0 remove long.removed texts/c-short.txt
 cp -R long.removed long.compacted
@@ -345,7 +345,7 @@ for name in INT TERM; do
     # shellcheck disable=SC2046 # a list of arguments
     stops $name victim/LOCK 'stopped' check_growing none long.whole $(long_args victim 1000000)
     stops $name "$added" 'last commit; the same command goes on' check_growing long.base long.added \
-        add victim -t 1 long.txt
+        add victim --no-tune -t 1 long.txt
     stops $name "$copied" 'stopped: victim is as it was' check_either long.removed long.compacted compact victim
 done
 
@@ -371,8 +371,8 @@ type=int8
 meanwhile compact victim
 meanwhile remove victim texts/c-short.txt
 meanwhile remove victim '*'
-meanwhile add victim -t 1 texts/g-long.txt
-meanwhile add victim -t 1 texts/c-short.txt
+meanwhile add victim --no-tune -t 1 texts/g-long.txt
+meanwhile add victim --no-tune -t 1 texts/c-short.txt
 
 # ---- a disk that fills up, and then has room again
 
@@ -406,8 +406,8 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=64m none disk 2>/dev/null; the
         # shellcheck disable=SC2046 # a list of arguments
         fills 48 check_growing none "$type.built" $(build_args disk/victim) --force
         swap_texts
-        fills 0 check_growing "$type.built" "$type.added" add disk/victim -t 1 texts --force
-        fills 50 check_growing "$type.built" "$type.added" add disk/victim -t 1 texts --force
+        fills 0 check_growing "$type.built" "$type.added" add disk/victim --no-tune -t 1 texts --force
+        fills 50 check_growing "$type.built" "$type.added" add disk/victim --no-tune -t 1 texts --force
         swap_texts
         fills 0 check_either "$type.added" "$type.removed" remove disk/victim 'texts/[ce]*' texts/g-long.txt
         fills 4 check_either "$type.added" "$type.removed" remove disk/victim 'texts/[ce]*' texts/g-long.txt

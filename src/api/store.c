@@ -52,7 +52,8 @@ knnlm_tuned api_tuned(const kn_store_tuned *t) {
                          .seen_distance = {t->seen.distance.median, t->seen.distance.high},
                          .seen_entropy = {t->seen.entropy.median, t->seen.entropy.high},
                          .gate = t->gate.known,
-                         .quick = t->quick};
+                         .quick = t->quick,
+                         .entries = t->entries};
 }
 
 static void describe_settings(const kn_store_settings *s, knnlm_store_info *out) {

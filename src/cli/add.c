@@ -9,7 +9,7 @@ static struct {
     const char *model, *store;
     cli_texts texts;
     uint64_t memory;
-    bool force;
+    bool force, no_tune;
 } args = {.texts = {.split = -1}};
 
 // One option a line.
@@ -20,6 +20,7 @@ static const cli_option options[] = {
     CLI_TEXTS_OPTIONS(args.texts, "as the store was built"),
     {0, "memory", CLI_BYTES, &args.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &args.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
+    {0, "no-tune", CLI_FLAG, &args.no_tune, NULL, "do not tune it on its own text at the end", 0, 0, NULL},
     CLI_ENGINE_OPTION(args.common),
     CLI_ACCEPT_OPTION(args.common),
     CLI_COMMON_OPTIONS(args.common),
@@ -38,23 +39,23 @@ static knnlm_status add(const char *const *texts, size_t count) {
     knnlm_build_options o = knnlm_build_options_default();
     knnlm_index_options as_ever = knnlm_index_options_default();
     knnlm_build_result result;
-    knnlm_index_result index;
     knnlm_model *model;
     o.split_given = args.texts.split >= 0;
     if (o.split_given) o.split = (knnlm_split)args.texts.split;
     o.texts = cli_texts_read(&args.texts);
-    o.memory = args.memory;
+    o.memory = as_ever.memory = args.memory;
     o.force = args.force;
     o.planned = cli_print_plan;
     o.planned_context = (void *)(uintptr_t)&cli_add;
     o.progress = as_ever.progress = cli_progress;
     KN_TRY(open_model(&model));
     knnlm_status status = knnlm_build_add(model, args.store, texts, count, &o, &result);
-    if (status == KNNLM_OK) status = knnlm_index_update(model, args.store, &as_ever, &index);
+    if (status == KNNLM_OK)
+        status = cli_finish_store(
+            &cli_add, model, &(cli_finish){args.store, &as_ever, args.no_tune, &args.texts, args.common.json},
+            &result);
     knnlm_model_close(model);
     cli_progress_clear();
-    if (status == KNNLM_OK)
-        cli_print_built(&result, index.done ? &index : NULL, args.store, &args.texts, args.common.json);
     return status;
 }
 

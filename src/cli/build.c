@@ -18,7 +18,7 @@ static struct {
     int keys, distance;
     int64_t min_context, segment;
     uint64_t memory;
-    bool force, no_index;
+    bool force, no_index, no_tune;
     cli_recipe recipe;
 } args = {.tap = "ffn", .min_context = -1, .texts = {.split = KNNLM_SPLIT_FILE}};
 
@@ -37,6 +37,7 @@ static const cli_option options[] = {
     {0, "memory", CLI_BYTES, &args.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &args.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
     {0, "no-index", CLI_FLAG, &args.no_index, NULL, "stop after the datastore: searches look at every entry", 0, 0, NULL},
+    {0, "no-tune", CLI_FLAG, &args.no_tune, NULL, "do not tune it on its own text at the end", 0, 0, NULL},
     CLI_RECIPE_OPTIONS(args.recipe),
     CLI_ENGINE_OPTION(args.common),
     CLI_ACCEPT_OPTION(args.common),
@@ -84,15 +85,16 @@ static knnlm_status build(const char *const *texts, size_t count, int32_t projec
                           const knnlm_index_options *recipe) {
     knnlm_build_options o = make_options(project);
     knnlm_build_result result;
-    knnlm_index_result index = {0};
     knnlm_model *model;
     KN_TRY(cli_open_model(args.model, &args.common, &model));
     knnlm_status status = knnlm_build(model, args.store, texts, count, &o, &result);
-    if (status == KNNLM_OK && !args.no_index) status = knnlm_index_update(model, args.store, recipe, &index);
+    if (status == KNNLM_OK)
+        status = cli_finish_store(&cli_build, model,
+                                  &(cli_finish){args.store, args.no_index ? NULL : recipe, args.no_tune,
+                                                &args.texts, args.common.json},
+                                  &result);
     knnlm_model_close(model);
     cli_progress_clear();
-    if (status == KNNLM_OK)
-        cli_print_built(&result, index.done ? &index : NULL, args.store, &args.texts, args.common.json);
     return status;
 }
 

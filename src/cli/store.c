@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { TUNED_FROM = 64 }; // entries
+
 void cli_print_plan(void *context, const knnlm_build_estimate *e) {
     const cli_command *command = context;
     char entries[32], disk[32], left[32], memory[32], seconds[32], rate[32];
@@ -29,17 +31,17 @@ void cli_print_plan(void *context, const knnlm_build_estimate *e) {
     fprintf(stderr, "%sB of memory\n", cli_count((double)e->memory, memory));
 }
 
-static void print_json(const knnlm_build_result *r, const knnlm_index_result *x, const char *store,
-                       const cli_texts *texts) {
-    cli_print_json(
-        json_pack("{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?, s:o, s:o}",
-                  "store", json_string(store), "documents", "added", (json_int_t)r->documents_added,
-                  "unchanged", (json_int_t)r->documents_unchanged, "replaced",
-                  (json_int_t)r->documents_replaced, "total", (json_int_t)r->documents, "entries", "added",
-                  (json_int_t)r->entries_added, "total", (json_int_t)r->entries, "text_bytes",
-                  (json_int_t)r->text_bytes, "bytes", (json_int_t)r->bytes, "resumed", r->resumed, "seconds",
-                  json_real(r->seconds), "tokens_per_second", json_real(r->tokens_per_second), "index",
-                  x ? cli_json_indexed(x) : json_null(), "skipped_files", cli_texts_json(texts)));
+static void print_json(const knnlm_build_result *r, const knnlm_index_result *x, bool tuned,
+                       const char *store, const cli_texts *texts) {
+    cli_print_json(json_pack(
+        "{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?, s:o, s:b, s:o}", "store",
+        json_string(store), "documents", "added", (json_int_t)r->documents_added, "unchanged",
+        (json_int_t)r->documents_unchanged, "replaced", (json_int_t)r->documents_replaced, "total",
+        (json_int_t)r->documents, "entries", "added", (json_int_t)r->entries_added, "total",
+        (json_int_t)r->entries, "text_bytes", (json_int_t)r->text_bytes, "bytes", (json_int_t)r->bytes,
+        "resumed", r->resumed, "seconds", json_real(r->seconds), "tokens_per_second",
+        json_real(r->tokens_per_second), "index", x ? cli_json_indexed(x) : json_null(), "tuned", tuned,
+        "skipped_files", cli_texts_json(texts)));
 }
 
 static void warn_damaged(const knnlm_build_result *r, const char *store) {
@@ -49,12 +51,12 @@ static void warn_damaged(const knnlm_build_result *r, const char *store) {
     cli_warn(text);
 }
 
-void cli_print_built(const knnlm_build_result *r, const knnlm_index_result *x, const char *store,
-                     const cli_texts *texts, bool json) {
+static void print_built(const knnlm_build_result *r, const knnlm_index_result *x, bool tuned,
+                        const char *store, const cli_texts *texts, bool json) {
     char size[32], seconds[32], rate[32];
     if (r->documents_damaged) warn_damaged(r, store);
     if (json) {
-        print_json(r, x, store, texts);
+        print_json(r, x, tuned, store, texts);
         return;
     }
     printf("store            %s%s\n", store, r->resumed ? " (an interrupted run was continued)" : "");
@@ -67,6 +69,60 @@ void cli_print_built(const knnlm_build_result *r, const knnlm_index_result *x, c
     printf("\ntime             %s, %s tokens/s\n", cli_duration(r->seconds, seconds),
            cli_count(r->tokens_per_second, rate));
     if (x) cli_print_index(x);
+    if (tuned)
+        printf("tuned            on its own text: a first guess (knnlm tune, with text of its kind, is "
+               "better)\n");
+}
+
+// Of too few entries nothing is learnt; what somebody tuned on a text of his own is better; and what was
+// guessed stands until the store has grown by a quarter.
+static bool worth_tuning(const knnlm_store_info *s) {
+    const knnlm_tuned *t = &s->tuned;
+    uint64_t entries = s->entries - s->removed_entries;
+    if (entries < TUNED_FROM || (!s->has_index && s->keys == KNNLM_KEYS_NONE)) return false;
+    return !t->known || (t->quick && entries > (uint64_t)t->entries + (uint64_t)t->entries / 4);
+}
+
+// A store that cannot be tuned is still a store.
+static knnlm_status tune_quickly(const cli_command *command, knnlm_model *model, const char *path,
+                                 uint64_t memory, bool *tuned) {
+    knnlm_tune_options o = knnlm_tune_options_default();
+    knnlm_mixture_options mix = knnlm_mixture_options_default();
+    knnlm_tune_result result;
+    knnlm_store *store;
+    knnlm_store_info info;
+    *tuned = false;
+    KN_TRY(knnlm_store_open(path, &store));
+    knnlm_store_describe(store, &info);
+    bool worth = worth_tuning(&info);
+    knnlm_store_close(store);
+    if (!worth) return KNNLM_OK;
+    o.own = true;
+    o.progress = cli_progress;
+    mix.stores = &path;
+    mix.store_count = 1;
+    mix.memory = memory;
+    knnlm_status status = knnlm_tune(model, NULL, 0, &mix, &o, &result);
+    *tuned = status == KNNLM_OK;
+    if (*tuned) knnlm_tune_result_free(&result);
+    if (status == KNNLM_OK || status == KNNLM_ESTOPPED) return status;
+    cli_progress_clear();
+    fprintf(stderr, "knnlm %s: not tuned: %s\n", command->name, knnlm_message());
+    return KNNLM_OK;
+}
+
+knnlm_status cli_finish_store(const cli_command *command, knnlm_model *model, const cli_finish *how,
+                              const knnlm_build_result *built) {
+    knnlm_index_result index = {0};
+    knnlm_status status = KNNLM_OK;
+    bool tuned = false;
+    if (how->recipe) status = knnlm_index_update(model, how->store, how->recipe, &index);
+    if (status == KNNLM_OK && how->recipe && !how->no_tune && built->entries_added)
+        status = tune_quickly(command, model, how->store, how->recipe->memory, &tuned);
+    cli_progress_clear();
+    if (status == KNNLM_OK)
+        print_built(built, index.done ? &index : NULL, tuned, how->store, how->texts, how->json);
+    return status;
 }
 
 static knnlm_status find_maker(const knnlm_store *store, const char **path) {

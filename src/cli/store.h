@@ -6,9 +6,17 @@
 
 // "1.23M entries, ..." on stderr, before the work.
 void cli_print_plan(void *command, const knnlm_build_estimate *estimate);
-// `index` NULL: nothing was indexed.
-void cli_print_built(const knnlm_build_result *result, const knnlm_index_result *index, const char *store,
-                     const cli_texts *texts, bool json);
+// What is left to do when texts were read.
+typedef struct cli_finish {
+    const char *store;
+    const knnlm_index_options *recipe; // NULL: nothing is indexed
+    bool no_tune;                      // nor tuned on its own text, where that is worth while
+    const cli_texts *texts;
+    bool json;
+} cli_finish;
+// Indexes, tunes, and tells what there is now.
+knnlm_status cli_finish_store(const cli_command *command, knnlm_model *model, const cli_finish *how,
+                              const knnlm_build_result *built);
 // How to index.
 typedef struct cli_recipe {
     int64_t lists, train, probes, iterations, seed;

@@ -226,6 +226,7 @@ static knnlm_status remember(kn_lm *lm, kn_tuning *t, size_t store, double lambd
                               .probes = (int64_t)t->m->stores[store].probes,
                               .codes = t->m->stores[store].codes,
                               .quick = quick,
+                              .entries = (int64_t)t->m->stores[store].store->entries,
                               .tokens = (int64_t)t->n,
                               .text_count = t->out->totals.text_count};
     if (t->cache)

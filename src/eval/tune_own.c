@@ -83,7 +83,8 @@ knnlm_status kn_tune_pieces(kn_lm *lm, size_t tokens, bool echo, kn_tuning *t) {
     knnlm_status status = r.tokens ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t i = 0; i < pieces && status == KNNLM_OK; i++) {
         if (!kn_progress_report(t->progress, "tuning", i, pieces, "pieces"))
-            status = kn_fail(KNNLM_ESTOPPED, "stopped while tuning");
+            status = kn_fail(KNNLM_ESTOPPED,
+                             "stopped while tuning: the store is whole; `knnlm_tune` goes on from here");
         else
             status =
                 read_piece(&r, (uint64_t)((unsigned __int128)(2 * i + 1) * entries / (2 * pieces)), each);

@@ -96,6 +96,7 @@ typedef struct kn_store_tuned {
     kn_store_seen seen;
     kn_store_gate gate;
     bool quick;                     // on the store's own text: a first guess
+    int64_t entries;                // of the store then; 0: not known
     int64_t tokens;                 // of the validation text
     uint64_t texts[KN_TUNED_TEXTS]; // the smallest hashes (low halves) of its documents, ascending
     size_t text_count;

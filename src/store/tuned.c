@@ -133,6 +133,7 @@ json_t *kn_tuned_print(const kn_store_tuned *t) {
         (!t->bins.distances || kn_json_put(o, "bins", print_bins(&t->bins))) &&
         (!t->gate.known || kn_json_put(o, "gate", print_gate(&t->gate))) &&
         (!t->quick || kn_json_put(o, "quick", json_true())) &&
+        (!t->entries || kn_json_put(o, "entries", json_integer((json_int_t)t->entries))) &&
         (!t->seen.known || kn_json_put(o, "seen", print_seen(&t->seen))))
         return o;
     json_decref(o);
@@ -224,7 +225,7 @@ bool kn_tuned_parse(const json_t *o, kn_store_tuned *t) {
     return (!codes || json_is_boolean(codes)) && get_real(o, "lambda", &t->lambda) &&
            get_real(o, "temperature", &t->temperature) && get_count(o, "k", &t->k) &&
            get_count(o, "probes", &t->probes) && get_count(o, "tokens", &t->tokens) &&
-           parse_texts(json_object_get(o, "texts"), t) &&
+           get_count(o, "entries", &t->entries) && parse_texts(json_object_get(o, "texts"), t) &&
            parse_cache(json_object_get(o, "cache"), &t->cache) &&
            parse_bins(json_object_get(o, "bins"), &t->bins) &&
            parse_gate(json_object_get(o, "gate"), &t->gate) &&
