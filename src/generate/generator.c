@@ -20,6 +20,7 @@ struct kn_generator {
     kn_predictor *predictor;
     kn_distribution distribution;
     kn_sampler *sampler;
+    uint8_t *begins; // (vocabulary): as of kn_step
     kn_generator_times times;
 };
 
@@ -39,8 +40,9 @@ static knnlm_status init(kn_generator *g) {
     g->sequence_of = kn_alloc(g->max, sizeof *g->sequence_of);
     g->sessions = kn_alloc(g->max, sizeof *g->sessions);
     g->tokens = kn_alloc(g->max, sizeof *g->tokens);
+    g->begins = kn_alloc(g->vocabulary, 1);
     bool all = g->distributions && g->states && g->mixtures && g->entropies && g->sequence_of &&
-               g->sessions && g->tokens;
+               g->sessions && g->tokens && g->begins;
     return all ? KNNLM_OK : KNNLM_ENOMEM;
 }
 
@@ -72,6 +74,7 @@ void kn_generator_close(kn_generator *g) {
     free(g->sequence_of);
     free(g->sessions);
     free(g->tokens);
+    free(g->begins);
     free(g);
 }
 
@@ -85,19 +88,21 @@ static int32_t layer_of(const kn_lm *lm, kn_tap tap) {
     return tap.layer < 0 ? tap.layer + kn_lm_describe(lm)->layers : tap.layer;
 }
 
-// The tap of those with stores, which is one for all.
+// The tap of those with stores, which is one for all; *keyed: states are wanted.
 static knnlm_status find_tap(const kn_generator *g, const kn_mixture *const *mixtures, size_t count,
-                             kn_tap *tap, bool *searched) {
+                             kn_tap *tap, bool *keyed) {
+    bool searched = false;
     *tap = KN_TAP_DEFAULT;
-    *searched = false;
+    *keyed = false;
     for (size_t i = 0; i < count; i++) {
         const kn_mixture_info *m = kn_mixture_describe(mixtures[i]);
         kn_tap own = m->tap;
+        *keyed |= m->any;
         if (!m->count) continue;
-        if (*searched && (own.point != tap->point || layer_of(g->lm, own) != layer_of(g->lm, *tap)))
+        if (searched && (own.point != tap->point || layer_of(g->lm, own) != layer_of(g->lm, *tap)))
             return kn_fail(KNNLM_EINVAL, "sequences of one step have stores of one tap");
         *tap = own;
-        *searched = true;
+        searched = true;
     }
     return KNNLM_OK;
 }
@@ -132,15 +137,15 @@ static bool reads_one(const kn_sequence *s) {
     return s->count - s->next == 1 && kn_session_length(s->session) > 0;
 }
 
-static kn_lm_output output_at(const kn_generator *g, size_t row, bool searched) {
+static kn_lm_output output_at(const kn_generator *g, size_t row, bool keyed) {
     return (kn_lm_output){.distribution = g->distributions + row * g->vocabulary,
                           .entropies = g->entropies + row,
-                          .keys = searched ? g->states + row * g->width : NULL};
+                          .keys = keyed ? g->states + row * g->width : NULL};
 }
 
 static knnlm_status read_ones(kn_generator *g, kn_sequence *const *sequences, size_t count, kn_tap tap,
-                              bool searched) {
-    kn_lm_output out = output_at(g, 0, searched);
+                              bool keyed) {
+    kn_lm_output out = output_at(g, 0, keyed);
     for (size_t i = 0; i < count; i++) {
         kn_sequence *s = sequences[i];
         make_room(s);
@@ -166,7 +171,7 @@ static knnlm_status read_piece(kn_sequence *s, kn_tap tap, const kn_lm_output *o
 }
 
 static knnlm_status read_pieces(kn_generator *g, kn_sequence *const *sequences, size_t count, kn_tap tap,
-                                bool searched) {
+                                bool keyed) {
     size_t ones = g->rows, seen = 0;
     for (size_t i = 0; i < count; i++) {
         bool whole;
@@ -174,9 +179,19 @@ static knnlm_status read_pieces(kn_generator *g, kn_sequence *const *sequences, 
             seen++;
             continue;
         }
-        kn_lm_output out = output_at(g, g->rows, searched);
+        kn_lm_output out = output_at(g, g->rows, keyed);
         KN_TRY(read_piece(sequences[i], tap, &out, &whole));
         if (whole) g->sequence_of[g->rows++] = i;
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status read_states(const kn_generator *g, kn_sequence *const *sequences,
+                                const kn_mixture *const *mixtures, size_t count, kn_tap tap) {
+    for (size_t i = 0; i < count; i++) {
+        kn_sequence *s = sequences[i];
+        KN_TRY(kn_states_read(&s->states, g->lm, kn_mixture_describe(mixtures[i]), s->history + s->next,
+                              s->count - s->next, tap));
     }
     return KNNLM_OK;
 }
@@ -198,26 +213,32 @@ static knnlm_status search_all(kn_generator *g, const kn_mixture *const *mixture
 
 static knnlm_status draw(kn_generator *g, size_t row, kn_sequence *s, const kn_mixture *m) {
     kn_row_neighbors found[KN_STORES_MAX];
+    const float *state = g->states + row * g->width;
+    kn_sequence_check_stores(s, m);
     kn_predictor_neighbors(g->predictor, row, found);
     KN_TRY(kn_distribution_mix(&g->distribution, m, found, g->distributions + row * g->vocabulary,
                                (double)g->entropies[row]));
+    KN_TRY(kn_states_mix(&s->states, kn_mixture_describe(m), state, &g->distribution));
+    KN_TRY(kn_follow_mix(s, &g->distribution, g->begins));
     kn_sampled before = {s->history, s->prompt, s->count};
     int32_t token = kn_sampler_pick(g->sampler, &g->distribution, &s->options.sampling, &before, &s->random);
     if (token < 0)
         return kn_fail(KNNLM_EINVAL, "%s: its probabilities are not numbers", kn_lm_describe(g->lm)->path);
-    return kn_sequence_take(s, token, &(kn_step){m, found, &g->distribution});
+    KN_TRY(kn_states_add(&s->states, kn_mixture_describe(m), state, token));
+    return kn_sequence_take(s, token, &(kn_step){m, found, &g->distribution, g->begins});
 }
 
 knnlm_status kn_generator_step(kn_generator *g, kn_sequence *const *sequences,
                                const kn_mixture *const *mixtures, size_t count) {
     kn_tap tap;
-    bool searched;
+    bool keyed;
     KN_TRY(check(g, sequences, count));
-    KN_TRY(find_tap(g, mixtures, count, &tap, &searched));
+    KN_TRY(find_tap(g, mixtures, count, &tap, &keyed));
     double begun = kn_seconds();
     g->rows = 0;
-    KN_TRY(read_ones(g, sequences, count, tap, searched));
-    KN_TRY(read_pieces(g, sequences, count, tap, searched));
+    KN_TRY(read_states(g, sequences, mixtures, count, tap));
+    KN_TRY(read_ones(g, sequences, count, tap, keyed));
+    KN_TRY(read_pieces(g, sequences, count, tap, keyed));
     double read = kn_seconds();
     KN_TRY(search_all(g, mixtures));
     double found = kn_seconds();
