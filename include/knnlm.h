@@ -1071,9 +1071,9 @@ KNNLM_API void knnlm_token_gains_free(knnlm_token_gains *gains);
 
 // ---------------------------------------------------------------- generating
 
-// A text that grows behind a prompt, word after word, and knows which passages of the stores it stands in. The
-// mixture must stay open as long, and is used by the same thread. Its cache is of prompt and text; a mixture that
-// was opened with `cache` 0 has none.
+// A text that grows behind a prompt, word after word, and knows which passages of the stores it stands in.
+// The mixture must stay open as long, and is used by the same thread. Its cache is of prompt and text; a
+// mixture that was opened with `cache` 0 has none.
 typedef struct knnlm_text knnlm_text;
 
 typedef struct knnlm_text_options {

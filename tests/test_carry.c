@@ -46,18 +46,17 @@ static int fixture_close(void **state) {
 
 // ---------------------------------------------------------------- the speaker of a word
 
-enum { SPEAKERS = 64, LIKELY = 256 };
+enum { SPEAKERS = 64 };
 
 typedef struct speaker {
     size_t next; // position in the text
     double weight;
 } speaker;
 
-// Who speaks: those that go on with the word, and how much those have whose word ends.
+// Who speaks: those that go on with the word.
 typedef struct speakers {
     speaker list[SPEAKERS];
     size_t count;
-    double ending;
 } speakers;
 
 // Whether the second token (negative: a letter) goes on with the word that the first ends in, if it does.
@@ -78,8 +77,6 @@ static bool goes_on(const kn_lm *lm, int32_t a, int32_t b) {
 static void hear(const fixture *f, int32_t token, size_t at, double weight, speakers *out) {
     if (at + 1 < f->text.count && goes_on(f->lm, token, f->text.ids[at + 1]))
         out->list[out->count++] = (speaker){at + 1, weight};
-    else
-        out->ending += weight;
 }
 
 // Who could have said the token, of those that spoke and of the neighbours, which had the part `kept` of
@@ -103,22 +100,6 @@ static void listen(const fixture *f, const kn_next *next, int32_t token, double 
     }
 }
 
-// How likely a word begins, of the likely tokens; *is: this one does, and is one of them.
-static double beginning(const fixture *f, const kn_distribution *g, int32_t token, bool *is) {
-    int32_t likely[LIKELY];
-    double sum = 0;
-    size_t n = kn_distribution_top(g, LIKELY, likely);
-    kn_tokens letter = encode(f->lm, "x");
-    *is = false;
-    for (size_t i = 0; i < n; i++) {
-        if (goes_on(f->lm, letter.ids[0], likely[i])) continue;
-        sum += exp(kn_distribution_logprob(g, likely[i]));
-        *is |= likely[i] == token;
-    }
-    kn_tokens_free(&letter);
-    return sum;
-}
-
 static size_t check_text(fixture *f, uint64_t seed) {
     kn_generate_options o = kn_generate_options_default();
     kn_tokens context = encode(f->lm, "The keeper of the");
@@ -133,15 +114,12 @@ static size_t check_text(fixture *f, uint64_t seed) {
         OK(kn_nexts_open(f->lm, &(kn_context){context.ids, context.count, f->m}, 1, &nexts));
         const kn_next *next = kn_nexts_at(nexts, 0);
         const kn_distribution *g = &next->distribution;
-        bool begins;
-        double ending = speaking.ending > 0.01 ? speaking.ending : 0, all = ending, said = 0,
-               plain = exp(kn_distribution_logprob(g, tokens[i].token)),
-               again = ending / beginning(f, g, tokens[i].token, &begins);
+        double all = 0, said = 0, plain = exp(kn_distribution_logprob(g, tokens[i].token));
         for (size_t j = 0; j < speaking.count; j++) {
             all += speaking.list[j].weight;
             if (f->text.ids[speaking.list[j].next] == tokens[i].token) said += speaking.list[j].weight;
         }
-        double kept = 1 - all + (begins ? again : 0), p = said + kept * plain;
+        double kept = 1 - all, p = said + kept * plain;
         near(tokens[i].p, log(p));
         near(tokens[i].lambda, all + (1 - all) * g->lambda);
         near(exp(tokens[i].p),

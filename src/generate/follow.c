@@ -5,13 +5,13 @@
 // a token is drawn, neighbour i gave the part r_i = lambda w_i / p of its probability (its responsibility, as
 // of any mixture). It has that part of the next token too, as far as the word goes:
 //
-//   p'(y) = sum of r_i [the entry after i has y]          over those whose entry goes on with the word
-//         + sum of r_i p(y | y begins a word)             over those whose word ends here (y of the likely
-//         ones)
+//   p'(y) = sum of r_i [the entry after i has y]    over those whose entry goes on with the word
+//         + sum of r_i p(y | y begins a word)       over those whose word ends here
 //         + (1 - sum of r_i) p(y)
 //
 // which is what follows exactly where the speaker stays. Where neighbours had little part in the beginning,
-// little changes.
+// little changes. The first line is mixed in, and told as part of p, p_kNN and lambda. The second is a matter
+// of drawing, as penalties are: it says of no token where it comes from, only that some become rarer.
 #include "generate/sequence.h"
 
 #include "base/words.h"
@@ -23,6 +23,7 @@
 enum { MAX = 64 }; // followers, the nearest: the others' part is drawn anew
 
 #define LITTLE 0.01 // less than this has no say in whether a word ends
+#define RAREST -50  // of logarithms: never drawn
 
 // ---------------------------------------------------------------- words
 
@@ -60,53 +61,57 @@ static knnlm_status is_within_word(const kn_sequence *s, bool *out) {
 
 // ---------------------------------------------------------------- mixing
 
-// The most probable tokens that begin a word, with their probabilities; *sum of those.
-static knnlm_status find_beginnings(kn_sequence *s, const kn_distribution *g, uint8_t *begins, double *p,
-                                    double *sum) {
-    int32_t likely[KN_LIKELY];
-    size_t n = kn_distribution_top(g, KN_LIKELY, likely);
+static double weight_of(const kn_sequence *s, int32_t token) {
+    double sum = 0;
+    for (size_t i = 0; i < s->follower_count; i++)
+        if (token < 0 || s->followers[i].token == token) sum += s->followers[i].weight;
+    return fmin(1, sum); // rounding
+}
+
+knnlm_status kn_follow_mix(kn_sequence *s, kn_distribution *g) {
+    int32_t values[MAX];
+    double shares[MAX], weight = weight_of(s, -1);
+    s->kept = 1 - weight;
+    if (!(weight > 0)) return KNNLM_OK;
+    for (size_t i = 0; i < s->follower_count; i++) {
+        values[i] = s->followers[i].token;
+        shares[i] = s->followers[i].weight / weight;
+    }
+    return kn_distribution_join(g,
+                                &(kn_distribution_part){s->kept, weight, values, shares, s->follower_count});
+}
+
+// The likely tokens that go on with the word, with what p (but for the followers' part) is of each; *sum of
+// that.
+static knnlm_status find_rarer(const kn_sequence *s, const kn_distribution *g, uint8_t *begins, kn_rarer *out,
+                               double *sum) {
+    int32_t likely[KN_RARER];
+    size_t n = kn_distribution_top(g, KN_RARER, likely);
     for (size_t i = 0; i < n; i++) {
         bool is;
         KN_TRY(begins_word(s, begins, likely[i], &is));
-        if (!is) continue;
-        p[s->beginning_count] = kn_distribution_probability(g, likely[i]);
-        *sum += p[s->beginning_count];
-        s->beginnings[s->beginning_count++] = likely[i];
+        if (is) continue;
+        double p = kn_distribution_probability(g, likely[i]) - weight_of(s, likely[i]);
+        out->tokens[out->count] = likely[i];
+        out->logs[out->count++] = fmax(0, p / s->kept);
+        *sum += fmax(0, p / s->kept);
     }
     return KNNLM_OK;
 }
 
-static void gather(const kn_sequence *s, double weight, int32_t *values, double *shares) {
-    size_t n = s->beginning_count;
-    for (size_t i = 0; i < n; i++) {
-        values[i] = s->beginnings[i];
-        shares[i] *= s->again / weight;
+knnlm_status kn_follow_end(const kn_sequence *s, const kn_distribution *g, uint8_t *begins, kn_rarer *out) {
+    double sum = 0, ending = fmin(s->ending, s->kept);
+    out->count = 0;
+    if (ending < LITTLE) return KNNLM_OK;
+    KN_TRY(find_rarer(s, g, begins, out, &sum));
+    double others =
+        1 + ending / s->kept * (1 / fmax(1 - sum, 1e-9) - 1); // how much more probable they become
+    for (size_t i = 0; i < out->count; i++) {
+        double p = out->logs[i], followed = weight_of(s, out->tokens[i]);
+        double before = followed + s->kept * p, after = followed + (s->kept - ending) * p;
+        out->logs[i] = before > 0 ? fmax(log(after / before) - log(others), RAREST) : 0;
     }
-    for (size_t i = 0; i < s->follower_count; i++) {
-        values[n + i] = s->followers[i].token;
-        shares[n + i] = s->followers[i].weight / weight;
-    }
-}
-
-knnlm_status kn_follow_mix(kn_sequence *s, kn_distribution *g, uint8_t *begins) {
-    int32_t values[KN_LIKELY + MAX];
-    double shares[KN_LIKELY + MAX], sum = 0, weight = 0;
-    s->beginning_count = 0;
-    if (s->ending > LITTLE) KN_TRY(find_beginnings(s, g, begins, shares, &sum));
-    s->again = sum > 0 ? s->ending / sum : 0;
-    for (size_t i = 0; i < s->follower_count; i++) weight += s->followers[i].weight;
-    weight = fmin(1, weight + s->again * sum); // rounding
-    s->kept = 1 - weight;
-    if (!(weight > 0)) return KNNLM_OK;
-    gather(s, weight, values, shares);
-    return kn_distribution_join(
-        g, &(kn_distribution_part){s->kept, weight, values, shares, s->beginning_count + s->follower_count});
-}
-
-double kn_follow_kept(const kn_sequence *s, int32_t token) {
-    for (size_t i = 0; i < s->beginning_count; i++)
-        if (s->beginnings[i] == token) return s->kept + s->again;
-    return s->kept;
+    return KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- who speaks next

@@ -21,6 +21,7 @@ struct kn_generator {
     kn_distribution distribution;
     kn_sampler *sampler;
     uint8_t *begins; // (vocabulary): as of kn_step
+    kn_rarer rarer;
     kn_generator_times times;
 };
 
@@ -219,8 +220,9 @@ static knnlm_status draw(kn_generator *g, size_t row, kn_sequence *s, const kn_m
     KN_TRY(kn_distribution_mix(&g->distribution, m, found, g->distributions + row * g->vocabulary,
                                (double)g->entropies[row]));
     KN_TRY(kn_states_mix(&s->states, kn_mixture_describe(m), state, &g->distribution));
-    KN_TRY(kn_follow_mix(s, &g->distribution, g->begins));
-    kn_sampled before = {s->history, s->prompt, s->count};
+    KN_TRY(kn_follow_mix(s, &g->distribution));
+    KN_TRY(kn_follow_end(s, &g->distribution, g->begins, &g->rarer));
+    kn_sampled before = {s->history, s->prompt, s->count, &g->rarer};
     int32_t token = kn_sampler_pick(g->sampler, &g->distribution, &s->options.sampling, &before, &s->random);
     if (token < 0)
         return kn_fail(KNNLM_EINVAL, "%s: its probabilities are not numbers", kn_lm_describe(g->lm)->path);

@@ -41,12 +41,12 @@ static knnlm_status add_followers(const kn_sequence *s, int32_t token, double p,
 
 knnlm_status kn_places_find(const kn_sequence *s, const kn_step *step, kn_place **items, size_t *count) {
     int32_t token = s->history[s->count - 1];
-    double p = exp(kn_distribution_logprob(step->distribution, token)), kept = kn_follow_kept(s, token);
+    double p = exp(kn_distribution_logprob(step->distribution, token));
     places out = {0};
     knnlm_status status = add_followers(s, token, p, &out);
     size_t stores = kn_mixture_describe(step->mixture)->count;
     for (size_t i = 0; status == KNNLM_OK && i < stores; i++)
-        status = add_neighbors(step, i, token, kept * step->distribution->prediction.lambdas[i] / p, &out);
+        status = add_neighbors(step, i, token, s->kept * step->distribution->prediction.lambdas[i] / p, &out);
     if (status != KNNLM_OK) free(out.items);
     *items = status == KNNLM_OK ? out.items : NULL;
     *count = status == KNNLM_OK ? out.count : 0;

@@ -14,8 +14,6 @@ typedef struct kn_place {
     double share; // 0 to 1
 } kn_place;
 
-enum { KN_LIKELY = 256 }; // tokens that may begin the next word: the most probable ones
-
 // What is known of a generated token's origin.
 typedef struct kn_note {
     kn_place *places; // let go once no passage can reach back to it
@@ -76,11 +74,7 @@ struct kn_sequence {
     kn_follower *followers;
     size_t follower_count;
     double ending;
-    // Of the last mixing: what is left to the stores of what they say, and what they get again of tokens that
-    // begin a word.
-    double kept, again;
-    int32_t beginnings[KN_LIKELY];
-    size_t beginning_count;
+    double kept;      // of the last mixing: what followers leave of what the stores say
     kn_states states; // of the text itself, where the mixture has a cache
 };
 
@@ -101,10 +95,10 @@ void kn_sequence_check_stores(kn_sequence *s, const kn_mixture *m);
 
 // ---------------------------------------------------------------- words that neighbours began (follow.c)
 
-// Who gave the last token has its say.
-knnlm_status kn_follow_mix(kn_sequence *s, kn_distribution *g, uint8_t *begins);
-// The part that the stores kept of what they say of a token.
-double kn_follow_kept(const kn_sequence *s, int32_t token);
+// Who gave the last token, and goes on with its word, has its say.
+knnlm_status kn_follow_mix(kn_sequence *s, kn_distribution *g);
+// Tokens that go on with a word which has ended where it comes from.
+knnlm_status kn_follow_end(const kn_sequence *s, const kn_distribution *g, uint8_t *begins, kn_rarer *out);
 // Finds out who speaks next, after the newest token, whose places these are.
 knnlm_status kn_follow_take(kn_sequence *s, const kn_step *step, const kn_place *places, size_t count);
 
