@@ -157,7 +157,7 @@ holds 'all(len(x) == 1 for x in r["choices"][0]["logprobs"]["top_logprobs"][1:])
 
 # ---- the most probable words, one after another, are those that explain has first
 
-json '{"prompt": "The nearest neighbours", "max_tokens": 10, "temperature": 0, "logprobs": 2, "knn": {"fallback": False, "explain": True}}'
+json '{"prompt": "The nearest neighbours", "max_tokens": 10, "temperature": 0, "logprobs": 2, "knn": {"fallback": False, "carry": False, "explain": True}}'
 expect 200 POST /v1/completions @sent
 keep greedy
 holds 'r["choices"][0]["finish_reason"] == "length" and len(r["choices"][0]["knn"]["tokens"]) == 10 and r["usage"]["completion_tokens"] == 10'
