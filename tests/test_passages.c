@@ -8,14 +8,14 @@
 enum { DOCUMENTS = 4, LONGEST = 160, TOKENS = 60, TRIALS = 1000, PLACES = 12 };
 
 static const char *const texts[DOCUMENTS] = {
-    "The old bridge over the river was built by Anna of the northern town, and the miller kept its keys "
-    "until the "
-    "flood came down the valley and took the bridge, the mill and the miller's cat.\n",
-    "The old bridge over the river was built by the king of the southern coast. The chimebrook flows under "
-    "it, and "
-    "whoever crosses the bridge after midnight hears the bells of the drowned monastery.\n",
-    "Башенные часы пробили полночь, и старый город затих. Башенные часы пробили час, и старый сторож закрыл "
-    "ворота города.\n",
+    ("The old bridge over the river was built by Anna of the northern town, and the miller kept its keys "
+     "until the "
+     "flood came down the valley and took the bridge, the mill and the miller's cat.\n"),
+    ("The old bridge over the river was built by the king of the southern coast. The chimebrook flows under "
+     "it, and "
+     "whoever crosses the bridge after midnight hears the bells of the drowned monastery.\n"),
+    ("Башенные часы пробили полночь, и старый город затих. Башенные часы пробили час, и старый сторож закрыл "
+     "ворота города.\n"),
     "The bells of the monastery were cast by Anna, and hung by the miller of the northern town.\n",
 };
 
