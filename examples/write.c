@@ -9,7 +9,7 @@ static int fail(void) {
     return 1;
 }
 
-// Words as they come, and the number of a source once it has ended.
+// Words as they come.
 static int grow(knnlm_text *text) {
     knnlm_finish finish = KNNLM_FINISH_NOT;
     size_t shown = 0, size;
@@ -27,7 +27,8 @@ static int tell_sources(const knnlm_text *text) {
     for (size_t i = 1; i <= knnlm_text_sources(text); i++) {
         knnlm_text_source s;
         if (knnlm_text_source_at(text, i, &s) != KNNLM_OK) return fail();
-        printf("[%zu] %s, token %llu, %.0f%%: ...%s[%s]%s...\n", i, s.document,
+        if (!s.footnote) continue; // a single word
+        printf("[%zu] %s, token %llu, %.0f%%: ...%s[%s]%s...\n", s.footnote, s.document,
                (unsigned long long)s.position, 100 * s.share, s.before, s.text, s.after);
     }
     return 0;

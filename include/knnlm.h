@@ -1154,8 +1154,9 @@ KNNLM_API void knnlm_token_gains_free(knnlm_token_gains *gains);
 
 // ---------------------------------------------------------------- generating
 
-// A text that grows behind a prompt, word after word, and knows which passages of the stores carried it. The
-// mixture must stay open as long, and is used by the same thread.
+// A text that grows behind a prompt, word after word, and knows which passages of the stores it stands in.
+// The mixture must stay open as long, and is used by the same thread. Its cache is of prompt and text; a
+// mixture that was opened with `cache` 0 has none.
 typedef struct knnlm_text knnlm_text;
 
 typedef struct knnlm_text_options {
@@ -1170,11 +1171,12 @@ typedef struct knnlm_text_options {
     size_t repeat_last;       // tokens
     const char *const *stops; // the text ends before any of these
     size_t stop_count;
-    bool sources;     // finds out which passages carried it; false: there are none
+    bool sources;     // finds out which passages it stands in; false: there are none
     size_t around;    // tokens of text given on both sides of a source
     bool keep_lambda; // else lambda falls where neighbours are farther or less certain than tuning saw them
     bool ignore_end;  // goes on after a token that ends the text
     bool begin_with_space; // the first token begins with a space (knnlm_model_encode_prompt)
+    bool no_carry;         // neighbours do not carry a word through that they began
 } knnlm_text_options;
 
 // 128 tokens, temperature .8, top_k 40, top_p .95, min_p .05, no penalty (else of 64 tokens), sources with 12
@@ -1198,7 +1200,8 @@ typedef enum knnlm_finish {
 // had ended; else as a search fails. After a failure it can only be closed.
 KNNLM_API knnlm_status knnlm_text_step(knnlm_text *text, knnlm_finish *finish);
 
-// What is final of it: UTF-8, NUL added, without the prompt. It only grows; valid until the next step.
+// What is final of it: UTF-8, NUL added, without the prompt. It only grows; valid until the next step. Where
+// sources are wanted it is about 8 tokens behind: those may yet turn out to stand in a passage.
 KNNLM_API const char *knnlm_text_read(const knnlm_text *text, size_t *size);
 
 // How it stands.
@@ -1216,11 +1219,12 @@ typedef struct knnlm_text_token {
     double p, lm, knn, lambda; // log p, log p_LM, log p_kNN (NAN: no stores)
     double nearest, entropy;   // the nearest distance (NAN: there is none); of p_LM, in nats
     size_t offset, size; // bytes in the text; of a character that several tokens make up, the last has them
-    size_t source;       // the number of the source that carried it, from 1; 0: none
+    size_t source;       // the number of the source that it stands in, from 1; 0: none
 } knnlm_text_token;
 
-// A passage that carried consecutive tokens: most of their probability came from neighbours there. Strings
-// have a NUL added; passages may begin or end inside a character.
+// A passage that consecutive tokens stand in, at least one of which was carried by neighbours: they had more
+// of its probability than the model. A few tokens within may differ. Passages, and what is told of the text
+// around them, are whole words; strings have a NUL added.
 typedef struct knnlm_text_source {
     const char *store, *document; // its path; the document's name
     size_t document_size;
@@ -1229,6 +1233,10 @@ typedef struct knnlm_text_source {
     size_t before_size, text_size, after_size;
     size_t first, tokens; // which tokens of the text
     double share;         // part of their probability that came from the document
+    size_t footnote;      // from 1; 0: it is a single word, which is not worth one
+    size_t differ;        // tokens that are other ones than the document has there
+    uint64_t length;      // tokens of the document, from the first to the last one taken
+    bool begins, ends;    // `before` begins, `after` ends where the document does
 } knnlm_text_source;
 
 // How many there are so far, and one of them by its number (tokens from 0, sources from 1). KNNLM_EINVAL: no
@@ -1292,9 +1300,9 @@ KNNLM_API knnlm_status knnlm_server_open(const knnlm_server_options *options, kn
 // Where: "http://127.0.0.1:8080/", the server's. Any thread.
 KNNLM_API const char *knnlm_server_url(const knnlm_server *server);
 // Serves the model, which is not to be used by others until the server is closed, with the stores of
-// `mixture`, which requests choose from; `mixture` may be NULL, and is copied. Once: after a failure the
-// server can only be closed. KNNLM_EINVAL: it was called before, a cache is asked for (requests have no
-// document), two stores have one name; else as knnlm_mixture_open.
+// `mixture`, which requests choose from; `mixture` may be NULL, and is copied. A cache that it asks for
+// (`cache` above 0) is of texts that are generated. Once: after a failure the server can only be closed.
+// KNNLM_EINVAL: it was called before, two stores have one name; else as knnlm_mixture_open.
 KNNLM_API knnlm_status knnlm_server_load(knnlm_server *server, knnlm_model *model,
                                          const knnlm_mixture_options *mixture);
 // Returns after knnlm_server_stop, at once where that was called before; then the server is to be closed.

@@ -382,8 +382,11 @@ await part('generating', async () => {
   });
   is(written.trim(), text.trim(), 'the words of the stream');
   await page.waitForTimeout(250);
-  is(await page.locator('#sources li').count(), knn.sources.length, 'sources');
-  ok(knn.sources.length > 0, 'there are sources');
+  const numbered = knn.sources.filter(source => source.footnote);
+  is(await page.locator('#sources li').count(), numbered.length, 'sources');
+  ok(numbered.length > 0, 'there are sources');
+  is((await page.locator('.run sup').allTextContents()).filter(Boolean).join(), numbered.map(source => source.footnote).join(), 'footnotes, one a passage');
+  is(await page.locator('.run.lone').count(), knn.sources.length - numbered.length, 'single words are marked quietly');
   const carried = new Set(knn.tokens.filter(token => token.source && token.text.trim()).map(token => token.source));
   is((await page.locator('.run').evaluateAll(all => [...new Set(all.map(run => run.dataset.source))])).length, carried.size, 'sources that are underlined');
   ok(/underline/.test(await page.locator('.run > span').first().evaluate(e => getComputedStyle(e).textDecorationLine)), 'words of a source are underlined');
@@ -393,12 +396,12 @@ await part('generating', async () => {
   await page.waitForSelector('#passage mark');
   is((await textOf(page, '#passage mark')).trim(), first.text.trim(), 'what was taken from the passage');
   is(await textOf(page, '#passage-title'), first.document, 'the document of the passage');
-  const passage = await api('GET', `/v1/stores/${first.store}/entries/${first.entry}?around=100`);
-  is(await textOf(page, '.passage'), passage.before + passage.text + passage.after, 'the passage');
+  const passage = await api('GET', `/v1/stores/${first.store}/entries/${first.entry}?around=100&tokens=${first.length}`);
+  is((await textOf(page, '.passage')).replaceAll('…', ''), passage.before + passage.text + passage.after, 'the passage');
   await shot(page, 'wide-generate');
   await page.locator('#passage .close').click();
   await page.locator('#sources button').last().click();
-  is(await textOf(page, '#passage-title'), knn.sources.at(-1).document, 'a passage from the list of sources');
+  is(await textOf(page, '#passage-title'), numbered.at(-1).document, 'a passage from the list of sources');
 
   await page.uncheck('#generate-stores [value=told]');
   await page.uncheck('#generate-stores [value=letters]');

@@ -224,7 +224,7 @@ def fields():
         yield path, request, ("knn", "stores"), "any"
         yield path, request, ("knn", "stores", 0), "any"
         yield path, request, ("knn", "unheard"), "never"
-    for member in ("fallback", "explain"):
+    for member in ("fallback", "carry", "cache", "explain"):
         yield "/v1/completions", prompt, ("knn", member), "flag"
     yield "/v1/score", {"text": "the nearest"}, ("knn", "temperatures"), "any"
     yield "/v1/score", {"text": "the nearest"}, ("knn", "temperatures", 0), "positive"

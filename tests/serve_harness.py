@@ -196,7 +196,7 @@ def ask_rolling(tokenizer, text, longest):
 
 def ask_generations(tokenizer, contexts, count):
     batch = [tokenizer.encode(context) for context in contexts]
-    more = {"knn": {"fallback": False}}
+    more = {"knn": {"fallback": False, "carry": False}}  # words as scores have them, token by token
     plain = read_generations(ask("/v1/completions", generate_request(batch, [tokenizer.eos], count, **more)))
     for context, text in zip(contexts, plain):
         said = greedy_continuation(tokenizer, context, count)

@@ -255,9 +255,6 @@ static void stores_that_do_not_fit(void **state) {
     knnlm_mixture_options mix = options_of(d, &store);
     knnlm_server *server = open_server(NULL);
     knnlm_model *other;
-    mix.cache = 10;
-    FAILS(KNNLM_EINVAL, "`cache`", knnlm_server_load(server, d->model, &mix));
-    mix = options_of(d, &store);
     mix.lambda = 2;
     FAILS(KNNLM_EINVAL, "lambda", knnlm_server_load(server, d->model, &mix));
     mix = options_of(d, &store);

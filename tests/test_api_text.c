@@ -41,6 +41,7 @@ static void a_text_grows_and_tells_its_sources(void **state) {
     o.temperature = 0;
     o.tokens = 8;
     o.keep_lambda = true;
+    o.no_carry = true;
     OK(knnlm_text_open(m, all, count, &o, &text));
     while (finish == KNNLM_FINISH_NOT) OK(knnlm_text_step(text, &finish));
     assert_int_equal(finish, KNNLM_FINISH_LENGTH);
@@ -55,9 +56,12 @@ static void a_text_grows_and_tells_its_sources(void **state) {
     }
     assert_string_equal(knnlm_text_read(text, &size), " context, and the word that followed it");
     assert_int_equal(size, strlen(" context, and the word that followed it"));
-    assert_true(knnlm_text_sources(text) >= 1);
+    assert_int_equal(knnlm_text_sources(text), 1);
     knnlm_text_source s;
     OK(knnlm_text_source_at(text, 1, &s));
+    assert_string_equal(s.text, " context, and the word that followed it");
+    assert_true(s.footnote == 1 && s.first == 0 && s.tokens == 8 && s.length == 8 && s.differ == 0);
+    assert_int_equal(s.begins, s.before_size == s.offset);
     assert_string_equal(s.document, d->text);
     assert_string_equal(s.store, d->store);
     assert_int_equal(s.document_size, strlen(d->text));

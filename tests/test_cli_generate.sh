@@ -39,7 +39,7 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     sed -n 's/^  *\(-[a-z], \)\{0,1\}--\([a-z-]*\).*/\2/p' out >options
     sed 's/\\-/-/g' "$source/man/knnlm.1" | sed -n '/^.SH KNNLM GENERATE/,/^.SH KNNLM BUILD/p' >manual
     for option in model prompt tokens temp top-k top-p min-p repeat-penalty repeat-last stop ignore-end seed sources around \
-        no-echo no-fallback; do
+        no-echo no-fallback no-carry cache; do
         ensure "the help has --$option" grep -qx -e "$option" options
         ensure "the manual has --$option" grep -q -e "--$option" manual
     done
@@ -70,7 +70,7 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     ensure 'seeds differ' test "$(cmp -s out one && echo same)" = ''
 
     # ---- greedy words are explain's first
-    run 0 generate $with --no-fallback -p 'The nearest' -n 10 --temp 0 --json
+    run 0 generate $with --no-fallback --no-carry -p 'The nearest' -n 10 --temp 0 --json
     cp out greedy.json
     text='The nearest'
     $python -c 'import json; [print(t["token"], t["p"], t["p_lm"], t["p_knn"]) for t in json.load(open("greedy.json"))["tokens"]]' >tokens
@@ -84,7 +84,7 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     ensure 'ten tokens' test $number -eq 10
 
     # ---- a space at the end of the prompt is the first word's
-    run 0 generate $with --no-fallback -p 'The nearest ' -n 10 --temp 0 --json
+    run 0 generate $with --no-fallback --no-carry -p 'The nearest ' -n 10 --temp 0 --json
     cp out spaced.json
     $python -c 'import json; a, b = (json.load(open(f)) for f in ("greedy.json", "spaced.json")); assert a["tokens"] == b["tokens"] and b["prompt_tokens"] == a["prompt_tokens"]' >out 2>&1
     ensure 'the words are those without the space' test ! -s out
@@ -104,7 +104,9 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     holds '"".join(t["text"] for t in r["tokens"]) == r["text"]'
     holds 'all(r["text"].encode()[t["offset"]:].decode().startswith(t["text"]) for t in r["tokens"])'
     holds 'all(near(t["p"], t["lambda"] * t["p_knn"] + (1 - t["lambda"]) * t["p_lm"]) and near(math.log(t["p"]), t["logprob"]) for t in r["tokens"])'
-    holds 'all((t["source"] is not None) == (t["lambda"] * t["p_knn"] > (1 - t["lambda"]) * t["p_lm"]) for t in r["tokens"])'
+    holds 'all(any(t["lambda"] * t["p_knn"] > (1 - t["lambda"]) * t["p_lm"] for t in r["tokens"][x["first"]:x["first"] + x["tokens"]]) for x in r["sources"])'
+    holds 'all(t["source"] == next((x["number"] for x in r["sources"] if x["first"] <= i < x["first"] + x["tokens"]), None) for i, t in enumerate(r["tokens"]))'
+    holds '[x["footnote"] for x in r["sources"] if x["footnote"]] == list(range(1, 1 + sum(x["footnote"] is not None for x in r["sources"])))'
     holds 'sum(x["tokens"] for x in r["sources"]) == sum(t["source"] is not None for t in r["tokens"])'
     holds 'all(x["document"].endswith("told.txt") and 0 < x["share"] <= 1 and x["number"] == i + 1 for i, x in enumerate(r["sources"]))'
     holds 'r["tokens_per_second"] > 0 and r["seconds"] >= r["seconds_lm"] + r["seconds_search"] - 1e-6 and r["seconds_search"] > 0'
@@ -119,12 +121,21 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     run 0 generate $base -s told.store $sure -p 'The nearest' -n 20
     says '^The nearest \[neighbours of a context have their say\. .*\]\[1\]$'
     says '^\[1\] .*told.txt, token 2: 20 tokens, 100%$'
-    says '^    The nearest\[ neighbours of a context have their say'
+    says '^    The nearest \[neighbours of a context have their say. The context of a word is what stands before it,\] and the .* …$'
     ensure 'one footnote' test "$(grep -c '^\[' out)" -eq 1
     run 0 generate $base -s told.store $sure -p 'The nearest' -n 20 --stop ' their say'
     says '^The nearest \[neighbours of a context have\]\[1\]$'
     run 0 generate $base -s rivers.store $sure -p 'Rivers of' -n 40 --stop ' have none'
     says '^Rivers of \[the north carry ice: Łódź and 東京\]\[1\]$'
+    printf 'Башенные часы пробили полночь, и старый город затих.\n' >hours.txt
+    run 0 build -m "$model" -o hours.store hours.txt
+    run 0 generate $base -s hours.store $sure -p 'Башенные' -n 100
+    says '^Башенные \[часы пробили полночь, и старый город затих\.\]\[1\]$'
+    for n in 1 2 3 4 5 6 7 8 9 10 11 12; do # wherever it is cut, brackets are between words
+        run 0 generate $base -s hours.store $sure -p 'Башенные' -n $n
+        ensure "$n tokens: halves in brackets" test "$(grep -c '^Башенные\( \[часы\( пробили\)*\( полночь\)*,*\]\[1\]\)*[^][]*$' out)" -eq 1
+        ensure "$n tokens: half a character" test "$(grep -c '\\x' out)" -eq 0
+    done
     run 0 generate $base -s told.store=0.2,0.01 -s rivers.store=0.8,0.01 --no-fallback --temp 0 --sources -p 'Rivers of the' -n 3 --json
     holds '[x["store"] for x in r["sources"]] == ["rivers.store"] and r["text"] == " north carry ice"'
     if command -v script >/dev/null 2>&1; then
@@ -134,6 +145,14 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
         NO_COLOR=1 script -qec "'$knnlm' generate $base -s told.store $sure -p 'The nearest' -n 5" /dev/null </dev/null >out 2>err
         says '^The nearest \[neighbours of a context\]\[1\]'
     fi
+
+    # ---- the cache of the text itself, and words that neighbours began
+    run 0 generate $with -p 'The nearest neighbours of the nearest neighbours of the nearest' -n 5 --temp 0 --cache 50 --cache-lambda 0.5 --cache-temperature 20 --json
+    holds 'r["settings"]["cache"] == {"size": 50, "lambda": 0.5, "temperature": 20} and r["text"].startswith(" neighbours of the nearest") and all(t["lambda"] >= 0.5 for t in r["tokens"])'
+    run 0 generate $base -p 'The nearest' -n 4 --temp 0 --cache 50 --json
+    holds 'r["settings"]["cache"]["lambda"] == 0.1 and r["settings"]["carry"] and all(t["p_knn"] is not None for t in r["tokens"]) and r["sources"] == []'
+    run 0 generate $with -p 'The nearest' -n 4 --no-carry --json
+    holds 'r["settings"]["cache"] is None and not r["settings"]["carry"]'
 
     # ---- several stops, and the end of a text
     run 0 generate $base -s told.store $sure -p 'The nearest' -n 20 --stop 'nowhere' --stop 'say' --stop ' their' --json
@@ -147,8 +166,9 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     complains 2 'name it with -s' generate $base -p The --sources
     complains 2 'name it with -s' generate $base -p The --no-fallback
     complains 2 'name it with -s' generate $base -p The --lambda 0.5
-    complains 2 'cache' generate $with -p The --cache 10
-    complains 2 'cache' generate $with -p The --cache-lambda 0.1
+    complains 2 'name it with -s' generate $base -p The --no-carry
+    complains 2 'the cache has a size' generate $with -p The --cache-lambda 0.1
+    complains 1 'above 1' generate $with -p The --cache 10 --cache-lambda 0.6
     complains 2 'stop is empty' generate $base -p The --stop ''
     complains 1 'not UTF-8' generate $base -p The --stop "$(printf 'a\303')"
     complains 1 'prompt is not UTF-8 at byte 1' generate $base -p "$(printf 'a\377')"

@@ -1,18 +1,11 @@
 // Sequences: the words are those that model and store would say one context after another, alone or many at a
-// time; where they end; and which passages carried them.
-#include "expect.h"
+// time; and where they end.
+#include "generate_kit.h"
 
 #include "base/utf8.h"
-#include "generate/generate.h"
 #include "generate/text.h"
 #include "knn/next.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#define SMALL KN_SOURCE_DIR "/models/small.gguf"
 #define BYTES KN_SOURCE_DIR "/tests/golden/shared.model.gguf" // a byte-level BPE of 267 tokens, context 48
 #define WORDS KN_SOURCE_DIR "/tests/golden/gpt2.model.gguf"   // words, context 72
 #define SHORT KN_SOURCE_DIR "/tests/golden/cpu.model.gguf"    // words, context 40
@@ -30,84 +23,17 @@ typedef struct fixture {
     kn_mixture *listed; // of the same, in lists, keys projected
 } fixture;
 
-// ---------------------------------------------------------------- models, stores, mixtures
-
-static kn_lm *open_model(const char *path) {
-    kn_lm *lm;
-    OK(kn_lm_open(path, &(kn_lm_options){.precision = KNNLM_PRECISION_F32}, &lm));
-    return lm;
-}
-
-static void write_text(const fixture *d, const char *name, const char *text) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", d->folder, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-static void build(const fixture *d, const char *model, const char *store, const char *const *names,
-                  size_t count, bool listed, const char *tap) {
-    char paths[4][128], to[128];
-    const char *texts[4];
-    knnlm_model *m;
-    knnlm_build_options o = knnlm_build_options_default();
-    knnlm_index_options lists = knnlm_index_options_default();
-    o.keys = KNNLM_KEYS_F32;
-    o.tap = tap;
-    o.project = listed ? 48 : 0;
-    lists.lists = 6;
-    lists.probes = 3;
-    for (size_t i = 0; i < count; i++) {
-        snprintf(paths[i], sizeof paths[i], "%s/%s", d->folder, names[i]);
-        texts[i] = paths[i];
-    }
-    snprintf(to, sizeof to, "%s/%s", d->folder, store);
-    OK(knnlm_model_open(
-        model, &(knnlm_model_options){.size = sizeof(knnlm_model_options), .precision = KNNLM_PRECISION_F32},
-        &m));
-    OK(knnlm_build(m, to, texts, count, &o, NULL));
-    if (listed) OK(knnlm_index(m, to, &lists, NULL));
-    knnlm_model_close(m);
-}
-
-static kn_mixture *open_store(const fixture *d, const kn_lm *lm, const char *store, double lambda,
-                              double temperature) {
-    char path[128];
-    kn_mixture *m;
-    snprintf(path, sizeof path, "%s/%s", d->folder, store);
-    kn_store_choice choice = {.path = path, .weight = NAN, .temperature = NAN};
-    kn_mixture_options o = {.stores = &choice,
-                            .store_count = 1,
-                            .lambda = lambda,
-                            .temperature = temperature,
-                            .distance = -1,
-                            .cache_lambda = NAN,
-                            .cache_temperature = NAN};
-    OK(kn_mixture_open(lm, &o, &m));
-    return m;
-}
-
-static kn_mixture *no_store(const kn_lm *lm) {
-    kn_mixture *m;
-    kn_mixture_options o = {
-        .lambda = NAN, .temperature = NAN, .distance = -1, .cache_lambda = NAN, .cache_temperature = NAN};
-    OK(kn_mixture_open(lm, &o, &m));
-    return m;
-}
-
 static int fixture_open(void **state) {
     fixture *d = calloc(1, sizeof *d);
     test_folder(d->folder, sizeof d->folder);
-    write_text(d, "told", told);
-    write_text(d, "other", other);
-    build(d, SMALL, "both.store", (const char *[]){"told", "other"}, 2, false, NULL);
-    build(d, SMALL, "listed.store", (const char *[]){"told", "other"}, 2, true, NULL);
-    build(d, SMALL, "elsewhere.store", (const char *[]){"told"}, 1, false, "output");
+    write_text(d->folder, "told", told);
+    write_text(d->folder, "other", other);
+    build(d->folder, SMALL, "both.store", (const char *[]){"told", "other"}, 2, false, NULL);
+    build(d->folder, SMALL, "listed.store", (const char *[]){"told", "other"}, 2, true, NULL);
+    build(d->folder, SMALL, "elsewhere.store", (const char *[]){"told"}, 1, false, "output");
     d->small = open_model(SMALL);
-    d->both = open_store(d, d->small, "both.store", 0.6, 20);
-    d->listed = open_store(d, d->small, "listed.store", 0.6, 20);
+    d->both = open_store(d->folder, d->small, "both.store", 0.6, 20);
+    d->listed = open_store(d->folder, d->small, "listed.store", 0.6, 20);
     assert_int_equal(kn_mixture_describe(d->listed)->stores[0].looked, 3);
     *state = d;
     return 0;
@@ -123,43 +49,6 @@ static int fixture_close(void **state) {
     int code = system(command);
     free(d);
     return code;
-}
-
-// ---------------------------------------------------------------- sequences
-
-static kn_generate_options greedy(size_t tokens) {
-    kn_generate_options o = kn_generate_options_default();
-    o.sampling.temperature = 0;
-    o.tokens = tokens;
-    return o;
-}
-
-static kn_tokens encode(const kn_lm *lm, const char *text) {
-    kn_tokens tokens = {0};
-    OK(kn_tokenizer_encode(kn_lm_tokenizer(lm), text, strlen(text), &tokens));
-    return tokens;
-}
-
-static kn_sequence *begin(kn_lm *lm, const kn_generate_options *o, const char *prompt) {
-    kn_tokens tokens = encode(lm, prompt);
-    kn_sequence *s;
-    OK(kn_sequence_open(lm, o, tokens.ids, tokens.count, &s));
-    kn_tokens_free(&tokens);
-    return s;
-}
-
-static void finish(kn_lm *lm, const kn_mixture *m, kn_sequence *s) {
-    kn_generator *g;
-    OK(kn_generator_open(lm, 1, &g));
-    while (kn_sequence_finish(s) == KNNLM_FINISH_NOT) OK(kn_generator_step(g, &s, &m, 1));
-    kn_generator_close(g);
-}
-
-static kn_sequence *generate(kn_lm *lm, const kn_mixture *m, const kn_generate_options *o,
-                             const char *prompt) {
-    kn_sequence *s = begin(lm, o, prompt);
-    finish(lm, m, s);
-    return s;
 }
 
 static void assert_text(const kn_sequence *s, const char *expected) {
@@ -185,15 +74,12 @@ static void check_tiling(const kn_sequence *s) {
 
 // ---------------------------------------------------------------- words
 
-static void near(double a, double b) {
-    if (!(fabs(a - b) < 1e-3 * (1 + fabs(b))) && !(isinf(a) && a == b)) fail_msg("%.9g is not %.9g", a, b);
-}
-
 // Each context guessed anew, by the model's windows rather than its sessions.
 static void check_greedy(fixture *d, const kn_mixture *m) {
     kn_generate_options o = greedy(12);
     kn_tokens context = encode(d->small, "A store remembers");
     o.top = 3;
+    o.no_carry = true;
     kn_sequence *s = generate(d->small, m, &o, "A store remembers");
     size_t count;
     const kn_generated *tokens = kn_sequence_tokens(s, &count);
@@ -505,190 +391,16 @@ static void broken_characters_are_replaced(void **state) {
 #undef GIVES
 }
 
-// ---------------------------------------------------------------- remembered text
-
-static void a_remembered_text_is_one_source(void **state) {
-    fixture *d = *state;
-    kn_mixture *m = open_store(d, d->small, "both.store", 1, 0.01);
-    kn_tokens all = encode(d->small, told);
-    kn_generate_options o = greedy(all.count - 2);
-    size_t count, size;
-    kn_sequence *s;
-    o.sources = true;
-    OK(kn_sequence_open(d->small, &o, all.ids, 2, &s));
-    finish(d->small, m, s);
-    char *begun;
-    OK(kn_tokenizer_decode(kn_lm_tokenizer(d->small), all.ids, 2, &begun, &size));
-    assert_text(s, told + size);
-    const kn_source *sources = kn_sequence_sources(s, &count);
-    assert_int_equal(count, 1);
-    assert_int_equal(sources[0].first, 0);
-    assert_int_equal(sources[0].tokens, all.count - 2);
-    assert_int_equal(sources[0].position, 2);
-    assert_int_equal(sources[0].offset, size);
-    assert_string_equal(sources[0].text, told + size);
-    assert_string_equal(sources[0].before, begun);
-    assert_string_equal(sources[0].after, "");
-    assert_non_null(strstr(sources[0].document, "told"));
-    assert_true(sources[0].share > 0.99 && sources[0].share <= 1);
-    free(begun);
-    kn_sequence_close(s);
-    kn_tokens_free(&all);
-    kn_mixture_close(m);
-}
-
-// A stop of several tokens takes back what had been counted to a source.
-static void sources_end_before_stops(void **state) {
-    fixture *d = *state;
-    kn_mixture *m = open_store(d, d->small, "both.store", 1, 0.01);
-    kn_generate_options o = greedy(100);
-    const char *stop = " were followed by similar";
-    size_t count, tokens;
-    o.sources = true;
-    o.around = 3;
-    o.stops = &stop;
-    o.stop_count = 1;
-    kn_sequence *s = generate(d->small, m, &o, "The nearest");
-    const kn_source *sources = kn_sequence_sources(s, &count);
-    kn_sequence_tokens(s, &tokens);
-    assert_int_equal(kn_sequence_finish(s), KNNLM_FINISH_STOP);
-    assert_text(s, " neighbours of a context are the contexts that");
-    assert_true(kn_sequence_generated(s) > tokens);
-    assert_int_equal(count, 1);
-    assert_int_equal(sources[0].tokens, tokens);
-    assert_string_equal(sources[0].text, " neighbours of a context are the contexts that");
-    assert_true(strncmp(sources[0].after, stop, 10) == 0);
-    kn_sequence_close(s);
-    kn_mixture_close(m);
-}
-
-// ---------------------------------------------------------------- sources by the plainest way
-
-typedef struct passage {
-    uint32_t document;
-    uint64_t last, min;
-    size_t first, tokens;
-    double share;
-} passage;
-
-typedef struct found_at {
-    uint32_t document;
-    uint64_t position;
-    double share;
-} found_at;
-
-// Neighbours that have the token; how many.
-static size_t list_places(const kn_mixture *m, const kn_next *next, int32_t token, found_at *out) {
-    const kn_row_neighbors *f = &next->found[0];
-    const kn_neighborhood *near = &f->near;
-    double sum = 0, p = exp(kn_distribution_logprob(&next->distribution, token)),
-           t = kn_mixture_describe(m)->stores[0].temperature;
-    size_t n = 0;
-    for (size_t i = 0; i < near->count; i++)
-        sum += exp((double)(near->distances[0] - near->distances[i]) / t);
-    for (size_t i = 0; i < near->count; i++) {
-        kn_store_entry e;
-        if (near->values[i] != token) continue;
-        OK(kn_datastore_entry(kn_mixture_datastore(m, 0), f->ids[i], &e));
-        double share =
-            next->distribution.lambda * exp((double)(near->distances[0] - near->distances[i]) / t) / sum / p;
-        out[n++] = (found_at){e.document, e.position, share};
-    }
-    return n;
-}
-
-// The passage that token number `at` belongs to, or -1; `open` is that of the token before, or -1.
-static int belongs(passage *passages, size_t *count, int open, const found_at *places, size_t n, size_t at,
-                   bool blank) {
-    const found_at *best = NULL;
-    for (size_t i = 0; open >= 0 && i < n; i++) {
-        const passage *x = &passages[open];
-        int64_t away = (int64_t)places[i].position - (int64_t)x->last;
-        if (places[i].document != x->document || llabs(away) > 8) continue;
-        int64_t rest = best ? llabs((int64_t)best->position - (int64_t)x->last - 1) : INT64_MAX;
-        if (llabs(away - 1) < rest) best = &places[i];
-    }
-    if (!best && blank) return -1;
-    if (!best) {
-        for (size_t i = 0; i < n; i++)
-            if (!best || places[i].share > best->share) best = &places[i];
-        passages[*count] = (passage){.document = best->document, .min = best->position, .first = at};
-        open = (int)(*count)++;
-    }
-    passage *x = &passages[open];
-    double share = 0;
-    for (size_t i = 0; i < n; i++)
-        if (places[i].document == best->document) share += places[i].share;
-    x->share = (x->share * (double)x->tokens + share) / (double)(x->tokens + 1);
-    x->tokens++;
-    x->last = best->position;
-    if (best->position < x->min) x->min = best->position;
-    return open;
-}
-
-static bool is_blank(const kn_lm *lm, int32_t token) {
-    char *text;
-    size_t size, at = 0;
-    OK(kn_tokenizer_decode(kn_lm_tokenizer(lm), &token, 1, &text, &size));
-    while (at < size && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r')) at++;
-    free(text);
-    return at == size;
-}
-
-static size_t check_sources(fixture *d, uint64_t seed) {
-    kn_tokens context = encode(d->small, "The");
-    kn_generate_options o = kn_generate_options_default();
-    passage passages[40];
-    found_at places[1024];
-    size_t count, source_count, expected = 0;
-    int open = -1;
-    o.tokens = 30;
-    o.seed = seed;
-    o.sources = true;
-    kn_sequence *s = generate(d->small, d->both, &o, "The");
-    const kn_generated *tokens = kn_sequence_tokens(s, &count);
-    const kn_source *sources = kn_sequence_sources(s, &source_count);
-    for (size_t i = 0; i < count; i++) {
-        kn_nexts *nexts;
-        int32_t token = tokens[i].token;
-        OK(kn_nexts_open(d->small, &(kn_context){context.ids, context.count, d->both}, 1, &nexts));
-        const kn_next *next = kn_nexts_at(nexts, 0);
-        const kn_distribution *g = &next->distribution;
-        bool carried = g->lambda * g->knn[token] > (1 - g->lambda) * exp((double)g->lm[token]);
-        size_t n = list_places(d->both, next, token, places);
-        open = carried ? belongs(passages, &expected, open, places, n, i, is_blank(d->small, token)) : -1;
-        assert_int_equal(tokens[i].source, open + 1);
-        OK(kn_tokens_push(&context, token, 0));
-        kn_nexts_close(nexts);
-    }
-    assert_int_equal(source_count, expected);
-    for (size_t i = 0; i < expected; i++) {
-        assert_int_equal(sources[i].first, passages[i].first);
-        assert_int_equal(sources[i].tokens, passages[i].tokens);
-        assert_int_equal(sources[i].position, passages[i].min);
-        near(sources[i].share, passages[i].share);
-    }
-    kn_sequence_close(s);
-    kn_tokens_free(&context);
-    return expected;
-}
-
-static void sources_are_those_of_the_rule(void **state) {
-    size_t seen = 0;
-    for (uint64_t seed = 0; seed < 5; seed++) seen += check_sources(*state, seed);
-    assert_true(seen > 10);
-}
-
 // ---------------------------------------------------------------- words and line ends
 
 // A model of words ends its text at the end of a line; the space between words belongs to the second.
 static void words_are_joined_and_lines_end(void **state) {
     fixture *d = *state;
     kn_generate_options o = greedy(7);
-    write_text(d, "words", "w3 w5 w7 w9\nw11 w5 w13 w2\n");
-    build(d, WORDS, "words.store", (const char *[]){"words"}, 1, false, NULL);
+    write_text(d->folder, "words", "w3 w5 w7 w9\nw11 w5 w13 w2\n");
+    build(d->folder, WORDS, "words.store", (const char *[]){"words"}, 1, false, NULL);
     kn_lm *lm = open_model(WORDS);
-    kn_mixture *m = open_store(d, lm, "words.store", 1, 1e-6);
+    kn_mixture *m = open_store(d->folder, lm, "words.store", 1, 1e-6);
     kn_sequence *s = generate(lm, m, &o, "w3 w5");
     assert_text(s, " w7 w9");
     assert_int_equal(kn_sequence_finish(s), KNNLM_FINISH_STOP);
@@ -733,7 +445,7 @@ static void what_cannot_be_begun(void **state) {
 
 static void what_cannot_be_stepped(void **state) {
     fixture *d = *state;
-    kn_mixture *elsewhere = open_store(d, d->small, "elsewhere.store", 0.5, 20);
+    kn_mixture *elsewhere = open_store(d->folder, d->small, "elsewhere.store", 0.5, 20);
     kn_generate_options none = greedy(0), some = greedy(3);
     kn_sequence *s[3] = {begin(d->small, &some, "a"), begin(d->small, &some, "b"),
                          begin(d->small, &none, "c")};
@@ -763,9 +475,6 @@ int main(void) {
         cmocka_unit_test(full_contexts_go_on),
         cmocka_unit_test(texts_end_before_stops),
         cmocka_unit_test(broken_characters_are_replaced),
-        cmocka_unit_test(a_remembered_text_is_one_source),
-        cmocka_unit_test(sources_end_before_stops),
-        cmocka_unit_test(sources_are_those_of_the_rule),
         cmocka_unit_test(words_are_joined_and_lines_end),
         cmocka_unit_test(what_cannot_be_begun),
         cmocka_unit_test(what_cannot_be_stepped),

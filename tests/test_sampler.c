@@ -82,6 +82,8 @@ static double log_p_of(const fixture *d, const kn_sampling *how, const kn_sample
         times += i >= before->prompt;
     }
     if (recent) log_p *= how->repeat_penalty;
+    for (size_t i = 0; before->rarer && i < before->rarer->count; i++)
+        if (before->rarer->tokens[i] == token) log_p += before->rarer->logs[i];
     return log_p - how->frequency_penalty * times - how->presence_penalty * (times > 0);
 }
 
@@ -124,7 +126,8 @@ static void draw_many(fixture *d, const kn_sampling *how, const kn_sampled *befo
 static void check_frequencies(fixture *d, const kn_sampling *how) {
     static double p[TOKENS];
     static size_t counts[TOKENS];
-    kn_sampled before = {history, PROMPT, HISTORY};
+    kn_rarer rarer = {.tokens = {history[0], TOKENS - 1, 3}, .logs = {-2, -0.5, -50}, .count = 3};
+    kn_sampled before = {history, PROMPT, HISTORY, how->top_k % 2 ? &rarer : NULL};
     double chi = 0, cells = 0, rest = 0, rest_seen = 0;
     expect(d, how, &before, p);
     draw_many(d, how, &before, counts);
@@ -220,7 +223,7 @@ static void temperature_0_takes_the_most_probable(void **state) {
     kn_random random = {1};
     for (uint64_t i = 0; i < 40; i++) {
         kn_sampling how = {.top_k = 3, .top_p = 0.5, .repeat_penalty = 1, .repeat_last = 64};
-        kn_sampled before = {history, PROMPT, HISTORY};
+        kn_sampled before = {history, PROMPT, HISTORY, NULL};
         int32_t best = 0;
         if (i % 2) how.presence_penalty = 3;
         if (i % 4 > 1) how.repeat_penalty = 2;
@@ -247,7 +250,7 @@ static void ties_and_extremes(void **state) {
     assert_int_equal(kn_sampler_pick(d->sampler, &d->guess, &how, &before, &random), 70);
     how.top_k = 0;
     how.presence_penalty = 100;
-    before = (kn_sampled){(int32_t[]){70}, 0, 1};
+    before = (kn_sampled){(int32_t[]){70}, 0, 1, NULL};
     for (int i = 0; i < 100; i++)
         assert_int_equal(kn_sampler_pick(d->sampler, &d->guess, &how, &before, &random), 700);
     how.temperature = 1e-300;

@@ -315,6 +315,25 @@ $python -c 'print("{\"prompt\": \"" + "x" * 3000 + "\"}")' >large.json
 refused 413 invalid_request_error '"body_too_large"' POST /tokenize @large.json
 stop
 
+# ---- a cache of what is generated, as of `generate`; nothing else has it
+
+cached='--cache 100 --cache-lambda 0.5 --cache-temperature 20'
+again='The nearest neighbours of the nearest neighbours of the'
+# shellcheck disable=SC2086 # options are words
+run 0 generate -m "$model" -s told.store --lambda 0.25 --no-fallback $cached -p "$again" -n 6 --temp 0 --json
+cp out written
+# shellcheck disable=SC2086
+start -m "$model" -s told.store --lambda 0.25 $cached
+expect 200 POST /v1/completions "{\"prompt\": \"$again\", \"max_tokens\": 6, \"temperature\": 0, \"knn\": {\"explain\": true, \"fallback\": false}}"
+holds 'r["choices"][0]["text"] == load("written")["text"] and all(x["lambda"] >= 0.75 for x in r["choices"][0]["knn"]["tokens"])'
+expect 200 POST /v1/completions "{\"prompt\": \"$again\", \"max_tokens\": 1, \"temperature\": 0, \"knn\": {\"explain\": true, \"fallback\": false, \"cache\": false}}"
+holds 'r["choices"][0]["knn"]["tokens"][0]["lambda"] == 0.25'
+expect 200 POST /v1/completions "{\"prompt\": \"$again\", \"max_tokens\": 1, \"temperature\": 0, \"knn\": {\"explain\": true, \"stores\": []}}"
+holds 'r["choices"][0]["knn"]["tokens"][0]["lambda"] == 0 and r["choices"][0]["knn"]["tokens"][0]["p_knn"] is None'
+expect 200 POST /v1/score "{\"text\": \"$again\"}"
+holds 'all(x["lambda"] == 0.25 for x in r["tokens"])'
+stop
+
 # ---- what takes too long: an answer that says so, or a stream that does and ends
 
 start -m "$model" --timeout 1

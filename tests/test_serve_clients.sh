@@ -21,14 +21,14 @@ judged() {
 start -m "$model" --precision f32 -s told.store
 judged "$python" -I "$source/tests/serve_harness.py" "$knnlm" "$url" "$model" told.store
 stop
-run 0 build -m "$tiny" --precision f32 -o bytes.store told.txt
+run 0 build --no-tune -m "$tiny" --precision f32 -o bytes.store told.txt
 start -m "$tiny" --precision f32 -s bytes.store
 judged "$python" -I "$source/tests/serve_harness.py" "$knnlm" "$url" "$tiny" bytes.store
 stop
 # A model that likes to end a text: the row of its end token is that of a likely token, and more so. Prompts that end have
 # an entry for it like any other, or the harness would drop a real one.
 "$python" "$source/tests/gguf_edit.py" "$tiny" ends.gguf '@token_embd.weight[266]=60*1.5'
-run 0 build -m ends.gguf --precision f32 -o ends.store told.txt
+run 0 build --no-tune -m ends.gguf --precision f32 -o ends.store told.txt
 start -m ends.gguf --precision f32 -s ends.store
 judged "$python" -I "$source/tests/serve_harness.py" "$knnlm" "$url" ends.gguf ends.store ends
 stop

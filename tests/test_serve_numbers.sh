@@ -157,7 +157,7 @@ holds 'all(len(x) == 1 for x in r["choices"][0]["logprobs"]["top_logprobs"][1:])
 
 # ---- the most probable words, one after another, are those that explain has first
 
-json '{"prompt": "The nearest neighbours", "max_tokens": 10, "temperature": 0, "logprobs": 2, "knn": {"fallback": False, "explain": True}}'
+json '{"prompt": "The nearest neighbours", "max_tokens": 10, "temperature": 0, "logprobs": 2, "knn": {"fallback": False, "carry": False, "explain": True}}'
 expect 200 POST /v1/completions @sent
 keep greedy
 holds 'r["choices"][0]["finish_reason"] == "length" and len(r["choices"][0]["knn"]["tokens"]) == 10 and r["usage"]["completion_tokens"] == 10'
@@ -186,7 +186,12 @@ holds 'all(x["store"] == "told" and x["document"] == "told.txt" and x["before"] 
 holds 'all(text("told.txt").encode()[x["offset"]:].startswith(x["text"].encode()) for x in r["choices"][0]["knn"]["sources"])'
 holds 'all(x["tokens"] == sum(t["source"] == x["number"] for t in r["choices"][0]["knn"]["tokens"]) for x in r["choices"][0]["knn"]["sources"])'
 holds 'all(x["text"] == "".join(t["text"] for t in r["choices"][0]["knn"]["tokens"] if t["source"] == x["number"]) for x in r["choices"][0]["knn"]["sources"])'
+holds 'len(r["choices"][0]["knn"]["sources"]) == 1 and r["choices"][0]["knn"]["sources"][0]["footnote"] == 1 and r["choices"][0]["knn"]["sources"][0]["first"] == 0'
+holds 'all(x["begins"] == (x["offset"] == len(x["before"].encode())) and x["length"] == x["tokens"] and x["differ"] == 0 for x in r["choices"][0]["knn"]["sources"])'
 keep recited
+expect 200 GET "/v1/stores/told/entries/$($python -c 'import json; x = json.load(open("recited.json"))["choices"][0]["knn"]["sources"][0]; print("%d?tokens=%d&around=4" % (x["entry"], x["length"]))')"
+holds 'r["text"] == kept("recited")["choices"][0]["knn"]["sources"][0]["text"] and r["before"] + r["text"] + r["after"] in text("told.txt") and not r["ends"]'
+refused 404 invalid_request_error '"not_found"' GET '/v1/stores/told/entries/0?tokens=16000'
 expect 200 GET "/v1/stores/told/entries/$($python -c 'import json; print(json.load(open("recited.json"))["choices"][0]["knn"]["sources"][0]["entry"])')"
 holds 'all(r[x] == kept("recited")["choices"][0]["knn"]["sources"][0][x] for x in ("document", "position", "offset"))'
 json '{"prompt": "The nearest", "max_tokens": 5, "temperature": 0, "knn": {"stores": [], "explain": True}}'
@@ -296,6 +301,12 @@ holds 'all([p for x in events()[:-1] for c in x["choices"] if c["index"] == i an
 streams '"temperature": 1, "knn": {"explain": True, "lambda": 0.9}'
 holds 'all([t for x in events()[:-1] for c in x["choices"] if c["index"] == i for t in c["knn"]["tokens"]] == load("plain")["choices"][i]["knn"]["tokens"] for i in range(4))'
 holds 'all([c for x in events()[:-1] for c in x["choices"] if c["index"] == i][-1]["knn"]["sources"] == load("plain")["choices"][i]["knn"]["sources"] for i in range(4))'
+# A source comes with its first token, and once more when it has ended, before the last chunk has them all.
+json '{"prompt": "The nearest neighbours", "max_tokens": 60, "temperature": 1, "seed": 4, "stream": True, "knn": {"explain": True, "lambda": 0.9}}'
+expect 200 POST /v1/completions @sent
+chunks='[(c["knn"]["tokens"], c["knn"]["sources"]) for x in events()[:-1] for c in x["choices"]]'
+holds "all(t['source'] is None or any(s['number'] == t['source'] for _, told in ${chunks}[:j + 1] for s in told) for j, (tokens, _) in enumerate($chunks) for t in tokens)"
+holds "any(s in told for _, told in ${chunks}[:-1] for s in ${chunks}[-1][1]) and len(${chunks}[-1][1]) > 1"
 
 # ---- what is refused, and what is not
 

@@ -112,6 +112,7 @@ for query in 'limit=-1' 'limit=x' 'offset=-1' 'offset=99999999999999999999' 'lim
     refused 400 invalid_request_error None GET "/v1/stores/told/documents?$query"
 done
 refused 400 invalid_request_error None GET '/v1/stores/told/entries/0?around=1001'
+refused 400 invalid_request_error None GET '/v1/stores/told/entries/0?tokens=16385'
 refused 400 invalid_request_error None POST /v1/stores/told/documents '{"name": "x"}'
 refused 400 invalid_request_error None POST /v1/stores/told/documents '{"text": "x"}'
 refused 400 invalid_request_error None POST /v1/stores/told/documents '{"name": "", "text": "x"}'

@@ -104,7 +104,8 @@ export const models = () => json('GET', 'v1/models');
 export const stores = () => json('GET', 'v1/stores');
 export const score = (body, signal) => json('POST', 'v1/score', {body, signal});
 export const explain = (body, signal) => json('POST', 'v1/explain', {body, signal});
-export const passage = (store, entry, around, signal) => json('GET', `${storePath(store)}/entries/${entry}?around=${around}`, {signal});
+export const passage = (store, entry, {around, tokens = 1}, signal) =>
+  json('GET', `${storePath(store)}/entries/${entry}?${new URLSearchParams({around, tokens})}`, {signal});
 export const documents = (store, {offset, limit, q}, signal) =>
   json('GET', `${storePath(store)}/documents?${new URLSearchParams({offset, limit, q})}`, {signal});
 export const addDocument = (store, name, text) => json('POST', `${storePath(store)}/documents`, {body: {name, text}});

@@ -1,4 +1,5 @@
-// The panel that writes: words stream in, each run of them that a source carried is underlined and numbered.
+// The panel that writes: words stream in, each passage of a store among them is underlined and numbered. A single word
+// that a store carried is marked quietly.
 import {$, el, readable, shown} from './dom.js';
 import {percent, plural, whole} from './format.js';
 import {calm, problem} from './notice.js';
@@ -12,8 +13,8 @@ const STYLES = 6; // .s0 to .s5 of style.css
 const REDRAW = 150;
 
 let request = null;
-let runs = [];             // elements of what sources carried
-let last = null;           // the run that grows: {source, node}; null: what no source carried
+let runs = [];             // elements of what stands in a source
+let last = null;           // the run that grows: {source, node}; null: what stands in none
 let space = '';            // white space that came after it
 let sources = new Map();   // by number
 let lengths = new Map();   // tokens of each that came
@@ -58,8 +59,12 @@ function extend(text) {
   else $('output').append(...nodes);
 }
 
+const styleOf = ({footnote}) => footnote ? `s${(footnote - 1) % STYLES}` : 'lone';
+
 function startRun(source) {
-  const node = el('span', {role: 'button', tabindex: runs.length ? -1 : 0, 'data-i': runs.length, 'data-source': source, class: `run s${(source - 1) % STYLES}`}, el('sup', {}, source));
+  const known = sources.get(source);
+  const node = el('span', {role: 'button', tabindex: runs.length ? -1 : 0, 'data-i': runs.length, 'data-source': source, class: `run ${styleOf(known)}`},
+    el('sup', {}, known.footnote));
   $('output').append(node);
   runs.push(node);
   return {source, node};
@@ -74,11 +79,11 @@ function take({text, knn}) {
   if (knn?.tokens?.length || knn?.sources?.length) drawSources();
 }
 
-// A source comes with its first token, and again with the last of all: until then it grows here.
+// A source comes with its first tokens, and again when it has ended: until then it grows here.
 function tally(piece, source) {
   count++;
   if (!source) return;
-  carried++;
+  if (source.footnote) carried++;
   const taken = (lengths.get(source.number) ?? 0) + 1;
   lengths.set(source.number, taken);
   if (taken <= source.tokens) return;
@@ -121,7 +126,7 @@ async function follow(signal) {
 
 function progress(how) {
   $('generate-count').setAttribute('aria-live', 'polite');
-  const part = count ? `, ${percent(carried / count)} of them carried by ${plural(sources.size, 'source')}` : '';
+  const part = count ? `, ${percent(carried / count)} of them in ${plural(numbered().length, 'passage')} of the stores` : '';
   $('generate-count').textContent = `${how} ${plural(count, 'token')}${part}`;
 }
 
@@ -151,9 +156,11 @@ function busy(is) {
 
 // ---------------------------------------------------------------- sources
 
+const numbered = () => [...sources.values()].filter(source => source.footnote).sort((a, b) => a.footnote - b.footnote);
+
 function sourceItem(source) {
   return el('li', {}, el('button', {type: 'button', 'data-number': source.number},
-    el('span', {class: `badge s${(source.number - 1) % STYLES}`}, source.number),
+    el('span', {class: `badge ${styleOf(source)}`}, source.footnote),
     el('span.about', {}, el('span.name', {}, shown(source.document)), el('span.quote', {lang: ''}, shown(source.text.trim())),
       el('span.small', {}, `${plural(source.tokens, 'token')} · share ${percent(source.share)} · position ${whole(source.position)} · ${source.store}`))));
 }
@@ -163,15 +170,15 @@ function drawSources() {
   if (!drawing) drawing = setTimeout(() => {
     drawing = 0;
     const focused = document.activeElement?.dataset?.number;
-    $('sources').replaceChildren(...[...sources.values()].sort((a, b) => a.number - b.number).map(sourceItem));
-    $('sources-card').hidden = !sources.size;
+    $('sources').replaceChildren(...numbered().map(sourceItem));
+    $('sources-card').hidden = !numbered().length;
     if (focused) $('sources').querySelector(`[data-number="${focused}"]`)?.focus();
   }, REDRAW);
 }
 
 function describe(i) {
   const source = sources.get(Number(runs[i].dataset.source));
-  return source ? [el('b', {}, `${source.number}`), ' ', el('span.name', {}, shown(source.document)), ` · share ${percent(source.share)}`] : [];
+  return source ? [el('b', {}, source.footnote ? `${source.footnote} ` : ''), el('span.name', {}, shown(source.document)), ` · share ${percent(source.share)}`] : [];
 }
 
 let from = null; // where the focus goes back to

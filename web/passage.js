@@ -1,19 +1,15 @@
 // A passage of a store, with what was taken from it marked.
-import {el, leadingSpace, shown} from './dom.js';
+import {el, leadingSpace, mark, shown} from './dom.js';
 import {percent, plural, whole} from './format.js';
 import * as api from './api.js';
 
 const AROUND = 100;
 
-// The entry is the first token that was taken; the others are the beginning of what comes after it.
-function taken(source, {text, after}) {
-  const more = source.text.startsWith(text) ? source.text.slice(text.length) : '';
-  return after.startsWith(more) ? [text + more, after.slice(more.length)] : [text, after];
-}
-
-function passageText(source, passage) {
-  const [mine, after] = taken(source, passage), space = leadingSpace(mine);
-  return el('p.passage', {lang: ''}, shown(passage.before, 'text'), space, el('mark', {}, shown(mine.slice(space.length), 'text')), shown(after, 'text'));
+// A quiet ellipsis where the document goes on.
+function passageText({before, text, after, begins, ends}) {
+  const space = leadingSpace(text);
+  return el('p.passage', {lang: ''}, begins ? null : mark('…'), shown(before, 'text'), space, el('mark', {}, shown(text.slice(space.length), 'text')),
+    shown(after, 'text'), ends ? null : mark('…'));
 }
 
 // The panel itself scrolls on narrow screens, what is around it on wide ones.
@@ -26,9 +22,9 @@ function center(mark, panel) {
 
 export function passagePanel(panel, onclose) {
   let request = null;
-  const head = source => el('header', {}, el('div', {}, el('p.small', {}, `source ${source.number}, of the store ${source.store}`),
+  const head = source => el('header', {}, el('div', {}, el('p.small', {}, `${source.footnote ? `source ${source.footnote}` : 'a single word'}, of the store ${source.store}`),
     el('h2', {id: 'passage-title'}, shown(source.document)),
-    el('p.small', {}, `token ${whole(source.position)} (byte ${whole(source.offset)}) · ${plural(source.tokens, 'token')} · share ${percent(source.share)}`)),
+    el('p.small', {}, `token ${whole(source.position)} (byte ${whole(source.offset)}) · ${plural(source.tokens, 'token')}${source.differ ? `, ${whole(source.differ)} of them other ones` : ''} · share ${percent(source.share)}`)),
     el('button.close', {type: 'button', 'aria-label': 'Close', click: onclose}, '✕'));
   return {
     async show(source) {
@@ -39,7 +35,7 @@ export function passagePanel(panel, onclose) {
       panel.replaceChildren(head(source), body);
       panel.hidden = false;
       try {
-        body.replaceChildren(passageText(source, await api.passage(source.store, source.entry, AROUND, signal)));
+        body.replaceChildren(passageText(await api.passage(source.store, source.entry, {around: AROUND, tokens: source.length}, signal)));
         center(body.querySelector('mark'), panel);
       } catch (error) {
         if (!signal.aborted) body.replaceChildren(el('p.problem', {}, error.message));

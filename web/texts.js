@@ -10,7 +10,7 @@ async function passageOf(store) {
   const ids = store.entries + (store.removed_entries ?? 0);
   for (let tries = 1;; tries++) {
     try {
-      const {before, text, after} = await api.passage(store.name, Math.floor(Math.random() * ids), PASSAGE);
+      const {before, text, after} = await api.passage(store.name, Math.floor(Math.random() * ids), {around: PASSAGE});
       return (before + text + after).trimStart();
     } catch (error) {
       if (error.status !== 404 || tries === TRIES) throw error; // that entry was removed

@@ -111,7 +111,7 @@ def along(work, kinds):
             documents = continuations(work, f"{work}/{kind}.tokens.tsv").values()
             lines.append([measure, kind] + [form.format(v) for v in quarters(documents, lambda t: float(t[column]))])
     for measure, value, form in (("λ in force", lambda t: t["lambda"], "{:.3f}"),
-                                 ("carried by neighbours", lambda t: 100 * (t["source"] is not None), "{:.1f}%")):
+                                 ("carried by neighbours", lambda t: 100 * (t["lambda"] * t["p_knn"] > (1 - t["lambda"]) * t["p_lm"]), "{:.1f}%")):
         for kind in kinds:
             if kind not in ("real", "alone"):
                 documents = [load(path)["tokens"] for path in sorted(glob.glob(f"{work}/{kind}/*.json"))]

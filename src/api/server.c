@@ -103,7 +103,6 @@ knnlm_status knnlm_server_load(knnlm_server *s, knnlm_model *model, const knnlm_
     kn_mixture_options mix;
     if (s->tried) return kn_fail(KNNLM_EINVAL, "a server loads a model once");
     KN_TRY(api_mixture_options(mixture, choices, &mix));
-    if (mix.cache > 0) return kn_fail(KNNLM_EINVAL, "`cache`: requests have no document to cache");
     s->tried = true;
     KN_TRY(kn_server_load(s->server, (kn_lm *)model, &mix));
     s->loaded = true;

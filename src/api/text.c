@@ -43,6 +43,7 @@ static kn_generate_options generate_options(const knnlm_text_options *o) {
     out.around = o->around;
     out.ignore_end = o->ignore_end;
     out.begin_with_space = o->begin_with_space;
+    out.no_carry = o->no_carry;
     return out;
 }
 
@@ -162,6 +163,11 @@ knnlm_status knnlm_text_source_at(const knnlm_text *t, size_t number, knnlm_text
                                .after_size = s->after_size,
                                .first = s->first,
                                .tokens = s->tokens,
-                               .share = s->share};
+                               .share = s->share,
+                               .footnote = s->footnote,
+                               .differ = s->differ,
+                               .length = s->length,
+                               .begins = s->begins,
+                               .ends = s->ends};
     return KNNLM_OK;
 }

@@ -20,7 +20,7 @@ static struct {
     cli_list stops;
     int64_t tokens, top_k, seed, repeat_last, around;
     double temperature, top_p, min_p, repeat_penalty, skip_entropy;
-    bool sources, no_echo, no_fallback, ignore_end;
+    bool sources, no_echo, no_fallback, no_carry, ignore_end;
 } args;
 
 // One option a line.
@@ -38,11 +38,12 @@ static const cli_option options[] = {
     {0, "stop", CLI_LIST, &args.stops, "TEXT", "end before this; may be given several times", 0, 0, NULL},
     {0, "ignore-end", CLI_FLAG, &args.ignore_end, NULL, "go on after a token that ends the text", 0, 0, NULL},
     {0, "seed", CLI_INTEGER, &args.seed, "N", "same seed, same text (default: another one each time)", 0, 1e15, NULL},
-    {0, "sources", CLI_FLAG, &args.sources, NULL, "mark what the neighbours carried, with footnotes on where it is from", 0, 0, NULL},
+    {0, "sources", CLI_FLAG, &args.sources, NULL, "mark passages of the stores that the text took up, with footnotes on where they are from", 0, 0, NULL},
     {0, "around", CLI_INTEGER, &args.around, "N", "with --sources: tokens shown on both sides (default: 12)", 0, 1000, NULL},
     {0, "no-echo", CLI_FLAG, &args.no_echo, NULL, "leave the prompt out of what is printed", 0, 0, NULL},
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone", 0, 100, NULL},
     {0, "no-fallback", CLI_FLAG, &args.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
+    {0, "no-carry", CLI_FLAG, &args.no_carry, NULL, "neighbours do not carry a word through that they began", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
     CLI_FILTER_OPTIONS(args.mixture),
@@ -92,13 +93,16 @@ static json_t *json_settings(const knnlm_text_options *o, const knnlm_mixture *m
     json_t *stores = json_array(), *stops = cli_json_list(&args.stops);
     knnlm_mixture_info info;
     knnlm_mixture_describe(m, &info);
+    json_t *cache = info.cache ? json_pack("{s:I, s:f, s:f}", "size", (json_int_t)info.cache, "lambda",
+                                           info.cache_lambda, "temperature", info.cache_temperature)
+                               : json_null();
     for (size_t i = 0; i < info.store_count; i++) cli_json_append(stores, json_store(&info.stores[i]));
-    return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:o, s:o, s:o, s:o}", "seed",
+    return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:b, s:o, s:o, s:o?, s:o, s:o}", "seed",
                      (json_int_t)o->seed, "tokens", (json_int_t)o->tokens, "temperature", o->temperature,
                      "top_k", o->top_k, "top_p", o->top_p, "min_p", o->min_p, "repeat_penalty",
                      o->repeat_penalty, "repeat_last", (json_int_t)o->repeat_last, "ignore_end",
-                     o->ignore_end, "stop", stops, "stores", stores, "only",
-                     cli_json_list(&args.mixture.only), "not", cli_json_list(&args.mixture.except));
+                     o->ignore_end, "carry", !o->no_carry, "stop", stops, "stores", stores, "cache", cache,
+                     "only", cli_json_list(&args.mixture.only), "not", cli_json_list(&args.mixture.except));
 }
 
 static void print_json(const knnlm_model *model, const knnlm_mixture *m, const outcome *x) {
@@ -200,10 +204,10 @@ static int check_usage(size_t count) {
     if (count) return cli_usage(&cli_generate, "the prompt comes after -p, in quotes");
     if (args.sources && !m->stores.count)
         return cli_usage(&cli_generate, "--sources are of a store: name it with -s");
-    if ((args.no_fallback || args.skip_entropy > 0) && !m->stores.count)
+    if ((args.no_fallback || args.no_carry || args.skip_entropy > 0) && !m->stores.count)
         return cli_usage(&cli_generate, "neighbours are of a store: name it with -s");
-    if (m->cache > 0 || !isnan(m->cache_lambda) || !isnan(m->cache_temperature))
-        return cli_usage(&cli_generate, "the cache is of eval and tune: generation has none");
+    if (m->cache <= 0 && (!isnan(m->cache_lambda) || !isnan(m->cache_temperature)))
+        return cli_usage(&cli_generate, "the cache has a size: --cache N");
     for (size_t i = 0; i < args.stops.count; i++)
         if (!*args.stops.items[i]) return cli_usage(&cli_generate, "--stop is empty");
     return CLI_DONE;
@@ -232,6 +236,7 @@ static knnlm_text_options make_options(void) {
     o.around = (size_t)args.around;
     o.keep_lambda = args.no_fallback;
     o.ignore_end = args.ignore_end;
+    o.no_carry = args.no_carry;
     return o;
 }
 
@@ -264,6 +269,8 @@ static int run(int argc, char **argv) {
         knnlm_text_options o = make_options();
         mix.fallback = !args.no_fallback;
         mix.skip_entropy = args.skip_entropy;
+        // Not as tuned: a text that feeds on its own words soon says nothing else. Who wants it asks for it.
+        if (mix.cache < 0) mix.cache = 0;
         if (read_and_generate(&mix, &o) != KNNLM_OK) code = cli_fail(&cli_generate);
     }
     cli_mixture_free(&args.mixture);

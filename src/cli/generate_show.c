@@ -1,6 +1,8 @@
 // Shows a generated text as it comes, with its sources.
 #include "cli/generate_show.h"
 
+#include "base/memory.h"
+#include "base/words.h"
 #include "cli/store.h"
 
 #include <inttypes.h>
@@ -17,14 +19,18 @@ static void put(cli_stream *s, const char *text, size_t size) {
     if (size) s->last = text[size - 1];
 }
 
+// A lone word is dimmed on a terminal, and not marked elsewhere.
 static void close_mark(cli_stream *s) {
-    if (s->open) printf(s->colors ? "\033[24m[%zu]" : "][%zu]", s->open);
+    if (s->open && s->footnote) printf(s->colors ? "\033[24m[%zu]" : "][%zu]", s->footnote);
+    if (s->open && !s->footnote && s->colors) fputs("\033[22m", stdout);
     s->open = 0;
 }
 
-static void open_mark(cli_stream *s, size_t source) {
-    if (source) fputs(s->colors ? "\033[4m" : "[", stdout);
+static void open_mark(cli_stream *s, size_t source, size_t footnote) {
+    if (source && footnote) fputs(s->colors ? "\033[4m" : "[", stdout);
+    if (source && !footnote && s->colors) fputs("\033[2m", stdout);
     s->open = source;
+    s->footnote = footnote;
 }
 
 void cli_stream_begin(cli_stream *s, const char *prompt, size_t size, bool sources) {
@@ -34,15 +40,17 @@ void cli_stream_begin(cli_stream *s, const char *prompt, size_t size, bool sourc
 }
 
 // The space before a word is not part of what is marked.
-static void print_token(cli_stream *s, const knnlm_text_token *t, const char *text) {
+static void print_token(cli_stream *s, const knnlm_text *text, const knnlm_text_token *t, const char *word) {
     size_t space = 0, source = s->sources ? t->source : 0;
+    knnlm_text_source x = {0};
     if (source != s->open) {
         close_mark(s);
-        while (space < t->size && strchr(" \t\r\n", text[space])) space++;
-        put(s, text, space);
-        open_mark(s, source);
+        while (space < t->size && strchr(" \t\r\n", word[space])) space++;
+        put(s, word, space);
+        if (source && knnlm_text_source_at(text, source, &x) != KNNLM_OK) source = 0;
+        open_mark(s, source, x.footnote);
     }
-    put(s, text + space, t->size - space);
+    put(s, word + space, t->size - space);
 }
 
 void cli_stream_more(cli_stream *s, const knnlm_text *text) {
@@ -50,41 +58,84 @@ void cli_stream_more(cli_stream *s, const knnlm_text *text) {
     const char *words = knnlm_text_read(text, &size);
     knnlm_text_token t;
     for (; s->tokens < knnlm_text_tokens(text); s->tokens++)
-        if (knnlm_text_token_at(text, s->tokens, &t) == KNNLM_OK) print_token(s, &t, words + t.offset);
+        if (knnlm_text_token_at(text, s->tokens, &t) == KNNLM_OK) print_token(s, text, &t, words + t.offset);
     fflush(stdout);
 }
 
 // ---------------------------------------------------------------- footnotes
 
-enum { BEFORE = 60, TAKEN = 160, AFTER = 40 }; // bytes of a passage on its line
+enum { BEFORE = 60, TAKEN = 160, HEAD = 100, TAIL = 50, AFTER = 40 }; // characters of a passage on its line
 
-static const char *or_empty(const char *text) {
-    return text ? text : "";
+static bool begins_character(char byte) {
+    return ((unsigned char)byte & 0xc0) != 0x80;
 }
 
-static void print_source(const knnlm_text_source *x, size_t number) {
-    char *name = cli_line(x->document, x->document_size, 200, true),
-         *before = cli_line(x->before, x->before_size, BEFORE, true),
-         *text = cli_line(x->text, x->text_size, TAKEN, false),
-         *after = cli_line(x->after, x->after_size, AFTER, false);
-    printf("[%zu] %s, token %" PRIu64 ": %zu token%s, %.0f%%\n    %s[%s]%s\n", number, or_empty(name),
-           x->position, x->tokens, x->tokens == 1 ? "" : "s", 100 * x->share, or_empty(before),
-           or_empty(text), or_empty(after));
-    free(name);
-    free(before);
-    free(text);
-    free(after);
+// Bytes of the words that `max` characters hold.
+static size_t first_words(const char *text, size_t size, size_t max) {
+    size_t at = 0, count = 0;
+    while (at < size && (!begins_character(text[at]) || ++count <= max)) at++;
+    if (at == size) return size;
+    at = kn_word_border_before(text, size, at);
+    while (at > 0 && text[at - 1] == ' ') at--;
+    return at;
+}
+
+// Where the words begin that the last `max` characters hold.
+static size_t last_words(const char *text, size_t size, size_t max) {
+    size_t count = 0;
+    for (size_t at = size; at-- > 0;)
+        if (begins_character(text[at]) && ++count == max)
+            return at ? kn_word_border_after(text, size, at) : 0;
+    return 0;
+}
+
+static void put_line(const char *text, size_t size) {
+    char *line = cli_line(text, size, SIZE_MAX, false);
+    fputs(line ? line : "", stdout);
+    free(line);
+}
+
+// In brackets, but for the space before it; the middle of a long one is left out.
+static void put_taken(const char *text, size_t size) {
+    size_t space = 0, head = first_words(text, size, TAKEN);
+    while (space < size && strchr(" \t\r\n", text[space])) space++;
+    put_line(text, space);
+    printf("[");
+    if (head < size) head = kn_max(first_words(text, size, HEAD), space);
+    put_line(text + space, head - space);
+    if (head < size) {
+        size_t tail = kn_max(last_words(text, size, TAIL), head);
+        printf(" …");
+        put_line(text + tail, size - tail);
+    }
+    printf("]");
+}
+
+static void print_source(const knnlm_text_source *x) {
+    size_t from = last_words(x->before, x->before_size, BEFORE),
+           to = first_words(x->after, x->after_size, AFTER);
+    printf("[%zu] ", x->footnote);
+    cli_put_text(stdout, x->document, x->document_size);
+    printf(", token %" PRIu64 ": %zu token%s", x->position, x->tokens, x->tokens == 1 ? "" : "s");
+    if (x->differ) printf(" (%zu of them other ones)", x->differ);
+    printf(", %.0f%%\n    %s", 100 * x->share, from || !x->begins ? "…" : "");
+    put_line(x->before + from, x->before_size - from);
+    put_taken(x->text, x->text_size);
+    bool more = to < x->after_size || !x->ends;
+    while (more && to > 0 && x->after[to - 1] == ' ') to--;
+    put_line(x->after, to);
+    printf("%s\n", more ? " …" : "");
 }
 
 void cli_stream_end(cli_stream *s, const knnlm_text *text) {
     knnlm_text_source x;
-    bool marked = s->open;
+    bool marked = s->open && s->footnote;
     close_mark(s);
     if (marked || s->last != '\n') printf("\n");
-    if (!s->sources) return;
-    for (size_t i = 1; i <= knnlm_text_sources(text); i++) {
-        if (i == 1) printf("\n");
-        if (knnlm_text_source_at(text, i, &x) == KNNLM_OK) print_source(&x, i);
+    for (size_t i = 1; s->sources && i <= knnlm_text_sources(text); i++) {
+        if (knnlm_text_source_at(text, i, &x) != KNNLM_OK || !x.footnote) continue;
+        if (x.footnote == 1) printf("\n");
+        print_source(&x);
     }
 }
 
@@ -111,13 +162,15 @@ json_t *cli_json_generated(const knnlm_text *text) {
 }
 
 static json_t *json_source(const knnlm_text_source *x, size_t number) {
-    return json_pack("{s:I, s:o?, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I, s:I}", "number",
-                     (json_int_t)number, "store", json_string(x->store), "entry", (json_int_t)x->entry,
-                     "document", cli_json_name(x->document, x->document_size), "position",
-                     (json_int_t)x->position, "offset", (json_int_t)x->offset, "before",
+    json_t *footnote = x->footnote ? json_integer((json_int_t)x->footnote) : json_null();
+    return json_pack("{s:I, s:o, s:o?, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:b, s:b, s:f, s:I, s:I, s:I, s:I}",
+                     "number", (json_int_t)number, "footnote", footnote, "store", json_string(x->store),
+                     "entry", (json_int_t)x->entry, "document", cli_json_name(x->document, x->document_size),
+                     "position", (json_int_t)x->position, "offset", (json_int_t)x->offset, "before",
                      cli_json_text(x->before, x->before_size), "text", cli_json_text(x->text, x->text_size),
-                     "after", cli_json_text(x->after, x->after_size), "share", x->share, "first",
-                     (json_int_t)x->first, "tokens", (json_int_t)x->tokens);
+                     "after", cli_json_text(x->after, x->after_size), "begins", x->begins, "ends", x->ends,
+                     "share", x->share, "first", (json_int_t)x->first, "tokens", (json_int_t)x->tokens,
+                     "differ", (json_int_t)x->differ, "length", (json_int_t)x->length);
 }
 
 json_t *cli_json_sources(const knnlm_text *text) {

@@ -9,8 +9,8 @@ typedef struct cli_stream {
     bool sources; // passages are marked
     bool colors;  // by underlining rather than brackets
     size_t tokens;
-    size_t open; // the source whose mark is open; 0: none
-    char last;   // byte printed; 0: none
+    size_t open, footnote; // the source whose mark is open, 0: none; its footnote, 0: a lone word
+    char last;             // byte printed; 0: none
 } cli_stream;
 
 void cli_stream_begin(cli_stream *s, const char *prompt, size_t size, bool sources);

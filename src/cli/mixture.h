@@ -35,7 +35,7 @@ typedef struct cli_mixture {
     {0, "bins", CLI_FLAG, &(m).bins, NULL, "lambda by bins of distance and entropy, although the store has a gate", 0, 0, NULL}, \
     {0, "include-self", CLI_FLAG, &(m).include_self, NULL, "a document that is in the store may find itself", 0, 0, NULL}, \
     {0, "memory", CLI_BYTES, &(m).memory, "SIZE", "most memory for the lists of stores, such as 4G; they are read as they are needed (default: what there is)", 0, 0, NULL}, \
-    {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned)", 0, 1 << 24, NULL}, \
+    {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned; generate and serve: 0)", 0, 1 << 24, NULL}, \
     {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
     {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}
 #define CLI_FILTER_OPTIONS(m) \

@@ -171,7 +171,6 @@ static void defaults(void) {
 
 static int check_usage(size_t count) {
     if (count) return cli_usage(&cli_serve, "stores are given with -s");
-    if (args.mixture.cache > 0) return cli_usage(&cli_serve, "--cache: requests have no document to cache");
     if (args.max_memory < 1000000) return cli_usage(&cli_serve, "--max-memory: at least 1M");
     if (args.api_key && args.key_file) return cli_usage(&cli_serve, "either --api-key or --api-key-file");
     if (args.no_key && (args.api_key || args.key_file)) return cli_usage(&cli_serve, "a key and --no-key");

@@ -33,6 +33,7 @@ struct kn_sampler {
     size_t special_count;
     uint8_t *marks;   // (vocabulary): 0 between picks
     uint32_t *counts; // (vocabulary): how often it was generated; 0 between picks
+    double *rarer;    // (vocabulary): added to log p; 0 between picks
     ranked *ranking;  // (vocabulary): those gathered: a heap of the `unordered`, then the largest, backwards
     size_t gathered, unordered;
 };
@@ -67,8 +68,9 @@ static bool counts_matter(const kn_sampling *s) {
     return s->presence_penalty != 0 || s->frequency_penalty != 0;
 }
 
-static bool penalises(const kn_sampling *s) {
-    return counts_matter(s) || (s->repeat_penalty != 1 && s->repeat_last);
+static bool penalises(const kn_sampling *s, const kn_sampled *before) {
+    return counts_matter(s) || (s->repeat_penalty != 1 && s->repeat_last) ||
+           (before->rarer && before->rarer->count);
 }
 
 // ---------------------------------------------------------------- memory
@@ -86,8 +88,10 @@ knnlm_status kn_sampler_open(size_t vocabulary, kn_sampler **out) {
     s->logs = kn_alloc(vocabulary, sizeof *s->logs);
     s->marks = kn_alloc(vocabulary, sizeof *s->marks);
     s->counts = kn_alloc(vocabulary, sizeof *s->counts);
+    s->rarer = kn_alloc(vocabulary, sizeof *s->rarer);
     s->ranking = kn_alloc(vocabulary, sizeof *s->ranking);
-    if (s->weights && s->sums && s->largest && s->special && s->logs && s->marks && s->counts && s->ranking) {
+    if (s->weights && s->sums && s->largest && s->special && s->logs && s->marks && s->counts && s->rarer &&
+        s->ranking) {
         *out = s;
         return KNNLM_OK;
     }
@@ -104,6 +108,7 @@ void kn_sampler_close(kn_sampler *s) {
     free(s->logs);
     free(s->marks);
     free(s->counts);
+    free(s->rarer);
     free(s->ranking);
     free(s);
 }
@@ -118,7 +123,7 @@ static void mark(kn_sampler *s, int32_t token, uint8_t as) {
 static double penalised(const kn_sampler *s, const kn_sampling *how, int32_t token, double log_p) {
     if (s->marks[token] & REPEATED) log_p *= how->repeat_penalty;
     if (s->counts[token]) log_p -= how->presence_penalty + how->frequency_penalty * s->counts[token];
-    return log_p;
+    return log_p + s->rarer[token];
 }
 
 static void gather_special(kn_sampler *s, const kn_distribution *g, const kn_sampling *how,
@@ -130,6 +135,10 @@ static void gather_special(kn_sampler *s, const kn_distribution *g, const kn_sam
         mark(s, before->tokens[i], SPECIAL);
         s->counts[before->tokens[i]]++;
     }
+    for (size_t i = 0; before->rarer && i < before->rarer->count; i++) {
+        mark(s, before->rarer->tokens[i], SPECIAL);
+        s->rarer[before->rarer->tokens[i]] = before->rarer->logs[i];
+    }
     // Not kn_distribution_logprob: a probability that f64 cannot hold is never drawn, and this is half the
     // work.
     for (size_t i = 0; i < s->special_count; i++)
@@ -140,6 +149,7 @@ static void forget_special(kn_sampler *s) {
     for (size_t i = 0; i < s->special_count; i++) {
         s->marks[s->special[i]] = 0;
         s->counts[s->special[i]] = 0;
+        s->rarer[s->special[i]] = 0;
     }
     s->special_count = 0;
 }
@@ -156,7 +166,7 @@ static int32_t best_of_others(const kn_sampler *s, const kn_distribution *g) {
 static int32_t pick_best(kn_sampler *s, const kn_distribution *g, const kn_sampling *how,
                          const kn_sampled *before) {
     int32_t best;
-    if (!penalises(how))
+    if (!penalises(how, before))
         return kn_distribution_top(g, 1, &best) && !isnan(kn_distribution_logprob(g, best)) ? best : -1;
     gather_special(s, g, how, before);
     best = best_of_others(s, g);

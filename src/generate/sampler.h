@@ -1,7 +1,7 @@
 // Which token comes next, drawn from the mixture's distribution.
 //
-// In this order: penalties on log p, temperature, top_k, top_p, min_p, one draw. The choice depends on the
-// distribution, the settings and the random numbers alone.
+// In this order: penalties on log p (of settings, and of tokens that are to be rarer), temperature, top_k,
+// top_p, min_p, one draw. The choice depends on the distribution, the settings and the random numbers alone.
 #ifndef KN_GENERATE_SAMPLER_H
 #define KN_GENERATE_SAMPLER_H
 
@@ -31,10 +31,19 @@ typedef struct kn_sampler kn_sampler;
 knnlm_status kn_sampler_open(size_t vocabulary, kn_sampler **out);
 void kn_sampler_close(kn_sampler *sampler);
 
+// Tokens that become rarer, each once: what is added to log p of each.
+enum { KN_RARER = 256 };
+typedef struct kn_rarer {
+    int32_t tokens[KN_RARER];
+    double logs[KN_RARER];
+    size_t count;
+} kn_rarer;
+
 // What was read and generated before: penalties are about it.
 typedef struct kn_sampled {
     const int32_t *tokens; // of prompt and text
     size_t prompt, count;  // tokens of the prompt; of both
+    const kn_rarer *rarer; // NULL: none
 } kn_sampled;
 
 // A token; -1: no token has a probability (the model's numbers are not numbers). `sampling` was checked.

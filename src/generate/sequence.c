@@ -47,6 +47,7 @@ knnlm_status kn_sequence_open(kn_lm *lm, const kn_generate_options *o, const int
     kn_sequence *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
     s->lm = lm;
+    s->kept = 1;
     s->options = *o;
     s->options.stops = NULL;
     s->options.top = kn_min(o->top, KN_DISTRIBUTION_TOP);
@@ -68,7 +69,9 @@ void kn_sequence_close(kn_sequence *s) {
     free((void *)s->end.top);
     free((void *)s->end.top_p);
     kn_session_close(s->session);
-    kn_sources_free(s);
+    kn_passages_free(s);
+    kn_states_free(&s->states);
+    free(s->followers);
     kn_stops_free(&s->stops);
     kn_text_free(&s->text);
     free(s->history);
@@ -103,6 +106,12 @@ const kn_source *kn_sequence_sources(const kn_sequence *s, size_t *count) {
     return s->sources;
 }
 
+size_t kn_sequence_sources_ended(const kn_sequence *s) {
+    size_t count;
+    kn_sequence_sources(s, &count);
+    return kn_min(count, s->taking.source ? s->taking.source - 1 : s->source_count);
+}
+
 size_t kn_sequence_generated(const kn_sequence *s) {
     return s->count - s->prompt;
 }
@@ -131,7 +140,7 @@ static knnlm_status note_numbers(const kn_sequence *s, int32_t token, const kn_d
     *out = (kn_generated){.token = token,
                           .p = kn_distribution_logprob(g, token),
                           .lm = (double)g->lm[token],
-                          .knn = g->stores ? log(g->knn[token]) : NAN,
+                          .knn = g->mixed ? log(g->knn[token]) : NAN,
                           .lambda = g->lambda,
                           .nearest = g->nearest,
                           .entropy = g->entropy,
@@ -171,35 +180,30 @@ static knnlm_status append_text(kn_sequence *s, int32_t token) {
 // stop takes away.
 static void settle(kn_sequence *s) {
     size_t count = s->count - s->prompt, held = kn_stops_begun(&s->stops, &s->text);
-    s->text_final = s->text.size - held;
-    if (held == 0 && s->text.begun_size == 0) s->tokens_final = count;
-    while (s->tokens_final < count) {
-        const kn_generated *t = &s->tokens[s->tokens_final];
-        if (t->offset >= s->text_final || t->offset + t->size > s->text_final) break;
-        s->tokens_final++;
+    s->text_sure = s->text.size - held;
+    if (held == 0 && s->text.begun_size == 0) s->tokens_sure = count;
+    while (s->tokens_sure < count) {
+        const kn_generated *t = &s->tokens[s->tokens_sure];
+        if (t->offset >= s->text_sure || t->offset + t->size > s->text_sure) break;
+        s->tokens_sure++;
     }
 }
 
 static void settle_all(kn_sequence *s) {
-    s->text_final = s->text.size;
-    s->tokens_final = s->count - s->prompt;
+    s->text_sure = s->text.size;
+    s->tokens_sure = s->count - s->prompt;
 }
 
 // The text ends at byte `at`.
 static void stop_at(kn_sequence *s, size_t at) {
     s->finish = KNNLM_FINISH_STOP;
     s->text.begun_size = 0;
-    s->text.size = s->text_final = at;
+    s->text.size = s->text_sure = at;
     s->text.data[at] = 0;
-    while (s->tokens_final < s->count - s->prompt && s->tokens[s->tokens_final].offset < at)
-        s->tokens_final++;
-    if (s->tokens_final == 0) return;
-    kn_generated *last = &s->tokens[s->tokens_final - 1];
+    while (s->tokens_sure < s->count - s->prompt && s->tokens[s->tokens_sure].offset < at) s->tokens_sure++;
+    if (s->tokens_sure == 0) return;
+    kn_generated *last = &s->tokens[s->tokens_sure - 1];
     last->size = kn_min(last->size, at - last->offset);
-}
-
-static bool last_is_dropped(const kn_sequence *s) {
-    return s->finish == KNNLM_FINISH_STOP && s->tokens_final < s->count - s->prompt;
 }
 
 static knnlm_status end_text(kn_sequence *s, knnlm_finish finish) {
@@ -212,7 +216,7 @@ static knnlm_status end_text(kn_sequence *s, knnlm_finish finish) {
 }
 
 static knnlm_status look_for_end(kn_sequence *s) {
-    size_t stop = kn_stops_find(&s->stops, &s->text, s->text_final);
+    size_t stop = kn_stops_find(&s->stops, &s->text, s->text_sure);
     if (stop == SIZE_MAX && s->count - s->prompt == s->options.tokens)
         return end_text(s, KNNLM_FINISH_LENGTH);
     if (stop == SIZE_MAX)
@@ -222,18 +226,65 @@ static knnlm_status look_for_end(kn_sequence *s) {
     return KNNLM_OK;
 }
 
+// What is sure is final where nobody asks for sources, or those are known.
+static knnlm_status publish(kn_sequence *s, const kn_mixture *m) {
+    size_t settled = s->tokens_sure;
+    if (s->options.sources) {
+        KN_TRY(kn_passages_advance(s, m));
+        settled = kn_passages_settled(s);
+    }
+    s->tokens_final = kn_max(s->tokens_final, settled);
+    s->text_final = s->tokens_final == s->tokens_sure ? s->text_sure : s->tokens[s->tokens_final].offset;
+    return KNNLM_OK;
+}
+
 static knnlm_status take_end(kn_sequence *s, int32_t token, const kn_step *step) {
     KN_TRY(end_text(s, KNNLM_FINISH_STOP));
     s->ended = true;
-    return note_numbers(s, token, step->distribution, &s->end);
+    KN_TRY(note_numbers(s, token, step->distribution, &s->end));
+    return publish(s, step->mixture);
+}
+
+// Who gave the token: its passage and its followers are among them.
+static knnlm_status note_origin(kn_sequence *s, const kn_step *step) {
+    kn_place *places = NULL;
+    size_t count = 0;
+    if (!s->options.sources && s->options.no_carry) return KNNLM_OK;
+    KN_TRY(kn_places_find(s, step, &places, &count));
+    knnlm_status status = s->options.no_carry ? KNNLM_OK : kn_follow_take(s, step, places, count);
+    if (status == KNNLM_OK && s->options.sources) return kn_passages_note(s, places, count);
+    free(places);
+    return status;
 }
 
 knnlm_status kn_sequence_take(kn_sequence *s, int32_t token, const kn_step *step) {
     if (!s->options.ignore_end && kn_lm_ends(s->lm, token)) return take_end(s, token, step);
     KN_TRY(append_token(s, token, step->distribution));
     KN_TRY(append_text(s, token));
+    KN_TRY(note_origin(s, step));
     KN_TRY(look_for_end(s));
-    if (!s->options.sources) return KNNLM_OK;
-    if (last_is_dropped(s)) return kn_sources_trim(s, s->tokens_final);
-    return kn_sources_note(s, step);
+    return publish(s, step->mixture);
+}
+
+// ---------------------------------------------------------------- stores that change
+
+static uint64_t seal_of(const kn_mixture *m) {
+    const kn_mixture_info *info = kn_mixture_describe(m);
+    uint64_t seal = kn_mix64(info->count);
+    for (size_t i = 0; i < info->count; i++) {
+        const kn_store_info *store = info->stores[i].store;
+        for (const char *c = store->path; *c; c++) seal = kn_mix64(seal ^ (unsigned char)*c);
+        seal = kn_mix64(seal ^ store->generation);
+    }
+    return seal;
+}
+
+// The server opens a store anew when it changes, and compaction gives its entries other numbers.
+void kn_sequence_check_stores(kn_sequence *s, const kn_mixture *m) {
+    uint64_t seal = seal_of(m);
+    if (seal == s->seal) return;
+    s->seal = seal;
+    s->follower_count = 0;
+    s->ending = 0;
+    kn_passages_break(s);
 }

@@ -144,6 +144,10 @@ knnlm_status kn_datastore_entry(const kn_datastore *s, uint64_t id, kn_store_ent
     return kn_store_entry_at(s->store, id, out);
 }
 
+knnlm_status kn_datastore_tokens(const kn_datastore *s, uint64_t first, size_t count, int32_t *out) {
+    return kn_store_tokens(s->store, first, count, out);
+}
+
 knnlm_status kn_datastore_document(const kn_datastore *s, uint64_t number, kn_store_document *out) {
     return kn_store_document_at(s->store, number, out);
 }

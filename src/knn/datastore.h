@@ -103,6 +103,8 @@ knnlm_status kn_datastore_origin(const kn_datastore *datastore, uint64_t id, siz
 // NULL: its tokens have no text.
 const kn_tokenizer *kn_datastore_tokenizer(const kn_datastore *datastore);
 knnlm_status kn_datastore_entry(const kn_datastore *datastore, uint64_t id, kn_store_entry *out);
+// `count` tokens from entry `first` on. KNNLM_EINVAL: there are fewer.
+knnlm_status kn_datastore_tokens(const kn_datastore *datastore, uint64_t first, size_t count, int32_t *out);
 knnlm_status kn_datastore_document(const kn_datastore *datastore, uint64_t number, kn_store_document *out);
 // The entries of the documents of this content: *count of them, the first `room` in `out`.
 knnlm_status kn_datastore_find_content(const kn_datastore *datastore, const uint64_t hash[2], size_t room,

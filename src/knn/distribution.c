@@ -3,6 +3,7 @@
 
 #include "knn/mixture_parts.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,19 +28,22 @@ static void forget(kn_distribution *g) {
     g->value_count = 0;
 }
 
-static knnlm_status spread(kn_distribution *g, const kn_mixture *m, size_t store, const kn_neighborhood *n) {
-    double part = kn_prediction_part(m, &g->prediction, store);
-    KN_TRY(kn_grow(&g->shares, &g->shares_capacity, 2 * n->count, sizeof *g->shares));
-    KN_TRY(kn_grow(&g->values, &g->values_capacity, g->value_count + n->count, sizeof *g->values));
-    kn_prediction_shares(m, store, &g->prediction, n, g->shares, g->shares + n->count);
-    for (size_t i = 0; i < n->count; i++) {
-        int32_t value = n->values[i];
-        double share = part * g->shares[i];
+static knnlm_status add(kn_distribution *g, const int32_t *values, const double *shares, size_t count,
+                        double part) {
+    KN_TRY(kn_grow(&g->values, &g->values_capacity, g->value_count + count, sizeof *g->values));
+    for (size_t i = 0; i < count; i++) {
+        double share = part * shares[i];
         if (share <= 0) continue; // so far that it counts for nothing
-        if (g->knn[value] == 0) g->values[g->value_count++] = value;
-        g->knn[value] += share;
+        if (g->knn[values[i]] == 0) g->values[g->value_count++] = values[i];
+        g->knn[values[i]] += share;
     }
     return KNNLM_OK;
+}
+
+static knnlm_status spread(kn_distribution *g, const kn_mixture *m, size_t store, const kn_neighborhood *n) {
+    KN_TRY(kn_grow(&g->shares, &g->shares_capacity, 2 * n->count, sizeof *g->shares));
+    kn_prediction_shares(m, store, &g->prediction, n, g->shares, g->shares + n->count);
+    return add(g, n->values, g->shares, n->count, kn_prediction_part(m, &g->prediction, store));
 }
 
 knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const kn_row_neighbors *found,
@@ -49,10 +53,27 @@ knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const 
     g->entropy = entropy;
     g->stores = m->info.count;
     kn_predict_one(m, found, -1, 0, entropy, NAN, history, &g->prediction);
+    g->mixed = g->stores > 0;
     g->lambda = kn_prediction_lambda(m, &g->prediction);
     g->nearest = kn_nearest(m, found);
     for (size_t s = 0; s < m->info.count; s++) KN_TRY(spread(g, m, s, &found[s].near));
     return KNNLM_OK;
+}
+
+// A probability stays above 0 where it was: that tells which tokens `values` has.
+static void scale(kn_distribution *g, double by) {
+    if (by <= 0) forget(g);
+    for (size_t i = 0; i < g->value_count; i++)
+        g->knn[g->values[i]] = fmax(g->knn[g->values[i]] * by, DBL_MIN);
+}
+
+knnlm_status kn_distribution_join(kn_distribution *g, const kn_distribution_part *p) {
+    double kept = p->keep * g->lambda, weight = fmin(p->weight, 1 - kept), lambda = kept + weight;
+    g->mixed = true;
+    if (weight <= 0) return KNNLM_OK;
+    scale(g, kept / lambda);
+    g->lambda = lambda;
+    return add(g, p->values, p->shares, p->count, weight / lambda);
 }
 
 // ---------------------------------------------------------------- asking

@@ -11,10 +11,11 @@ typedef struct kn_distribution {
     double *knn;     // (vocabulary): p_kNN of all stores together, each by its part of lambda
     int32_t *values; // tokens that some neighbour has, each once: knn is 0 for all others
     size_t value_count;
-    double lambda;            // of all stores together
+    double lambda;            // of all stores together, and of what was joined
     double entropy, nearest;  // of the model's distribution; distance (NAN: there is no neighbour)
-    kn_prediction prediction; // the stores' lambdas
+    kn_prediction prediction; // the stores' lambdas, before anything was joined
     size_t stores;
+    bool mixed;     // something is mixed in: stores, or what was joined
     double *shares; // of the neighbours of one store, and room for as many
     size_t values_capacity, shares_capacity;
 } kn_distribution;
@@ -26,6 +27,16 @@ void kn_distribution_free(kn_distribution *g);
 // the text, or NULL: nothing is known of it. KNNLM_ENOMEM.
 knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const kn_row_neighbors *found,
                                  const float *lm, double entropy, kn_history *history);
+// Mixes in what others than the stores say: shares (count), in sum 1, of values, which may be there twice.
+// They get `weight` of all, or what is left; what the stores had becomes `keep` times as much, and the rest
+// is the model's. KNNLM_ENOMEM.
+typedef struct kn_distribution_part {
+    double keep, weight;
+    const int32_t *values;
+    const double *shares;
+    size_t count;
+} kn_distribution_part;
+knnlm_status kn_distribution_join(kn_distribution *g, const kn_distribution_part *part);
 // log p, and p, of a token.
 double kn_distribution_logprob(const kn_distribution *g, int32_t token);
 double kn_distribution_probability(const kn_distribution *g, int32_t token);

@@ -1,6 +1,8 @@
 // Contexts to what comes next: the model reads them in one batch, the stores are searched in one.
 #include "knn/next.h"
 
+#include "knn/learn.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +17,7 @@ struct kn_nexts {
     kn_window *windows;
     int32_t **inputs;
     kn_past **pasts;
+    kn_history *histories;
     float *distributions, *entropies, *states;
 };
 
@@ -52,6 +55,8 @@ static knnlm_status lay_window(kn_nexts *x, size_t number) {
     x->list[number].tokens = n;
     x->list[number].cut = n < c->count;
     if (before) KN_TRY(read_before(x, read, before, number));
+    if (kn_mixture_describe(c->mixture)->gated)
+        KN_TRY(kn_learn_text(x->lm, c->mixture, read, n + 1, x->tap, &x->histories[number]));
     x->windows[number] = (kn_window){.inputs = read + before,
                                      .length = (int32_t)(n + 1 - before),
                                      .first = (int32_t)(n - before),
@@ -76,7 +81,8 @@ static knnlm_status mix(kn_nexts *x) {
         kn_next *n = &x->list[i];
         kn_predictor_neighbors(x->predictor, i, n->found);
         KN_TRY(kn_distribution_mix(&n->distribution, x->mixtures[i], n->found,
-                                   x->distributions + i * vocabulary, (double)x->entropies[i], NULL));
+                                   x->distributions + i * vocabulary, (double)x->entropies[i],
+                                   &x->histories[i]));
     }
     return KNNLM_OK;
 }
@@ -94,11 +100,12 @@ static knnlm_status make_room(kn_nexts *x) {
     x->windows = kn_alloc(x->count, sizeof *x->windows);
     x->inputs = kn_alloc(x->count, sizeof *x->inputs);
     x->pasts = kn_alloc(x->count, sizeof *x->pasts);
+    x->histories = kn_alloc(x->count, sizeof *x->histories);
     x->distributions = kn_alloc(numbers, sizeof *x->distributions);
     x->entropies = kn_alloc(x->count, sizeof *x->entropies);
     x->states = kn_alloc(cells, sizeof *x->states);
-    bool all = x->list && x->mixtures && x->windows && x->inputs && x->pasts && x->distributions &&
-               x->entropies && x->states;
+    bool all = x->list && x->mixtures && x->windows && x->inputs && x->pasts && x->histories &&
+               x->distributions && x->entropies && x->states;
     return all ? kn_predictor_open(&x->predictor) : KNNLM_ENOMEM;
 }
 
@@ -154,6 +161,7 @@ void kn_nexts_close(kn_nexts *x) {
     free_inputs(x);
     free(x->list);
     free(x->mixtures);
+    free(x->histories);
     free(x->distributions);
     free(x->entropies);
     free(x);

@@ -109,7 +109,7 @@ void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cach
         return;
     }
     open_gates(m, out->lambdas[count], history ? history : &nothing, out);
-    double part = history ? trust(history) : 1;
+    double part = trust(history ? history : &nothing);
     if (history && target >= 0) {
         history->odds += mix(m, lm, cache, out, 1) - mix(m, lm, cache, out, 0);
         learn(m, lm, out, history);

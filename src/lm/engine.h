@@ -14,8 +14,9 @@ typedef struct kn_engine {
     void (*past_close)(kn_past *past);
     knnlm_status (*session_open)(kn_lm *lm, kn_session **out);
     void (*session_close)(kn_session *s);
-    knnlm_status (*session_feed)(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
-                                 const kn_lm_output *out);
+    // `targets`: results are of every token; NULL: of the last.
+    knnlm_status (*session_feed)(kn_session *s, const int32_t *tokens, const int32_t *targets, size_t count,
+                                 kn_tap tap, const kn_lm_output *out);
     // NULL: they are fed one by one.
     knnlm_status (*sessions_feed)(kn_session *const *sessions, size_t count, const int32_t *tokens,
                                   kn_tap tap, const kn_lm_output *out);

@@ -178,8 +178,17 @@ knnlm_status kn_session_feed(kn_session *s, const int32_t *tokens, size_t count,
                              const kn_lm_output *out) {
     KN_TRY(resolve_tap(s->lm, &tap));
     KN_TRY(check_feed(s, tokens, count));
-    KN_TRY(s->lm->engine->session_feed(s, tokens, count, tap, out));
+    KN_TRY(s->lm->engine->session_feed(s, tokens, NULL, count, tap, out));
     return check_output(s->lm, out, 1);
+}
+
+knnlm_status kn_session_score(kn_session *s, const int32_t *tokens, const int32_t *targets, size_t count,
+                              kn_tap tap, const kn_lm_output *out) {
+    KN_TRY(resolve_tap(s->lm, &tap));
+    KN_TRY(check_feed(s, tokens, count));
+    KN_TRY(check_tokens(s->lm, targets, count));
+    KN_TRY(s->lm->engine->session_feed(s, tokens, targets, count, tap, out));
+    return check_output(s->lm, out, count);
 }
 
 knnlm_status kn_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens, kn_tap tap,
@@ -191,7 +200,7 @@ knnlm_status kn_sessions_feed(kn_session *const *sessions, size_t count, const i
     for (size_t i = 0; i < count; i++) KN_TRY(check_feed(sessions[i], tokens + i, 1));
     if (lm->engine->sessions_feed) KN_TRY(lm->engine->sessions_feed(sessions, count, tokens, tap, out));
     for (size_t i = 0; i < count && !lm->engine->sessions_feed; i++) {
-        KN_TRY(lm->engine->session_feed(sessions[i], tokens + i, 1, tap, &rest));
+        KN_TRY(lm->engine->session_feed(sessions[i], tokens + i, NULL, 1, tap, &rest));
         kn_lm_output_advance(lm, &rest, 1);
     }
     return check_output(lm, out, count);

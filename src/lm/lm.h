@@ -125,6 +125,9 @@ void kn_session_close(kn_session *session);
 // logprobs and targets do not apply). KNNLM_EINVAL when the context would overflow: nothing is read then.
 knnlm_status kn_session_feed(kn_session *session, const int32_t *tokens, size_t count, kn_tap tap,
                              const kn_lm_output *out);
+// The same, but the results are those of every token: logprobs are of targets[i] after token i.
+knnlm_status kn_session_score(kn_session *session, const int32_t *tokens, const int32_t *targets,
+                              size_t count, kn_tap tap, const kn_lm_output *out);
 // Reads one more token in each of several sessions of one model, none of them twice: row i of the results is
 // that of session i, the same as from kn_session_feed. KNNLM_EINVAL as there: nothing is read then; after
 // another failure the sessions can only be closed.

@@ -30,7 +30,7 @@ static bool next_falls_off(const kn_completion *a) {
     for (size_t i = 0; i < a->r.prompt_count; i++)
         if (a->prompts[i].count + 1 > window) return false;
     return scores(a) && a->r.max_tokens == 1 && a->r.choices == 1 && plain_sampling(&a->r.sampling) &&
-           a->r.stop_count == 0 && !a->r.knn.explain;
+           a->r.stop_count == 0 && !a->r.knn.explain && !kn_served_has_cache(a->server->served);
 }
 
 static bool make_score(kn_completion *a, size_t prompt, kn_request_task *t, kn_http_error *err) {
@@ -61,7 +61,8 @@ static bool make_sequence(kn_completion *a, size_t prompt, size_t choice, kn_req
                               .stop_count = a->r.stop_count,
                               .top = a->r.logprobs > 0 ? (size_t)a->r.logprobs : 0,
                               .sources = a->r.knn.explain,
-                              .around = 24};
+                              .around = 24,
+                              .no_carry = !a->r.knn.carry};
     t->tokens_wanted = a->r.logprobs >= 0 || a->r.knn.explain;
     return kn_served_select(a->server->served, &a->r.knn, true, &t->selection, err);
 }

@@ -119,31 +119,32 @@ enum MHD_Result kn_answer_remove_document(kn_exchange *x) {
 
 // ---------------------------------------------------------------- entries
 
-static json_t *passage_json(kn_exchange *x, uint64_t entry, size_t around, kn_http_error *err) {
+static json_t *passage_json(kn_exchange *x, const kn_entry_span *span, kn_http_error *err) {
     const char *store = x->segments[0];
     kn_passage p;
-    if (!kn_served_passage(x->server->served, store, entry, around, &p, err)) return NULL;
+    if (!kn_served_passage(x->server->served, store, span, &p, err)) return NULL;
     const kn_origin *o = &p.origin;
     json_t *json = json_pack(
-        "{s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o}", "store", kn_json_text(store, strlen(store)), "entry",
-        (json_int_t)entry, "document", kn_json_text(o->document.name, o->document.name_size), "position",
-        (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset, "before",
+        "{s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:b, s:b}", "store", kn_json_text(store, strlen(store)),
+        "entry", (json_int_t)span->entry, "document", kn_json_text(o->document.name, o->document.name_size),
+        "position", (json_int_t)o->entry.position, "offset", (json_int_t)o->entry.offset, "before",
         kn_json_text(o->before, o->before_size), "text", kn_json_text(o->word, o->word_size), "after",
-        kn_json_text(o->after, o->after_size));
+        kn_json_text(o->after, o->after_size), "begins", p.begins, "ends", p.ends);
     kn_passage_free(&p);
     return json;
 }
 
 enum MHD_Result kn_answer_entry(kn_exchange *x) {
     kn_http_error err = {0};
-    uint64_t around;
+    uint64_t around, count;
     char *end;
     json_t *json = NULL;
     const char *id = x->segments[1];
     unsigned long long entry = strtoull(id, &end, 10);
     if (*id < '0' || *id > '9' || *end || strlen(id) > 18)
         kn_http_error_set(&err, 404, "not_found", NULL, "'%.40s' is no number of an entry", id);
-    else if (kn_exchange_number(x, "around", KN_AROUND_MAX, 100, &around, &err))
-        json = passage_json(x, entry, (size_t)around, &err);
+    else if (kn_exchange_number(x, "around", KN_AROUND_MAX, 100, &around, &err) &&
+             kn_exchange_number(x, "tokens", KN_SPAN_MAX, 1, &count, &err))
+        json = passage_json(x, &(kn_entry_span){entry, (size_t)count, (size_t)around}, &err);
     return reply(x, 200, json, &err);
 }

@@ -70,10 +70,14 @@ static void free_source(kn_source *s) {
     free(s->after);
 }
 
-static knnlm_status copy_sources(const kn_sequence *s, const kn_chunk_cursor *c, kn_chunk *out) {
-    size_t count;
+// A source is told when it begins, and again when it has ended.
+static knnlm_status copy_sources(const kn_sequence *s, kn_chunk_cursor *c, kn_chunk *out) {
+    size_t count, ended = kn_sequence_sources_ended(s);
     const kn_source *sources = kn_sequence_sources(s, &count);
-    out->first_source = out->finish == KNNLM_FINISH_NOT ? c->sources : 0;
+    bool changed = count > c->sources || ended > c->ended;
+    out->first_source = out->finish != KNNLM_FINISH_NOT ? 0 : changed ? c->ended : count;
+    c->sources = count;
+    c->ended = ended;
     out->sources = kn_alloc(count - out->first_source + 1, sizeof *out->sources);
     if (!out->sources) return KNNLM_ENOMEM;
     for (size_t i = out->first_source; i < count; i++)
@@ -94,7 +98,6 @@ static knnlm_status fill(const kn_sequence *s, bool tokens, bool sources, kn_chu
     if (sources) KN_TRY(copy_sources(s, c, out));
     c->text = size;
     kn_sequence_tokens(s, &c->tokens);
-    if (sources) c->sources = out->first_source + out->source_count;
     return KNNLM_OK;
 }
 
@@ -104,7 +107,9 @@ knnlm_status kn_chunk_make(const kn_sequence *s, bool tokens, bool sources, kn_c
     kn_sequence_text(s, &size);
     kn_sequence_tokens(s, &count);
     *out = NULL;
-    if (size == c->text && count == c->tokens && kn_sequence_finish(s) == KNNLM_FINISH_NOT) return KNNLM_OK;
+    bool more =
+        size != c->text || count != c->tokens || (sources && kn_sequence_sources_ended(s) != c->ended);
+    if (!more && kn_sequence_finish(s) == KNNLM_FINISH_NOT) return KNNLM_OK;
     kn_chunk *chunk = kn_alloc(1, sizeof *chunk);
     if (!chunk) return KNNLM_ENOMEM;
     knnlm_status status = fill(s, tokens, sources, c, chunk);

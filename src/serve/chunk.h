@@ -20,14 +20,15 @@ typedef struct kn_chunk {
     size_t token_count;
     bool ended; // by the token `end`, which is none of the text's; where tokens are wanted
     kn_chunk_token end;
-    // Where wanted: new ones, from number first_source + 1 on; in the last chunk all of them, as they ended.
+    // Where wanted: new ones and those that ended, from number first_source + 1 on; in the last chunk all of
+    // them.
     kn_source *sources;
     size_t first_source, source_count;
 } kn_chunk;
 
 // How much of a sequence the chunks so far have.
 typedef struct kn_chunk_cursor {
-    size_t text, tokens, sources;
+    size_t text, tokens, sources, ended; // sources that were told, and told as they ended
     size_t counted_bytes, counted_chars; // of the text
 } kn_chunk_cursor;
 

@@ -136,17 +136,20 @@ static json_t *token_json(const kn_completion *a, const kn_generated *g) {
 
 static json_t *source_json(const kn_completion *a, const kn_source *s, size_t number) {
     const char *store = kn_served_name_of(a->server->served, s->store_path);
-    return json_pack("{s:I, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:f, s:I}", "number", (json_int_t)number,
-                     "store", kn_json_text(store, strlen(store)), "entry", (json_int_t)s->entry, "document",
+    json_t *footnote = s->footnote ? json_integer((json_int_t)s->footnote) : json_null();
+    return json_pack("{s:I, s:o, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:b, s:b, s:f, s:I, s:I, s:I, s:I}",
+                     "number", (json_int_t)number, "footnote", footnote, "store",
+                     kn_json_text(store, strlen(store)), "entry", (json_int_t)s->entry, "document",
                      kn_json_text(s->document, s->document_size), "position", (json_int_t)s->position,
                      "offset", (json_int_t)s->offset, "before", kn_json_text(s->before, s->before_size),
                      "text", kn_json_text(s->text, s->text_size), "after",
-                     kn_json_text(s->after, s->after_size), "share", s->share, "tokens",
-                     (json_int_t)s->tokens);
+                     kn_json_text(s->after, s->after_size), "begins", s->begins, "ends", s->ends, "share",
+                     s->share, "first", (json_int_t)s->first, "tokens", (json_int_t)s->tokens, "differ",
+                     (json_int_t)s->differ, "length", (json_int_t)s->length);
 }
 
 static void put_sources(const kn_completion *a, kn_slice *slice, const kn_chunk *chunk) {
-    // The last chunk has all of them, as they ended.
+    // An answer in one has all of them once, as they ended: the last chunk has them so.
     if (chunk->finish != KNNLM_FINISH_NOT) json_array_clear(slice->sources);
     for (size_t i = 0; i < chunk->source_count; i++)
         json_array_append_new(slice->sources,

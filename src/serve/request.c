@@ -135,8 +135,8 @@ static bool take_stores(const form *f, kn_knn_request *out) {
     return true;
 }
 
-static const char *const knn_members[] = {"lambda",   "temperature", "k",           "stores",
-                                          "fallback", "explain",     "temperatures"};
+static const char *const knn_members[] = {"lambda",  "temperature",  "k",     "stores", "fallback",
+                                          "explain", "temperatures", "carry", "cache"};
 
 // A member that is misspelt would silently change what is measured.
 static bool known_members(const form *f) {
@@ -149,7 +149,7 @@ static bool known_members(const form *f) {
         if (!known)
             return kn_http_error_set(f->err, 400, NULL, "knn",
                                      "'knn' has no member '%.40s': it has lambda, "
-                                     "temperature, k, stores, fallback, explain, temperatures",
+                                     "temperature, k, stores, fallback, carry, cache, explain, temperatures",
                                      name);
     }
     return true;
@@ -157,7 +157,8 @@ static bool known_members(const form *f) {
 
 static bool take_knn(const form *outer, kn_knn_request *out) {
     const json_t *object = member(outer, "knn");
-    *out = (kn_knn_request){.lambda = NAN, .temperature = NAN, .fallback = true};
+    *out =
+        (kn_knn_request){.lambda = NAN, .temperature = NAN, .fallback = true, .carry = true, .cache = true};
     if (!object) return true;
     if (!json_is_object(object)) return refuse(outer, "knn", "an object");
     form f = {object, "knn.", outer->err};
@@ -165,6 +166,7 @@ static bool take_knn(const form *outer, kn_knn_request *out) {
            take_number(&f, "temperature", KN_TEMPERATURE_MIN, KN_TEMPERATURE_MAX, &out->temperature) &&
            take_integer(&f, "k", 1, KN_NEIGHBORS_MAX, &out->k) && take_stores(&f, out) &&
            take_flag(&f, "fallback", &out->fallback) && take_flag(&f, "explain", &out->explain) &&
+           take_flag(&f, "carry", &out->carry) && take_flag(&f, "cache", &out->cache) &&
            take_temperatures(&f, out);
 }
 

@@ -17,6 +17,7 @@ enum {
     KN_TEMPERATURES_MAX = 64,
     KN_EXPLAINED_MAX = 100, // words, neighbours
     KN_AROUND_MAX = 1000,
+    KN_SPAN_MAX = 16384, // tokens of a passage
 };
 
 // The text of a body as JSON; NULL: broken (error set).
@@ -28,7 +29,7 @@ typedef struct kn_knn_request {
     int64_t k;                  // 0: not given
     const char **stores;        // names; NULL: all
     size_t store_count;
-    bool fallback, explain;
+    bool fallback, explain, carry, cache;
     double temperatures[KN_TEMPERATURES_MAX];
     size_t temperature_count;
 } kn_knn_request;

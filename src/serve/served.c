@@ -130,18 +130,32 @@ static void init_lock(pthread_rwlock_t *lock) {
     pthread_rwlockattr_destroy(&attributes);
 }
 
+// As the one store was tuned, where that was with a cache.
+static knnlm_status open_cache(kn_served *s, const kn_mixture_options *o) {
+    kn_mixture_options cached = {.distance = -1,
+                                 .cache = o->cache,
+                                 .cache_lambda = o->cache_lambda,
+                                 .cache_temperature = o->cache_temperature};
+    const kn_store_cache *t =
+        s->count == 1 ? &kn_store_describe(s->stores[0].state.store)->tuned.cache : &(kn_store_cache){0};
+    if (isnan(cached.cache_lambda) && t->size) cached.cache_lambda = t->lambda;
+    if (isnan(cached.cache_temperature) && t->size) cached.cache_temperature = t->temperature;
+    return kn_mixture_open(s->lm, &cached, &s->cached);
+}
+
 knnlm_status kn_served_open(kn_lm *lm, kn_ticket_lock *model_lock, const kn_mixture_options *o,
                             kn_served **out) {
     kn_served *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
     *s = (kn_served){.lm = lm, .model_lock = model_lock, .options = *o, .tap = KN_TAP_DEFAULT};
-    s->options.cache = 0; // a request has no document
+    s->options.cache = 0; // of the stores: texts that are generated begin with `cached`
     init_lock(&s->lock);
     pthread_mutex_init(&s->writing, NULL);
     pthread_mutex_init(&s->publishing, NULL);
     kn_mixture_options none = {.distance = -1};
     knnlm_status status = kn_mixture_open(lm, &none, &s->nothing);
     if (status == KNNLM_OK) status = open_all(s, o);
+    if (status == KNNLM_OK && o->cache > 0) status = open_cache(s, o);
     s->options.stores = NULL; // the caller's: each has its own
     if (status == KNNLM_OK)
         *out = s;
@@ -160,6 +174,7 @@ void kn_served_close(kn_served *s) {
         free(s->stores[i].failure);
     }
     kn_mixture_close(s->nothing);
+    kn_mixture_close(s->cached);
     pthread_rwlock_destroy(&s->lock);
     pthread_mutex_destroy(&s->writing);
     pthread_mutex_destroy(&s->publishing);
@@ -223,13 +238,18 @@ static bool select_named(const kn_served *s, const kn_knn_request *knn, uint32_t
     return true;
 }
 
-bool kn_served_select(const kn_served *s, const kn_knn_request *knn, bool fallback, kn_selection *out,
+bool kn_served_has_cache(const kn_served *s) {
+    return s->cached;
+}
+
+bool kn_served_select(const kn_served *s, const kn_knn_request *knn, bool generates, kn_selection *out,
                       kn_http_error *err) {
     *out = (kn_selection){.stores = (uint32_t)((1ull << s->count) - 1),
                           .lambda = knn->lambda,
                           .temperature = knn->temperature,
                           .k = knn->k,
-                          .fallback = fallback && knn->fallback};
+                          .fallback = generates && knn->fallback,
+                          .cache = generates && knn->cache && s->cached};
     return !knn->stores || select_named(s, knn, &out->stores, err);
 }
 
@@ -243,6 +263,8 @@ knnlm_status kn_served_view(const kn_served *s, const kn_selection *selection, k
         numbers[count++] = i;
         mixtures[count] = b->state.mixture;
     }
+    if (selection->cache && (count || !s->count))
+        mixtures[0] = s->cached; // no stores: the model alone is wanted
     return kn_mixture_view(mixtures, count + 1,
                            &(kn_view_options){.lambda = selection->lambda,
                                               .temperature = selection->temperature,

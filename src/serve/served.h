@@ -39,11 +39,14 @@ typedef struct kn_selection {
     uint32_t stores;            // a bit each
     double lambda, temperature; // NAN: not given
     int64_t k;                  // 0: not given
-    bool fallback;
+    bool fallback, cache;
 } kn_selection;
 
+// Whether texts that are generated have a cache of their own states.
+bool kn_served_has_cache(const kn_served *served);
+
 // 404 for a name that is none.
-bool kn_served_select(const kn_served *served, const kn_knn_request *knn, bool fallback, kn_selection *out,
+bool kn_served_select(const kn_served *served, const kn_knn_request *knn, bool generates, kn_selection *out,
                       kn_http_error *err);
 // A mixture by the selection, the caller's, with *numbers (KN_STORES_MAX) of its stores among those served.
 // Who calls holds the model's lock. KNNLM_ENOMEM.
@@ -84,13 +87,20 @@ typedef void kn_document_visit(void *context, const kn_store_document *document)
 bool kn_served_documents(kn_served *served, const char *store, const kn_document_range *range,
                          kn_document_visit *visit, void *context, uint64_t *total, kn_http_error *err);
 
-// An entry with the text around it.
+// `count` entries of a document from one on, and so many tokens around them.
+typedef struct kn_entry_span {
+    uint64_t entry;
+    size_t count, around;
+} kn_entry_span;
+
+// Their text, and the text around it.
 typedef struct kn_passage {
     kn_origin origin;
-    char *name; // of the document, which `origin` has
+    char *name;        // of the document, which `origin` has
+    bool begins, ends; // what is around begins, ends where the document does
 } kn_passage;
 // False: no such store or entry, or it cannot be read (error set). To be freed only after true.
-bool kn_served_passage(kn_served *served, const char *store, uint64_t entry, size_t around, kn_passage *out,
+bool kn_served_passage(kn_served *served, const char *store, const kn_entry_span *span, kn_passage *out,
                        kn_http_error *err);
 void kn_passage_free(kn_passage *passage);
 

@@ -23,7 +23,9 @@ struct kn_served {
     kn_ticket_lock *model_lock;
     kn_mixture_options options;
     kn_tap tap;
-    kn_mixture *nothing; // without stores: every view begins with it
+    kn_mixture *nothing; // without stores: every view begins with it,
+    kn_mixture
+        *cached; // or with this, which has a cache, where texts are generated; NULL: none was asked for
     kn_served_store stores[KN_STORES_MAX];
     size_t count;
     pthread_rwlock_t lock;   // of the states, against those who read without holding the model's lock

@@ -1,4 +1,5 @@
 // Reading of served stores: what they are, their documents, a passage.
+#include "base/words.h"
 #include "serve/served_parts.h"
 
 #include <stdio.h>
@@ -73,11 +74,28 @@ bool kn_served_documents(kn_served *s, const char *store, const kn_document_rang
 
 // ---------------------------------------------------------------- a passage
 
-static knnlm_status read_passage(const kn_served_store *b, uint64_t entry, size_t around, kn_passage *out) {
+// What is around it begins and ends between words, where the document does not: the first and the last, which
+// may be half of one, are left out.
+static void cut_words(const kn_entry_span *span, kn_passage *p) {
+    kn_origin *o = &p->origin;
+    p->begins = o->entry.position <= span->around;
+    p->ends = o->document.count - o->entry.position <= (uint64_t)span->count + span->around;
+    if (!p->begins && o->before_size) {
+        size_t from = kn_word_border_after(o->before, o->before_size, 1);
+        o->before_size -= from;
+        memmove(o->before, o->before + from, o->before_size + 1);
+    }
+    if (p->ends || !o->after_size) return;
+    o->after_size = kn_word_border_before(o->after, o->after_size, o->after_size - 1);
+    o->after[o->after_size] = 0;
+}
+
+static knnlm_status read_passage(const kn_served_store *b, const kn_entry_span *span, kn_passage *out) {
     const kn_mixture *m = b->state.mixture;
     const kn_tokenizer *t = m ? kn_datastore_tokenizer(kn_mixture_datastore(m, 0)) : NULL;
-    if (kn_store_entry_removed(b->state.store, entry)) return KNNLM_EINVAL;
-    KN_TRY(kn_origin_read(b->state.store, t, entry, around, &out->origin));
+    if (kn_store_entry_removed(b->state.store, span->entry)) return KNNLM_EINVAL;
+    KN_TRY(kn_origin_read_span(b->state.store, t, span->entry, span->count, span->around, &out->origin));
+    cut_words(span, out);
     kn_store_document *d = &out->origin.document;
     out->name = kn_strndup(d->name, d->name_size);
     d->name = out->name;
@@ -86,17 +104,18 @@ static knnlm_status read_passage(const kn_served_store *b, uint64_t entry, size_
     return KNNLM_ENOMEM;
 }
 
-bool kn_served_passage(kn_served *s, const char *store, uint64_t entry, size_t around, kn_passage *out,
+bool kn_served_passage(kn_served *s, const char *store, const kn_entry_span *span, kn_passage *out,
                        kn_http_error *err) {
     const kn_served_store *b = kn_served_named(s, store, err);
     *out = (kn_passage){0};
     if (!b) return false;
     pthread_rwlock_rdlock(&s->lock);
-    knnlm_status status = read_passage(b, entry, around, out);
+    knnlm_status status = read_passage(b, span, out);
     pthread_rwlock_unlock(&s->lock);
     if (status == KNNLM_EINVAL)
-        return kn_http_error_set(err, 404, "not_found", NULL, "the store '%.100s' has no entry %llu", b->name,
-                                 (unsigned long long)entry);
+        return kn_http_error_set(err, 404, "not_found", NULL,
+                                 "the store '%.100s' has no entry %llu, or its document has fewer tokens",
+                                 b->name, (unsigned long long)span->entry);
     return status == KNNLM_OK || kn_http_error_status(err, KNNLM_EIO, knnlm_message());
 }
 

@@ -102,8 +102,8 @@ knnlm_status kn_llama_run_windows(kn_lm *lm, const kn_window *windows, size_t co
                                   const kn_lm_output *out);
 knnlm_status kn_llama_session_open(kn_lm *lm, kn_session **out);
 void kn_llama_session_close(kn_session *s);
-knnlm_status kn_llama_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
-                                   const kn_lm_output *out);
+knnlm_status kn_llama_session_feed(kn_session *s, const int32_t *tokens, const int32_t *targets, size_t count,
+                                   kn_tap tap, const kn_lm_output *out);
 size_t kn_llama_session_length(const kn_session *s);
 void kn_llama_session_cut(kn_session *s, size_t length);
 

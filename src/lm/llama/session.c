@@ -66,31 +66,36 @@ static knnlm_status make_room(llama_session *s, size_t length) {
     return KNNLM_OK;
 }
 
-// Reads what the memory does not hold yet; the results are those of the last token.
-static knnlm_status read_on(llama_session *s, size_t length, kn_tap tap, const kn_lm_output *out) {
+// Reads what the memory does not hold yet; the results are those of the tokens from `from` on, which have
+// `targets`, or (NULL) one.
+static knnlm_status read_on(llama_session *s, size_t length, size_t from, kn_tap tap, const int32_t *targets,
+                            const kn_lm_output *out) {
     static const kn_lm_output nothing = {0};
+    kn_lm_output rest = *out;
     while (s->held < length) {
-        size_t n = kn_min(length - s->held, s->c->rows);
-        bool last = s->held + n == length;
+        size_t n = kn_min(length - s->held, s->c->rows), end = s->held + n;
+        size_t wanted = end > from ? end - kn_max(from, s->held) : 0;
         kn_llama_begin(s->c);
-        for (size_t i = 0; i < n; i++)
-            kn_llama_push(s->c, s->tokens[s->held + i], 0, s->held + i, last && i == n - 1);
-        KN_TRY(kn_llama_run(s->c, tap, NULL, true, last ? out : &nothing));
-        s->held += n;
+        for (size_t i = s->held; i < end; i++) kn_llama_push(s->c, s->tokens[i], 0, i, i >= from);
+        KN_TRY(kn_llama_run(s->c, tap, targets, true, wanted ? &rest : &nothing));
+        s->held = end;
+        if (!targets) continue;
+        targets += wanted;
+        kn_lm_output_advance(s->session.lm, &rest, wanted);
     }
     return KNNLM_OK;
 }
 
-knnlm_status kn_llama_session_feed(kn_session *session, const int32_t *tokens, size_t count, kn_tap tap,
-                                   const kn_lm_output *out) {
+knnlm_status kn_llama_session_feed(kn_session *session, const int32_t *tokens, const int32_t *targets,
+                                   size_t count, kn_tap tap, const kn_lm_output *out) {
     llama_session *s = (llama_session *)session;
     kn_lm_output wanted = *out;
     size_t length = s->length + count;
-    wanted.logprobs = NULL; // there is no target
+    if (!targets) wanted.logprobs = NULL;
     KN_TRY(kn_grow(&s->tokens, &s->capacity, length, sizeof *s->tokens));
     memcpy(s->tokens + s->length, tokens, count * sizeof *tokens);
     KN_TRY(make_room(s, length));
-    knnlm_status status = read_on(s, length, tap, &wanted);
+    knnlm_status status = read_on(s, length, targets ? s->length : length - 1, tap, targets, &wanted);
     if (status == KNNLM_OK) s->length = length;
     // What failed half way is as if it had not been read.
     if (status != KNNLM_OK) {

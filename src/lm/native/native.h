@@ -82,8 +82,8 @@ void kn_native_past_keep(kn_native_past *past, const kn_config *c, int32_t layer
 void kn_native_past_move(kn_native_past *past, const kn_config *c, size_t rows);
 knnlm_status kn_native_session_open(kn_lm *lm, kn_session **out);
 void kn_native_session_close(kn_session *s);
-knnlm_status kn_native_session_feed(kn_session *s, const int32_t *tokens, size_t count, kn_tap tap,
-                                    const kn_lm_output *out);
+knnlm_status kn_native_session_feed(kn_session *s, const int32_t *tokens, const int32_t *targets,
+                                    size_t count, kn_tap tap, const kn_lm_output *out);
 knnlm_status kn_native_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens,
                                      kn_tap tap, const kn_lm_output *out);
 size_t kn_native_session_length(const kn_session *s);

@@ -74,12 +74,15 @@ void kn_native_session_cut(kn_session *session, size_t length) {
     if (s->length == 0) s->cached_from = 0;
 }
 
-knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, size_t count, kn_tap tap,
-                                    const kn_lm_output *out) {
+knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, const int32_t *targets,
+                                    size_t count, kn_tap tap, const kn_lm_output *out) {
     native_session *s = (native_session *)session;
     const kn_native *m = (const kn_native *)session->lm;
+    kn_lm_output rest = *out;
+    if (!targets) rest.logprobs = NULL;
     for (size_t done = 0; done < count;) {
-        size_t n = count - done < s->ws.rows ? count - done : s->ws.rows, start[2] = {0, n}, first = n - 1;
+        size_t n = count - done < s->ws.rows ? count - done : s->ws.rows, start[2] = {0, n};
+        size_t first = targets ? 0 : n - 1;
         make_room(s, n);
         kn_pass p = {.w = &m->w,
                      .ws = &s->ws,
@@ -89,17 +92,16 @@ knnlm_status kn_native_session_feed(kn_session *session, const int32_t *tokens, 
                                .rows = n,
                                .positions = &s->length},
                      .first = &first,
-                     .scored = 1,
+                     .scored = n - first,
+                     .targets = targets ? targets + done : NULL,
                      .tap = tap,
                      .caches = (float *const *const *)&s->caches,
                      .cached_from = &s->cached_from};
-        if (done + n == count) {
-            p.out = *out;
-            p.out.logprobs = NULL; // there is no target
-        }
+        if (targets || done + n == count) p.out = rest;
         KN_TRY(kn_pass_run(&p));
         s->length += n;
         done += n;
+        if (targets) kn_lm_output_advance(session->lm, &rest, n);
     }
     return KNNLM_OK;
 }
