@@ -382,9 +382,9 @@ for more, part in [
     ("--distance cosine", Part(f16, 0.25, 1024, 1, "cosine", falls={})),
 ]:
     cached = (40, 0.1, 1, "l2") if "cache" in more else None
-    compare("tuned, --fallback %s:" % more, "-s tuned.store --fallback " + more, [part], cached)
+    compare("tuned, --fallback %s:" % more, "-s tuned.store --bins --fallback " + more, [part], cached)
 parts = [Part(f16, t["lambda"] / 2, 200, t["temperature"], falls=seen), Part(other, 0.125, 30, 2, falls={})]
-compare("two stores, one tuned, --fallback:", "-s tuned.store -s other.store=.125,2,30 --fallback", parts)
+compare("two stores, one tuned, --fallback:", "-s tuned.store -s other.store=.125,2,30 --bins --fallback", parts)
 compare("--lambda:", "-s tuned.store --lambda .3", [Part(f16, 0.3, 200, t["temperature"])])
 compare("another metric than was tuned:", "-s tuned.store --distance cosine", [Part(f16, 0.25, 1024, 1, "cosine")])
 parts = [Part(f16, t["lambda"] / 2, 9, 2), Part(other, 0.125, 9, 2)]

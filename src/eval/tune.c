@@ -199,12 +199,14 @@ static knnlm_status draw_lambdas(kn_tuning *t, size_t store, double cache_lambda
     return KNNLM_OK;
 }
 
-// Text of other kinds, and an echo of the store's own, a quarter of the text at most: what the text may lack.
+// Text of other kinds, and an echo of the store's own, a quarter of the text (more where it is short): what
+// the text may lack.
 static knnlm_status tune_gate(kn_lm *lm, kn_tuning *t, size_t store) {
     kn_tuning *others = kn_alloc(2, sizeof *others);
     if (!others) return KNNLM_ENOMEM;
     kn_tuning *foreign = &others[0], *echo = &others[1];
-    size_t tokens = kn_min(kn_tune_own_tokens(lm, t->m->stores[store].store), kn_max(t->n, KN_TUNE_FEW) / 4);
+    size_t tokens = kn_min(kn_tune_own_tokens(lm, t->m->stores[store].store),
+                           kn_max(t->n / 4, kn_min(t->n, KN_TUNE_FEW)));
     *echo = (kn_tuning){.mixture = t->mixture, .m = t->m, .progress = t->progress};
     knnlm_status status = kn_tune_foreign(lm, t, foreign);
     if (status == KNNLM_OK) status = kn_tune_pieces(lm, tokens, true, echo);

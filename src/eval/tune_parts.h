@@ -7,7 +7,7 @@
 enum {
     KN_TUNE_GROUP = 4,         // temperatures at a time
     KN_TUNE_TEMPERATURES = 16, // of the cache
-    KN_TUNE_FEW = 1024,        // tokens: beside fewer, as much is read of other texts as beside these
+    KN_TUNE_FEW = 1024,        // tokens: of fewer, the echo has as many
     KN_TUNE_SEEN = 8192,       // tokens at most whose neighbours' values are kept
 };
 

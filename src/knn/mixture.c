@@ -54,7 +54,7 @@ static void choose_weight(kn_mixture_part *p, const kn_mixture_options *o, const
     p->sharers = o->store_count;
     p->weight_given = !isnan(choice->weight);
     if (given || o->fixed || !s->tuned) return;
-    s->gated = t->gate.known && !o->bins && !o->fallback && s->codes == t->codes;
+    s->gated = t->gate.known && !o->bins && s->codes == t->codes;
     if (s->gated) p->gate = tuned_gate(t);
     if (t->bins.distances && o->store_count == 1 && !s->gated) p->rule.bins = tuned_bins(t);
 }

@@ -7,7 +7,6 @@
 static void apply(const kn_view_options *o, kn_mixture_store *s) {
     if (!isnan(o->temperature)) s->temperature = o->temperature;
     if (o->fallback >= 0) s->fallback = o->fallback;
-    if (o->fallback > 0) s->gated = false; // another rule is asked for
     if (o->k) s->k = kn_min((size_t)o->k, (size_t)s->store->entries);
 }
 
