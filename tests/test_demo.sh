@@ -8,8 +8,6 @@ set -u
 model=$source/models/tinyllama.gguf
 [ -e "$model" ] || skip "no models/tinyllama.gguf (scripts/get-model tinyllama)"
 "$knnlm" --version | grep -q '^llama.cpp: .* in ' || skip "built without llama.cpp, or it is missing: run scripts/get-llama"
-settings=$(sed -n "s/^demo_settings='\(.*\)'$/\1/p" "$source/quickstart")
-check test -n "$settings"
 
 cp -r "$source/examples/demo" demo
 run 0 build -m "$model" -o demo.store demo/*.txt
@@ -19,11 +17,11 @@ while IFS='	' read -r question answer; do
     {
         run 0 generate -m "$model" -p "$question" $base
         ensure "the model alone does not know it: $answer" not grep -q "$answer" out
-        run 0 generate -s demo.store $settings -p "$question" $base
+        run 0 generate -s demo.store -p "$question" $base
         ensure "with the store: $answer" test "$(cat out)" = " $answer"
-        run 0 generate -s demo.store $settings -p "$question " $base
+        run 0 generate -s demo.store -p "$question " $base
         ensure "and after a space at the end: $answer" test "$(cat out)" = " $answer"
-        run 0 generate -s demo.store $settings -p "$question" $base --sources
+        run 0 generate -s demo.store -p "$question" $base --sources
     }
     ensure 'one document told so' test "$(grep -c '^\[[0-9]*\] demo/' out)" -eq 1
 done <demo/questions.tsv
