@@ -429,10 +429,13 @@ def through_gates(rows, parts, gates):
     starts = {a for a, _ in rows.spans}
     for i in range(rows.n):
         if i in starts:
-            past, odds = np.zeros((len(parts), 3)), 0.0
+            past, odds, alone = np.zeros((len(parts), 3)), 0.0, np.zeros(len(parts))
         lm = math.exp(rows.lm[i])
         z = [np.exp(np.clip(w @ gate_terms(f, i, rows.entropy[i], h, g), -30, 30)) if f["some"][i] else np.zeros(2)
              for w, f, h, g in zip(weights, found, past, gates)]
+        opened = z
+        if len(parts) > 1:  # each has a switch of its own
+            z = [e / (1 + math.exp(-a)) for e, a in zip(z, alone)]
         both = sum(e @ f["p"][i] for e, f in zip(z, found) if f["some"][i])
         total = sum(e.sum() for e in z)
         mixture = (lm + both) / (1 + total)
@@ -441,9 +444,10 @@ def through_gates(rows, parts, gates):
         knn_[i] = math.log(both / total) if both > 0 else -INF
         out[i] = math.log(trust_ * mixture + (1 - trust_) * lm)
         odds += math.log(mixture) - math.log(lm)
-        for h, f in zip(past, found):
+        for n, (h, f) in enumerate(zip(past, found)):
             if not f["some"][i]:
                 continue
+            alone[n] += math.log((lm + opened[n] @ f["p"][i]) / (1 + opened[n].sum())) - math.log(lm)
             ratio = (f["p"][i].mean() + 1e-9) / lm
             worth = min(3, max(-3, math.log(ratio)))
             h[:] = 0.9 * h[0] + 0.1 * worth, 0.98 * h[1] + 0.02 * math.log(0.7 + 0.3 * min(ratio, 1e9)), worth

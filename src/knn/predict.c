@@ -55,21 +55,30 @@ void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *
 
 // ---------------------------------------------------------------- gates
 
+// The part of one side of a switch, by its log odds.
+static double trust(double odds) {
+    return 1 / (1 + exp(-odds));
+}
+
 // What the gates open to: the weights of the stores that have one share what the others and the cache leave.
 static void open_gates(const kn_mixture *m, double cache_lambda, const kn_history *history,
                        kn_prediction *out) {
-    double z[KN_STORES_MAX][KN_GATE_OPINIONS], all = 1, left = 1 - cache_lambda;
+    double shares[KN_STORES_MAX], all = 1, left = 1 - cache_lambda;
     for (size_t s = 0; s < m->info.count; s++) {
+        double z[KN_GATE_OPINIONS];
         if (!m->info.stores[s].gated) left -= out->lambdas[s];
+        out->opened[s] = shares[s] = 0;
         if (!m->info.stores[s].gated || !out->found[s]) continue;
-        kn_gate_open(&m->parts[s].gate, &out->facts[s], &history->pasts[s], z[s]);
-        for (size_t o = 0; o < KN_GATE_OPINIONS; o++) all += exp(z[s][o]);
+        kn_gate_open(&m->parts[s].gate, &out->facts[s], &history->pasts[s], z);
+        out->opened[s] = exp(z[0]) + exp(z[1]);
+        out->sharp[s] = exp(z[0]) / out->opened[s];
+        shares[s] = out->opened[s] * (m->info.count > 1 ? trust(history->odds_alone[s]) : 1);
+        all += shares[s];
     }
     for (size_t s = 0; s < m->info.count; s++) {
         if (!m->info.stores[s].gated) continue;
-        double both = out->found[s] ? exp(z[s][0]) + exp(z[s][1]) : 0;
-        out->lambdas[s] = fmax(0, left) * both / all;
-        out->sharp[s] = both > 0 ? exp(z[s][0]) / both : 0.5;
+        if (!out->found[s]) out->sharp[s] = 0.5;
+        out->lambdas[s] = fmax(0, left) * shares[s] / all;
         out->knn[s] =
             log(out->sharp[s] * exp(out->opinions[s][0]) + (1 - out->sharp[s]) * exp(out->opinions[s][1]));
     }
@@ -78,14 +87,11 @@ static void open_gates(const kn_mixture *m, double cache_lambda, const kn_histor
 static void learn(const kn_mixture *m, double lm, const kn_prediction *x, kn_history *history) {
     for (size_t s = 0; s < m->info.count; s++) {
         if (!m->info.stores[s].gated || !x->found[s]) continue;
+        double lambda = x->opened[s] / (1 + x->opened[s]);
+        history->odds_alone[s] += kn_mix(lm, &x->knn[s], &lambda, 1) - lm;
         const double knn[KN_GATE_OPINIONS] = {exp(x->opinions[s][0]), exp(x->opinions[s][1])};
         kn_gate_learn(&history->pasts[s], knn, exp(lm));
     }
-}
-
-// The part of the stores with gates, against all without them, by what the text has shown.
-static double trust(const kn_history *history) {
-    return 1 / (1 + exp(-history->odds));
 }
 
 static double mix(const kn_mixture *m, double lm, double cache, const kn_prediction *x, double part) {
@@ -109,7 +115,7 @@ void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cach
         return;
     }
     open_gates(m, out->lambdas[count], history ? history : &nothing, out);
-    double part = trust(history ? history : &nothing);
+    double part = trust(history ? history->odds : 0);
     if (history && target >= 0) {
         history->odds += mix(m, lm, cache, out, 1) - mix(m, lm, cache, out, 0);
         learn(m, lm, out, history);

@@ -13,11 +13,13 @@
 
 // What a text so far has shown of a mixture whose stores have gates: what the neighbours of each were worth,
 // and the odds of a Bayesian switch between the mixture and the model alone, which begin as equal. So a
-// text's probability is never below that of the better of the two by more than a factor of 2. Zero at the
-// text's beginning.
+// text's probability is never below that of the better of the two by more than a factor of 2. Of several
+// stores each has a switch of its own too, so that one that knows nothing of the text is soon left out. Zero
+// at the text's beginning.
 typedef struct kn_history {
     kn_gate_past pasts[KN_STORES_MAX];
-    double odds; // log
+    double odds;                      // log
+    double odds_alone[KN_STORES_MAX]; // of each store beside the model, without the others
 } kn_history;
 
 // One token, mixed.
@@ -29,6 +31,7 @@ typedef struct kn_prediction {
     kn_gate_facts facts[KN_STORES_MAX];
     double opinions[KN_STORES_MAX][KN_GATE_OPINIONS];
     double sharp[KN_STORES_MAX];
+    double opened[KN_STORES_MAX]; // exp(z) of both opinions, in sum
     bool found[KN_STORES_MAX];
 } kn_prediction;
 
