@@ -83,12 +83,25 @@ static void run_step(step *now, step *next) {
     advise(now, false);
 }
 
+// Pages are mapped with their neighbours, and stretches end within pages: what is left of both is given back
+// before it is much.
+static void give_back(const step *s, uint64_t *looked) {
+    const kn_search_batch *b = s->b;
+    if (!b->o->memory || !b->x->store) return;
+    for (size_t i = s->first; i < s->end; i++) *looked += bytes_of(s, i);
+    if (*looked < b->o->memory / 4) return;
+    kn_store_release_keys(b->x->store);
+    *looked = 0;
+}
+
 knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count,
                           kn_parallel_task *run, void *context) {
     step none = {b, stretches, 0, 0, run, context, SIZE_MAX}, now = step_after(&none, count);
+    uint64_t looked = 0;
     while (now.first < now.end) {
         step next = step_after(&now, count);
         run_step(&now, &next);
+        give_back(&now, &looked);
         if (now.damaged != SIZE_MAX) return check(&now, now.damaged); // once more: messages are of a thread
         if (!kn_progress_report(b->o->progress, "searching", now.end, count, "parts"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while searching");
