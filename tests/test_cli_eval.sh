@@ -213,7 +213,7 @@ says '^written  *into a.store'
 run 0 verify a.store
 run 0 eval -m model.gguf -s a.store valid.txt
 says 'was tuned on (part of) this text'
-run 0 eval -m model.gguf -s a.store --fallback valid.txt
+run 0 eval -m model.gguf -s a.store --bins --fallback valid.txt
 says 'lambda [0-9.e-]* in the mean (.*falling back)'
 run 0 eval -m model.gguf -s a.store --fixed --fallback --report page.html valid.txt
 says 'in the mean (falling back)'

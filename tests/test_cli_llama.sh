@@ -431,7 +431,7 @@ does build -m llama.gguf -o one.store short.txt
 says '^entries  *1 added'
 does eval -m llama.gguf -s one.store short.txt valid.txt
 does explain -m llama.gguf -s one.store ''
-printf 'a\000b \357\273\277 \360\237\230\200 \342\226\201 <s> </s> <unk>\r\n' >odd.txt
+printf 'a\001b \357\273\277 \360\237\230\200 \342\226\201 <s> </s> <unk>\r\n' >odd.txt
 for model in llama parallel shared; do # all of it is text, and each byte has its token
     does eval -m $model.gguf --engine llama odd.txt --per-token rows.tsv
     checks=$((checks + 1))

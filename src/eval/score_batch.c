@@ -203,6 +203,10 @@ static void judge_temperatures(const session *s, const row *w, size_t r, kn_scor
     kn_history before = s->before[r];
     kn_predictor_neighbors(s->predictor, r, found);
     kn_predict_one(m, found, -1, 0, a->results[w->position].entropy, NAN, &before, &other);
+    // Who turns T by hand turns lambda too: stores then share as without gates.
+    const kn_mixture_info *info = kn_mixture_describe(m);
+    for (size_t i = 0; i < info->count; i++)
+        if (info->stores[i].gated) other.lambdas[i] = found[i].near.count ? info->stores[i].lambda : 0;
     for (size_t t = 0; t < a->temperature_count; t++) {
         for (size_t i = 0; i < kn_mixture_describe(m)->count; i++)
             other.knn[i] =
