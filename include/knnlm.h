@@ -278,11 +278,11 @@ typedef struct knnlm_build_result {
 KNNLM_API knnlm_build_options knnlm_build_options_default(void);
 
 // Reads texts (files, directories, "-") with the model and remembers every context in the store at `path`: a
-// new one, or one that the same settings began; what is in it already is left alone. `options` and `result`
-// may be NULL. Uses the model: one thread at a time.
-// KNNLM_EINVAL: options, or a store of other settings or another model; KNNLM_EIO: a file or the disk;
-// KNNLM_EBUSY; KNNLM_EDATA: a text is not UTF-8 or damaged, or the store is; KNNLM_ENOMEM; KNNLM_ENOTSUP:
-// a document above 4 GiB, or a file that is no text; KNNLM_ESTOPPED.
+// new one, or one that the same settings began; what is in it already, by file, name and content, is left
+// alone. `options` and `result` may be NULL. Uses the model: one thread at a time. KNNLM_EINVAL: options, or
+// a store of other settings or another model; KNNLM_EIO: a file or the disk; KNNLM_EBUSY; KNNLM_EDATA: a text
+// is not UTF-8 or damaged, or the store is; KNNLM_ENOMEM; KNNLM_ENOTSUP: a document above 4 GiB, or a file
+// that is no text; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_build(knnlm_model *model, const char *path, const char *const *texts,
                                    size_t count, const knnlm_build_options *options,
                                    knnlm_build_result *result);
@@ -350,7 +350,7 @@ typedef struct knnlm_segment {
 } knnlm_segment;
 
 typedef struct knnlm_document {
-    const char *name, *path; // not NUL-terminated; path: the file it came from
+    const char *name, *path; // not NUL-terminated; path: the file it came from, absolute
     size_t name_size, path_size;
     uint64_t source_offset; // of its first byte in that file
     uint64_t bytes, tokens;

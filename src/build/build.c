@@ -46,10 +46,11 @@ static void coming_free(coming *c) {
     free(c->path);
 }
 
-static knnlm_status expect(building *b, const kn_document *d, coming c, const uint64_t hash[2]) {
+static knnlm_status expect(building *b, const kn_document *d, const char *name, coming c,
+                           const uint64_t hash[2]) {
     if (b->first == b->count) b->first = b->count = 0;
     KN_TRY(kn_grow(&b->queue, &b->capacity, b->count + 1, sizeof *b->queue));
-    c.name = kn_strdup(d->name);
+    c.name = kn_strdup(name);
     c.path = kn_strdup(d->path);
     if (!c.name || !c.path) {
         coming_free(&c);
@@ -80,9 +81,8 @@ static knnlm_status check_memory(const building *b, const kn_document *d) {
 
 // A half that an interrupted run left of this document, or NULL: its rest is wanted, provided that nothing
 // was begun after it.
-static knnlm_status choose_unread(building *b, const kn_document *d, size_t number, const uint64_t hash[2],
-                                  kn_content *half, uint64_t *skip) {
-    coming c = {.number = number};
+static knnlm_status choose_unread(building *b, const kn_document *d, const char *name, coming c,
+                                  const uint64_t hash[2], kn_content *half, uint64_t *skip) {
     bool last = half && half->number + 1 == kn_store_describe(b->changes.contents.store)->documents;
     c.continues = last && !b->any_begun && b->first == b->count;
     *skip = 0;
@@ -91,25 +91,29 @@ static knnlm_status choose_unread(building *b, const kn_document *d, size_t numb
     else if (half)
         half->matched = false; // the half that is there goes, and is read again
     KN_TRY(check_memory(b, d));
-    return expect(b, d, c, hash);
+    return expect(b, d, name, c, hash);
 }
 
 // Known documents are left alone, and what is known under another name is copied: the model reads no text
 // twice.
 static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
     building *b = context;
+    coming c = {.number = number};
     uint64_t hash[2];
+    kn_given given;
     kn_content_hash(d->text, d->size, hash);
-    KN_TRY(kn_changes_give(&b->changes, d->name));
-    kn_content *known = kn_changes_match(&b->changes, d->name, hash);
+    KN_TRY(kn_changes_give(&b->changes, d, &given));
+    kn_content *known = given.again ? NULL : kn_changes_match(&b->changes, &given, hash);
     *skip = UINT64_MAX;
-    if (known && known->whole) {
+    if (given.again || (known && known->whole)) {
         b->out->documents_unchanged++;
         return KNNLM_OK;
     }
     const kn_content *same = known ? NULL : kn_changes_elsewhere(&b->changes, hash);
-    if (!same) return choose_unread(b, d, number, hash, known, skip);
-    return expect(b, d, (coming){.number = number, .copies = true, .original = same->number}, hash);
+    if (!same) return choose_unread(b, d, given.name, c, hash, known, skip);
+    c.copies = true;
+    c.original = same->number;
+    return expect(b, d, given.name, c, hash);
 }
 
 static knnlm_status copy(building *b, const coming *c) {

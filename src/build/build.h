@@ -1,9 +1,9 @@
 // Texts to a datastore: the model reads them once, the store remembers every context.
 //
-// Building and adding are one thing: documents that the store has already, by name and content, are left
-// alone, the others are stored, and names that came with new content lose the old. So a name always has the
-// content last given to it. Content that the store has under another name is copied, not read again. The
-// command that was interrupted, run again, goes on where the last commit left it.
+// Building and adding are one thing: documents that the store has already, by identity (identity.h) and
+// content, are left alone, the others are stored, and those that came with new content lose the old. So a
+// name always has the content last given to it. Content that the store has under another name is copied, not
+// read again. The command that was interrupted, run again, goes on where the last commit left it.
 #ifndef KN_BUILD_H
 #define KN_BUILD_H
 

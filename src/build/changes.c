@@ -6,19 +6,19 @@
 
 knnlm_status kn_changes_load(kn_changes *c, const kn_store *store) {
     *c = (kn_changes){0};
-    return kn_contents_load(&c->contents, store);
+    KN_TRY(kn_contents_load(&c->contents, store));
+    return kn_identities_load(&c->identities, store);
 }
 
 void kn_changes_free(kn_changes *c) {
     kn_contents_free(&c->contents);
-    kn_vocab_free(&c->given);
+    kn_identities_free(&c->identities);
     *c = (kn_changes){0};
 }
 
 static bool is_called(const kn_changes *c, uint64_t number, const char *name) {
-    kn_store_document d;
-    return kn_store_document_at(c->contents.store, number, &d) == KNNLM_OK && strlen(name) == d.name_size &&
-           memcmp(name, d.name, d.name_size) == 0;
+    int32_t who = c->identities.of_document[number];
+    return who >= 0 && strcmp(kn_identities_name(&c->identities, who), name) == 0;
 }
 
 // Not the name of a thing that could have changed: every content may have it.
@@ -26,15 +26,24 @@ static bool is_nameless(const char *name) {
     return strcmp(name, "<stdin>") == 0;
 }
 
-kn_content *kn_changes_match(kn_changes *c, const char *name, const uint64_t hash[2]) {
+knnlm_status kn_changes_give(kn_changes *c, const kn_document *d, kn_given *out) {
+    *out = (kn_given){.who = -1, .name = d->name};
+    if (is_nameless(d->name)) return KNNLM_OK;
+    KN_TRY(kn_identities_find(&c->identities, d, &out->who, &out->again));
+    out->name = kn_identities_name(&c->identities, out->who);
+    return KNNLM_OK;
+}
+
+kn_content *kn_changes_match(kn_changes *c, const kn_given *given, const uint64_t hash[2]) {
     size_t count;
     kn_content *same = kn_contents_find(&c->contents, hash, &count), *found = NULL;
     for (size_t i = 0; i < count; i++) {
         kn_content *d = &same[i];
         if (d->matched) continue;
-        bool called = is_called(c, d->number, name);
-        if (called || (!found && d->whole && is_nameless(name))) found = d;
-        if (called) break;
+        bool itself = given->who >= 0 ? c->identities.of_document[d->number] == given->who
+                                      : is_called(c, d->number, given->name);
+        if (itself || (!found && d->whole && given->who < 0)) found = d;
+        if (itself) break;
     }
     if (found) found->matched = true;
     return found;
@@ -48,15 +57,9 @@ const kn_content *kn_changes_elsewhere(const kn_changes *c, const uint64_t hash[
     return NULL;
 }
 
-knnlm_status kn_changes_give(kn_changes *c, const char *name) {
-    int32_t number;
-    return is_nameless(name) ? KNNLM_OK : kn_vocab_intern(&c->given, name, strlen(name), &number);
-}
-
 static bool is_given(const kn_changes *c, uint64_t number) {
-    kn_store_document d;
-    return kn_vocab_count(&c->given) && kn_store_document_at(c->contents.store, number, &d) == KNNLM_OK &&
-           kn_vocab_find(&c->given, d.name, d.name_size) >= 0;
+    int32_t who = c->identities.of_document[number];
+    return who >= 0 && c->identities.all[who].given;
 }
 
 static int by_number(const void *a, const void *b) {
