@@ -12,10 +12,12 @@ enum {
     PIECES = 16,
     PIECE = 1 << 15,       // bytes
     SEEN_MAX = 64 << 20,   // bytes of text looked at
-    WINDOWS = 4,           // lengths of the context that the model reads of a piece
+    WINDOWS = 4,           // lengths of the context that the model reads of a piece, at most
+    TOKENS_MIN = 64,       // that it reads of one at least
     QUEUE_BYTES = 24 << 20 // blocks on their way to the disk
 };
 #define SECONDS 1.0 // that the model may take
+#define WORK 100e9  // parameters times tokens that a piece may cost: some tenths of a second
 
 typedef struct estimating {
     const kn_plan *plan;
@@ -32,8 +34,15 @@ static knnlm_status ignore(void *context, const kn_records *records) {
     return KNNLM_OK;
 }
 
+// Tokens of a piece: fewer where the model is large, whose rate shows early.
+static size_t tokens_to_time(const kn_lm_info *info) {
+    double affordable = info->parameters ? WORK / (double)info->parameters : 1e9;
+    size_t most = (size_t)WINDOWS * (size_t)info->window;
+    return affordable < TOKENS_MIN ? TOKENS_MIN : affordable < (double)most ? (size_t)affordable : most;
+}
+
 static knnlm_status time_model(estimating *e) {
-    size_t n = kn_min(e->tokens.count, (size_t)WINDOWS * (size_t)kn_lm_describe(e->plan->lm)->window);
+    size_t n = kn_min(e->tokens.count, tokens_to_time(kn_lm_describe(e->plan->lm)));
     double start = kn_seconds();
     KN_TRY(kn_read_tokens(e->plan->lm, e->tokens.ids, n, &e->plan->read, ignore, NULL));
     double took = kn_seconds() - start;
