@@ -273,6 +273,7 @@ typedef struct knnlm_build_result {
     uint64_t documents, entries, bytes; // of the store afterwards, removed ones not counted
     bool resumed;                       // an interrupted run was continued
     double seconds, tokens_per_second;
+    uint64_t documents_removed; // by knnlm_build_sync: their files are gone
 } knnlm_build_result;
 
 KNNLM_API knnlm_build_options knnlm_build_options_default(void);
@@ -291,6 +292,19 @@ KNNLM_API knnlm_status knnlm_build(knnlm_model *model, const char *path, const c
 KNNLM_API knnlm_status knnlm_build_add(knnlm_model *model, const char *path, const char *const *texts,
                                        size_t count, const knnlm_build_options *options,
                                        knnlm_build_result *result);
+// The same with directories, and then documents whose files lie in them and are not found any more (or not
+// read: skipped, or left out by the options) are removed. KNNLM_EINVAL too: not a directory.
+KNNLM_API knnlm_status knnlm_build_sync(knnlm_model *model, const char *path, const char *const *texts,
+                                        size_t count, const knnlm_build_options *options,
+                                        knnlm_build_result *result);
+// '+': it would be added, '~': replaced, '-': removed. `name` lasts for the call, and has no NUL of its own.
+typedef void knnlm_change_found(void *context, char change, const char *name, size_t size);
+// What knnlm_build_sync would do: nothing is written, and no model is needed. Of the options split, progress
+// and texts count; of the result the documents (replaced ones count as added too) and text_bytes. `found` may
+// be NULL. Fails as knnlm_build_sync.
+KNNLM_API knnlm_status knnlm_build_compare(const char *path, const char *const *texts, size_t count,
+                                           const knnlm_build_options *options, knnlm_change_found *found,
+                                           void *context, knnlm_build_result *result);
 
 // ---------------------------------------------------------------- store: reading
 

@@ -153,7 +153,7 @@ complains 1 'entr.*650' info a.store --entry 650
 
 build 0 json.store --json texts
 check test "$(wc -l <out)" -eq 1
-json 'assert r["store"] == "json.store" and r["documents"] == {"added": 3, "unchanged": 0, "replaced": 0, "total": 3}'
+json 'assert r["store"] == "json.store" and r["documents"] == {"added": 3, "unchanged": 0, "replaced": 0, "removed": 0, "total": 3}'
 json 'assert r["entries"] == {"added": 650, "total": 650} and not r["resumed"]'
 json "import os; assert r['text_bytes'] == sum(os.path.getsize('texts/' + f) for f in os.listdir('texts'))"
 same a.store json.store
@@ -279,7 +279,7 @@ cp -R a.store add.store
 cp texts/b.txt b.saved
 write_text 4 180 >texts/b.txt
 run 0 add -s add.store --json texts/b.txt
-json 'assert r["documents"] == {"added": 1, "unchanged": 0, "replaced": 1, "total": 3}'
+json 'assert r["documents"] == {"added": 1, "unchanged": 0, "replaced": 1, "removed": 0, "total": 3}'
 json 'assert r["entries"] == {"added": 200, "total": 350}'
 run 0 info add.store
 entries '350 (and 500 removed.*)'

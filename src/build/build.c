@@ -31,6 +31,7 @@ typedef struct building {
     size_t first, count, capacity;
     size_t begun; // number of the document whose entries are coming
     bool any_begun;
+    const kn_folders *folders; // NULL: what is gone stays
     const kn_progress *progress;
     kn_build_result *out;
 } building;
@@ -209,6 +210,16 @@ static knnlm_status equip(building *b, const char *const *texts, size_t count) {
     return b->plan->project ? attach_projection(b, texts, count) : KNNLM_OK;
 }
 
+static knnlm_status retire_gone(building *b) {
+    for (size_t i = 0; b->folders && i < b->changes.contents.count; i++) {
+        const kn_content *d = &b->changes.contents.documents[i];
+        if (!kn_changes_is_gone(&b->changes, d, b->folders)) continue;
+        KN_TRY(kn_store_writer_remove(b->w, d->number));
+        b->out->documents_removed++;
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status read_all(building *b, kn_documents *source) {
     b->out->documents_damaged = b->changes.contents.damaged;
     kn_progress progress = {report_tokens, b};
@@ -216,6 +227,7 @@ static knnlm_status read_all(building *b, kn_documents *source) {
     KN_TRY(kn_read_source(b->plan->lm, source, &b->plan->read, &progress, choose, take, b, &totals));
     while (b->first < b->count) KN_TRY(begin_next(b, 0));
     KN_TRY(kn_changes_retire(&b->changes, b->w, &b->out->documents_replaced));
+    KN_TRY(retire_gone(b));
     return kn_store_writer_commit(b->w);
 }
 
@@ -272,7 +284,7 @@ static knnlm_status summarise(const char *path, double seconds, kn_build_result 
 // Estimates, opens or creates, reads, closes.
 static knnlm_status work(const kn_plan *plan, const char *path, const kn_store *store,
                          const char *const *texts, size_t count, const kn_build_options *o,
-                         const kn_progress *progress, kn_build_result *out) {
+                         const kn_folders *folders, const kn_progress *progress, kn_build_result *out) {
     knnlm_build_estimate estimate;
     const kn_store_info *info = store ? kn_store_describe(store) : NULL;
     uint64_t present = info && !info->complete ? info->entries : 0;
@@ -280,7 +292,7 @@ static knnlm_status work(const kn_plan *plan, const char *path, const kn_store *
     KN_TRY(kn_plan_estimate(plan, path, texts, count, present, &estimate));
     if (o->planned) o->planned(o->planned_context, &estimate);
     KN_TRY(kn_plan_afford(plan, path, &estimate));
-    building b = {.plan = plan, .progress = progress, .out = out};
+    building b = {.plan = plan, .folders = folders, .progress = progress, .out = out};
     double start = kn_seconds();
     KN_TRY(store ? kn_store_write(path, &b.w) : kn_store_create(path, &plan->settings, &b.w));
     knnlm_status status = run(&b, texts, count);
@@ -297,7 +309,21 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
     if (status == KNNLM_OK && kn_store_exists(path)) status = kn_store_open(path, &store);
     if (status == KNNLM_OK && store) status = kn_plan_check(&plan, store, o->segment != 0);
     if (status == KNNLM_OK && !store) status = kn_plan_check_texts(&plan, texts, count);
-    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, progress, out);
+    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, NULL, progress, out);
+    kn_store_close(store);
+    kn_plan_free(&plan);
+    return status;
+}
+
+static knnlm_status change(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                           const kn_build_options *o, const kn_folders *folders, const kn_progress *progress,
+                           kn_build_result *out) {
+    kn_plan plan;
+    kn_store *store;
+    *out = (kn_build_result){0};
+    KN_TRY(kn_store_open(path, &store));
+    knnlm_status status = kn_plan_add(lm, store, o, &plan);
+    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, folders, progress, out);
     kn_store_close(store);
     kn_plan_free(&plan);
     return status;
@@ -305,14 +331,15 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
 
 knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                           const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
-    kn_plan plan;
-    kn_store *store;
-    *out = (kn_build_result){0};
-    KN_TRY(kn_store_open(path, &store));
-    knnlm_status status = kn_plan_add(lm, store, o, &plan);
-    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, progress, out);
-    kn_store_close(store);
-    kn_plan_free(&plan);
+    return change(lm, path, texts, count, o, NULL, progress, out);
+}
+
+knnlm_status kn_build_sync(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                           const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
+    kn_folders folders;
+    knnlm_status status = kn_folders_find(&folders, texts, count);
+    if (status == KNNLM_OK) status = change(lm, path, texts, count, o, &folders, progress, out);
+    kn_folders_free(&folders);
     return status;
 }
 

@@ -1,8 +1,10 @@
 // Which documents of a run are new, unchanged or replaced.
 #include "build/changes.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 knnlm_status kn_changes_load(kn_changes *c, const kn_store *store) {
     *c = (kn_changes){0};
@@ -79,4 +81,42 @@ knnlm_status kn_changes_retire(const kn_changes *c, kn_store_writer *w, uint64_t
         *replaced += d->whole;
     }
     return KNNLM_OK;
+}
+
+// ---------------------------------------------------------------- folders
+
+static knnlm_status find_folder(const char *typed, char **out) {
+    struct stat st;
+    *out = realpath(typed, NULL);
+    if (!*out || stat(*out, &st) != 0) return kn_fail_errno(KNNLM_EIO, errno, "%s", typed);
+    if (S_ISDIR(st.st_mode)) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "%s: not a directory (`knnlm_build_add` adds files)", typed);
+}
+
+knnlm_status kn_folders_find(kn_folders *f, const char *const *typed, size_t count) {
+    *f = (kn_folders){.paths = kn_alloc(count, sizeof *f->paths), .count = count};
+    if (!f->paths) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < count; i++) KN_TRY(find_folder(typed[i], &f->paths[i]));
+    return KNNLM_OK;
+}
+
+void kn_folders_free(kn_folders *f) {
+    for (size_t i = 0; f->paths && i < f->count; i++) free(f->paths[i]);
+    free(f->paths);
+    *f = (kn_folders){0};
+}
+
+static bool lies_in(const kn_store_document *d, const char *folder) {
+    size_t size = strcmp(folder, "/") == 0 ? 0 : strlen(folder);
+    return d->path_size > size && memcmp(d->path, folder, size) == 0 && d->path[size] == '/';
+}
+
+// What was recorded without an absolute path may be anywhere, or nowhere: it stays.
+bool kn_changes_is_gone(const kn_changes *c, const kn_content *content, const kn_folders *folders) {
+    kn_store_document d;
+    if (content->matched || !content->whole || is_given(c, content->number)) return false;
+    if (kn_store_document_at(c->contents.store, content->number, &d) != KNNLM_OK) return false;
+    for (size_t i = 0; i < folders->count; i++)
+        if (lies_in(&d, folders->paths[i])) return true;
+    return false;
 }

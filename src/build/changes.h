@@ -10,6 +10,15 @@ typedef struct kn_changes {
     kn_identities identities;
 } kn_changes;
 
+// Folders whose documents a store is to have, and no others of theirs.
+typedef struct kn_folders {
+    char **paths; // absolute, without links
+    size_t count;
+} kn_folders;
+// KNNLM_EINVAL: not a directory; KNNLM_EIO. To be freed whatever the status.
+knnlm_status kn_folders_find(kn_folders *f, const char *const *typed, size_t count);
+void kn_folders_free(kn_folders *f);
+
 // A text of this run.
 typedef struct kn_given {
     int32_t who;      // its identity; -1: it has none
@@ -27,6 +36,9 @@ knnlm_status kn_changes_give(kn_changes *c, const kn_document *d, kn_given *out)
 kn_content *kn_changes_match(kn_changes *c, const kn_given *given, const uint64_t hash[2]);
 // A whole and intact document of this content under whatever name, or NULL: its entries can be copied.
 const kn_content *kn_changes_elsewhere(const kn_changes *c, const uint64_t hash[2]);
+// Whether no text of this run was this document although its file lies in one of the folders, which are
+// absolute and without links.
+bool kn_changes_is_gone(const kn_changes *c, const kn_content *content, const kn_folders *folders);
 // Removes documents that came in this run with other content, and halves that an interrupted run left
 // behind and nobody went on with; *replaced of the first.
 knnlm_status kn_changes_retire(const kn_changes *c, kn_store_writer *w, uint64_t *replaced);
