@@ -47,6 +47,8 @@ counts 1 0 1 2
 named d.store 'one.txt sub/two.txt '
 run 0 build -m "$model" -o d.store ./docs
 counts 0 2 0 2
+says 'of them there, 0B on disk' # ... and no model was asked how long it takes
+check not grep -q 'tok/s' err
 
 # ---- messages tell what was typed
 

@@ -287,9 +287,8 @@ static knnlm_status work(const kn_plan *plan, const char *path, const kn_store *
                          const kn_folders *folders, const kn_progress *progress, kn_build_result *out) {
     knnlm_build_estimate estimate;
     const kn_store_info *info = store ? kn_store_describe(store) : NULL;
-    uint64_t present = info && !info->complete ? info->entries : 0;
     out->resumed = info && !info->complete;
-    KN_TRY(kn_plan_estimate(plan, path, texts, count, present, &estimate));
+    KN_TRY(kn_plan_estimate(plan, path, store, texts, count, &estimate));
     if (o->planned) o->planned(o->planned_context, &estimate);
     KN_TRY(kn_plan_afford(plan, path, &estimate));
     building b = {.plan = plan, .folders = folders, .progress = progress, .out = out};
