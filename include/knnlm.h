@@ -273,16 +273,17 @@ typedef struct knnlm_build_result {
     uint64_t documents, entries, bytes; // of the store afterwards, removed ones not counted
     bool resumed;                       // an interrupted run was continued
     double seconds, tokens_per_second;
+    uint64_t documents_removed; // by knnlm_build_sync: their files are gone
 } knnlm_build_result;
 
 KNNLM_API knnlm_build_options knnlm_build_options_default(void);
 
 // Reads texts (files, directories, "-") with the model and remembers every context in the store at `path`: a
-// new one, or one that the same settings began; what is in it already is left alone. `options` and `result`
-// may be NULL. Uses the model: one thread at a time.
-// KNNLM_EINVAL: options, or a store of other settings or another model; KNNLM_EIO: a file or the disk;
-// KNNLM_EBUSY; KNNLM_EDATA: a text is not UTF-8 or damaged, or the store is; KNNLM_ENOMEM; KNNLM_ENOTSUP:
-// a document above 4 GiB, or a file that is no text; KNNLM_ESTOPPED.
+// new one, or one that the same settings began; what is in it already, by file, name and content, is left
+// alone. `options` and `result` may be NULL. Uses the model: one thread at a time. KNNLM_EINVAL: options, or
+// a store of other settings or another model; KNNLM_EIO: a file or the disk; KNNLM_EBUSY; KNNLM_EDATA: a text
+// is not UTF-8 or damaged, or the store is; KNNLM_ENOMEM; KNNLM_ENOTSUP: a document above 4 GiB, or a file
+// that is no text; KNNLM_ESTOPPED.
 KNNLM_API knnlm_status knnlm_build(knnlm_model *model, const char *path, const char *const *texts,
                                    size_t count, const knnlm_build_options *options,
                                    knnlm_build_result *result);
@@ -291,6 +292,19 @@ KNNLM_API knnlm_status knnlm_build(knnlm_model *model, const char *path, const c
 KNNLM_API knnlm_status knnlm_build_add(knnlm_model *model, const char *path, const char *const *texts,
                                        size_t count, const knnlm_build_options *options,
                                        knnlm_build_result *result);
+// The same with directories, and then documents whose files lie in them and are not found any more (or not
+// read: skipped, or left out by the options) are removed. KNNLM_EINVAL too: not a directory.
+KNNLM_API knnlm_status knnlm_build_sync(knnlm_model *model, const char *path, const char *const *texts,
+                                        size_t count, const knnlm_build_options *options,
+                                        knnlm_build_result *result);
+// '+': it would be added, '~': replaced, '-': removed. `name` lasts for the call, and has no NUL of its own.
+typedef void knnlm_change_found(void *context, char change, const char *name, size_t size);
+// What knnlm_build_sync would do: nothing is written, and no model is needed. Of the options split, progress
+// and texts count; of the result the documents (replaced ones count as added too) and text_bytes. `found` may
+// be NULL. Fails as knnlm_build_sync.
+KNNLM_API knnlm_status knnlm_build_compare(const char *path, const char *const *texts, size_t count,
+                                           const knnlm_build_options *options, knnlm_change_found *found,
+                                           void *context, knnlm_build_result *result);
 
 // ---------------------------------------------------------------- store: reading
 
@@ -350,7 +364,7 @@ typedef struct knnlm_segment {
 } knnlm_segment;
 
 typedef struct knnlm_document {
-    const char *name, *path; // not NUL-terminated; path: the file it came from
+    const char *name, *path; // not NUL-terminated; path: the file it came from, absolute
     size_t name_size, path_size;
     uint64_t source_offset; // of its first byte in that file
     uint64_t bytes, tokens;

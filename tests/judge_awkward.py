@@ -32,7 +32,7 @@ with open(rows, "rb") as file:
     next(file)
     for line in file:
         fields = line.rstrip(b"\n").split(b"\t")
-        name = below(raw(fields[0]).decode())
+        name = raw(fields[0]).decode()
         texts[name] = texts.get(name, b"") + raw(fields[4])
 texts = {name: text.decode() for name, text in texts.items()}
 with open(built, encoding="utf-8") as file:

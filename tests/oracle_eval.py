@@ -169,7 +169,7 @@ for probes in (LISTS, 4):
     check(r["distances"] == "codes", "keyless: says", r["distances"])
 
 shutil.copytree("l2-pq17.store", "changed.store")
-run("remove", "changed.store", "texts/b.txt", "texts/d.txt")
+run("remove", "changed.store", "b.txt", "d.txt")
 write_text("more.txt", 21, 150)
 run("add", "--no-tune", "changed.store", "--precision", "f32", "more.txt")
 run("index", "changed.store", "--extend")  # a little that is added stays outside the lists
@@ -216,7 +216,7 @@ def write_twice():
     shutil.copytree("f16.store.arrays", "twice")
     with open("twice/documents.tsv") as f:
         row = f.read().split("\n")[3].split("\t")
-    assert row[:2] == ["2", "texts/c.txt"]
+    assert row[:2] == ["2", "c.txt"]
     with open("twice/documents.tsv", "a") as f:
         f.write("\t".join(["5", "copy.txt", "copy.txt"] + row[3:]) + "\n")
     its = np.load("twice/origins.npy")[:, 0] == 2

@@ -65,6 +65,8 @@ static void test_each_struct(void **state) {
     REFUSES(knnlm_score_options, knnlm_model_score(NULL, NULL, 0, &o, NULL));
     REFUSES(knnlm_build_options, knnlm_build(NULL, "no.store", NULL, 0, &o, NULL));
     REFUSES(knnlm_build_options, knnlm_build_add(NULL, "no.store", NULL, 0, &o, NULL));
+    REFUSES(knnlm_build_options, knnlm_build_sync(NULL, "no.store", NULL, 0, &o, NULL));
+    REFUSES(knnlm_build_options, knnlm_build_compare("no.store", NULL, 0, &o, NULL, NULL, NULL));
     REFUSES(knnlm_store_settings, knnlm_writer_create("no.store", &o, (knnlm_writer **)&none));
     REFUSES(knnlm_index_options, knnlm_index(NULL, "no.store", &o, NULL));
     REFUSES(knnlm_search_options, knnlm_store_search(NULL, NULL, 0, &o, NULL, NULL, NULL));

@@ -33,8 +33,8 @@ ensure "eval tells the same" "$python" -I "$source/tests/judge_awkward.py" folde
 run 0 build -m "$model" -o all.store folder
 says ' 0 added'
 run 0 info all.store --documents
-says 'folder/z.zip/deep/er/ü.txt\|folder/z.zip/deep/er/\\x'
-says 'folder/t.tgz/sub/b.txt'
+says ' z.zip/deep/er/ü.txt\| z.zip/deep/er/\\x'
+says ' t.tgz/sub/b.txt'
 
 # ---- strict, and named by hand
 
@@ -87,7 +87,7 @@ run 0 eval -m "$model" folder/z.zip --include '*.html' --per-token rows.tsv # an
 check test "$(names)" = 'z.zip/x.html '
 mkdir round && echo once >round/a.txt && ln -s . round/again
 run 0 eval -m "$model" round --follow --per-token rows.tsv
-check test "$(cut -f1 rows.tsv | sed 1d | sort -u)" = round/a.txt
+check test "$(cut -f1 rows.tsv | sed 1d | sort -u)" = a.txt
 says '1 link loop (round/again)'
 
 # ---- JSON lines, and standard input

@@ -137,23 +137,23 @@ documents 3
 entries 650
 says '^keys  *f16, 32 dimensions, tap ffn@1, distance l2'
 says '^windows  *80 tokens, at least 40 before'
-says '100 tokens .*texts/c.txt$'
+says "100 tokens .* c.txt$"
 run 0 info --json a.store
 json 'assert r["entries"] == 650 and r["document_count"] == 3 and r["complete"] and r["created"] == 1700000000'
 json 'assert [d["tokens"] for d in r["documents"]] == [50, 500, 100] and not any(d["removed"] for d in r["documents"])'
 json 'assert r["model"]["path"].endswith("adaptive.model.gguf") and r["keys"]["type"] == "f16" and r["tuned"] is None'
 json "import os; assert r['bytes'] == sum(os.path.getsize('a.store/' + f) for f in os.listdir('a.store'))"
 run 0 info a.store --entry 549 --around 3
-says '^document  *texts/b.txt$'
+says '^document  *b.txt$'
 says '^position  *token 499 of 500, byte [0-9]* of '
 says '^context  *w[0-9]* w[0-9]* w[0-9]* \[\\n\] $'
 run 0 info a.store --entry 550 --json
-json 'assert r["document"]["name"] == "texts/c.txt" and r["position"] == 0 and r["before"] == "" and r["offset"] == 0'
+json 'assert r["document"]["name"] == "c.txt" and r["position"] == 0 and r["before"] == "" and r["offset"] == 0'
 complains 1 'entr.*650' info a.store --entry 650
 
 build 0 json.store --json texts
 check test "$(wc -l <out)" -eq 1
-json 'assert r["store"] == "json.store" and r["documents"] == {"added": 3, "unchanged": 0, "replaced": 0, "total": 3}'
+json 'assert r["store"] == "json.store" and r["documents"] == {"added": 3, "unchanged": 0, "replaced": 0, "removed": 0, "total": 3}'
 json 'assert r["entries"] == {"added": 650, "total": 650} and not r["resumed"]'
 json "import os; assert r['text_bytes'] == sum(os.path.getsize('texts/' + f) for f in os.listdir('texts'))"
 same a.store json.store
@@ -219,7 +219,7 @@ export_keys() { # STORE FILE
 for n in 5 32; do # keys are projected again as they were
     build 0 one-$n.store --project pca:$n --keys f32 texts/b.txt
     export_keys one-$n.store one-$n.keys
-    run 0 remove one-$n.store texts/b.txt
+    run 0 remove one-$n.store b.txt
     run 0 add one-$n.store texts/b.txt
     documents '1 added, 0 unchanged, 0 replaced; 1 in all'
     export_keys one-$n.store one-$n.store.keys
@@ -270,7 +270,7 @@ cp texts/b.txt copy.txt # ... and takes the place of what had the name before
 run 0 add add.store copy.txt
 documents '1 added, 0 unchanged, 1 replaced; 4 in all'
 run 0 info --json add.store
-json 'live = {d["name"]: d["tokens"] for d in r["documents"] if not d["removed"]}; assert live["copy.txt"] == live["texts/b.txt"] == 500 and len(live) == 4'
+json 'live = {d["name"]: d["tokens"] for d in r["documents"] if not d["removed"]}; assert live["copy.txt"] == live["b.txt"] == 500 and len(live) == 4'
 run 0 add add.store texts copy.txt
 documents '0 added, 4 unchanged, 0 replaced; 4 in all'
 intact add.store '4 of 4 documents, 1150 of 1150 entries'
@@ -279,12 +279,12 @@ cp -R a.store add.store
 cp texts/b.txt b.saved
 write_text 4 180 >texts/b.txt
 run 0 add -s add.store --json texts/b.txt
-json 'assert r["documents"] == {"added": 1, "unchanged": 0, "replaced": 1, "total": 3}'
+json 'assert r["documents"] == {"added": 1, "unchanged": 0, "replaced": 1, "removed": 0, "total": 3}'
 json 'assert r["entries"] == {"added": 200, "total": 350}'
 run 0 info add.store
 entries '350 (and 500 removed.*)'
 run 0 info --json add.store
-json 'assert [(d["name"], d["tokens"], d["removed"]) for d in r["documents"]][1::2] == [("texts/b.txt", 500, True), ("texts/b.txt", 200, False)]'
+json 'assert [(d["name"], d["tokens"], d["removed"]) for d in r["documents"]][1::2] == [("b.txt", 500, True), ("b.txt", 200, False)]'
 intact add.store '3 of 3 documents, 350 of 350 entries'
 run 0 compact add.store
 says '^dropped  *1 documents, 500 entries$'
@@ -317,8 +317,8 @@ run 0 add twins.store twin.txt # one of them alone is no reason to drop the othe
 documents '0 added, 1 unchanged, 0 replaced; 2 in all'
 run 0 add twins.store texts/a.txt
 same twins.store twins.kept
-build 0 repeated.store texts/a.txt texts/a.txt
-documents '2 added, 0 unchanged, 0 replaced; 2 in all'
+build 0 repeated.store texts/a.txt ./texts # the same file, typed in two ways
+documents '3 added, 1 unchanged, 0 replaced; 3 in all'
 
 : >empty.txt
 build 0 empty.store empty.txt
@@ -395,22 +395,22 @@ json 'assert r["documents"] == 1 and r["names"] == [None]'
 
 cp -R a.store remove.store
 complains 1 'no document is called "nowhere.txt": nothing was removed' remove remove.store nowhere.txt
-complains 1 'no document is called "nowhere.txt": nothing was removed' remove remove.store -v texts/a.txt nowhere.txt
-complains 1 'no document' remove remove.store 'texts/[x-z]*'
+complains 1 'no document is called "nowhere.txt": nothing was removed' remove remove.store -v a.txt nowhere.txt
+complains 1 'no document' remove remove.store '[x-z]*'
 same a.store remove.store
-run 0 remove remove.store --dry-run '*.txt' texts/a.txt # "*" goes beyond slashes; a.txt counts once
-says '^texts/b.txt$'
+run 0 remove remove.store --dry-run '*.txt' a.txt # "*" goes beyond slashes; a.txt counts once
+says '^b.txt$'
 says '^matching  *3 documents, 650 entries$'
-run 0 remove remove.store --dry-run --json 'texts/?.txt'
+run 0 remove remove.store --dry-run --json '?.txt'
 json 'assert r["dry_run"] and r["documents"] == 3 and r["entries"] == 650 and len(r["names"]) == 3'
 same a.store remove.store
-run 0 remove -s remove.store --json texts/a.txt 'texts/[ac].txt'
-json 'assert not r["dry_run"] and r["documents"] == 2 and r["entries"] == 150 and r["names"] == ["texts/a.txt", "texts/c.txt"]'
-complains 1 'no document is called "texts/a.txt"' remove remove.store texts/a.txt
+run 0 remove -s remove.store --json a.txt '[ac].txt'
+json 'assert not r["dry_run"] and r["documents"] == 2 and r["entries"] == 150 and r["names"] == ["a.txt", "c.txt"]'
+complains 1 'no document is called "a.txt"' remove remove.store a.txt
 run 0 info remove.store
 entries '500 (and 150 removed.*)'
 documents '1 (and 2 removed)'
-check not grep -q 'texts/a.txt' out
+check not grep -q '^a.txt' out
 run 0 info --entry 3 remove.store
 says '(removed)'
 intact remove.store '1 of 1 documents, 500 of 500 entries'
@@ -459,15 +459,15 @@ for file in 000003.keys 000003.text; do
     flip damaged.store/$file 400 whole.store/$file
     run 1 verify damaged.store
     says "^damaged  *$file: "
-    says '^lost  *texts/b.txt (document 1)$'
+    says '^lost  *b.txt (document 1)$'
     says '^intact  *2 of 3 documents, 550 of 650 entries$'
-    check not grep -q 'lost.*texts/[ac].txt' out
+    check not grep -q 'lost  *[ac].txt' out
     check test "$(wc -l <err)" -eq 1
     check grep -q '^knnlm verify: damaged.store: 1 problems: remove the lost documents' err
     run 1 verify --json damaged.store
-    json 'assert not r["intact"] and r["damaged_entries"] == 100 and r["damaged_documents"] == 1 and r["lost"] == ["texts/b.txt"]'
+    json 'assert not r["intact"] and r["damaged_entries"] == 100 and r["damaged_documents"] == 1 and r["lost"] == ["b.txt"]'
     json "assert r['problems'][0]['file'] == '$file' and r['problems'][0]['entries'] == {'first': 200, 'count': 100}"
-    run 0 remove damaged.store texts/b.txt # the remedy
+    run 0 remove damaged.store b.txt # the remedy
     run 0 add damaged.store texts/b.txt
     run 0 compact damaged.store
     intact damaged.store '3 of 3 documents, 650 of 650 entries'
@@ -535,7 +535,7 @@ rm -rf damaged.store && cp -R whole.store damaged.store
 sed '1s/knnlm-store 2/knnlm-store 9/' whole.store/MANIFEST >damaged.store/MANIFEST
 complains 1 'version\|newer' info damaged.store
 echo note >whole.store/NOTES # what is not the store's is left alone
-run 0 remove whole.store texts/c.txt
+run 0 remove whole.store c.txt
 run 0 compact whole.store
 check grep -q note whole.store/NOTES
 
@@ -555,7 +555,7 @@ while not holds_lock && [ $waited -lt 500 ]; do
     waited=$((waited + 1))
 done
 sleep 0.05
-for command in 'compact' 'remove texts/a.txt' 'add texts/b.txt'; do
+for command in 'compact' 'remove a.txt' 'add texts/b.txt'; do
     # shellcheck disable=SC2086 # command and arguments
     set -- $command
     verb=$1
@@ -565,7 +565,7 @@ done
 build_complains 1 'busy.store: another process is writing to it' busy.store texts
 run 0 info busy.store
 intact busy.store '1 of 1'
-run 0 remove busy.store --dry-run texts/a.txt
+run 0 remove busy.store --dry-run a.txt
 same busy.store busy.kept
 cat texts/c.txt >&5
 exec 5>&-
@@ -602,7 +602,7 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=64k none disk 2>/dev/null; the
     run 0 verify disk/new.store
     rm -rf disk/new.store
     build 0 disk/small.store texts/a.txt texts/c.txt
-    run 0 remove disk/small.store texts/a.txt
+    run 0 remove disk/small.store a.txt
     head -c 60000 many.txt >disk/filler 2>/dev/null
     complains 1 'bytes, .* are free (--force tries anyway)' compact disk/small.store
     rm disk/filler

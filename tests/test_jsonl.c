@@ -19,9 +19,11 @@ static void expect(kn_documents *d, const char *suffix, uint64_t offset, const c
     bool found;
     assert_int_equal(kn_documents_next(d, &document, &found), KNNLM_OK);
     assert_true(found);
-    size_t path = strlen(document.path);
-    assert_memory_equal(document.name, document.path, path);
-    assert_string_equal(document.name + path, suffix);
+    const char *mark = strchr(document.name, '#'), *file = strrchr(document.path, '/') + 1;
+    assert_non_null(mark);
+    assert_int_equal(mark - document.name, strlen(file));
+    assert_memory_equal(document.name, file, strlen(file));
+    assert_string_equal(mark, suffix);
     assert_int_equal(document.offset, offset);
     assert_int_equal(document.size, strlen(text));
     assert_string_equal(document.text, text);

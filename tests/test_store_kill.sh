@@ -250,7 +250,7 @@ make_references() {
     timed add --no-tune "$type.added" -t 1 texts
     swap_texts
     cp -R "$type.added" "$type.removed"
-    timed remove "$type.removed" 'texts/[ce]*' texts/g-long.txt
+    timed remove "$type.removed" '[ce]*' g-long.txt
     cp -R "$type.removed" "$type.compacted"
     timed compact "$type.compacted"
     for store in built added removed compacted; do
@@ -272,7 +272,7 @@ round() {
     torture 2 "$add_ms" check_growing victim "$type.built" "$type.added" add victim --no-tune -t 1 texts
     swap_texts
     torture 1 "$remove_ms" check_either victim "$type.added" "$type.removed" \
-        remove victim 'texts/[ce]*' texts/g-long.txt
+        remove victim '[ce]*' g-long.txt
     torture 2 "$compact_ms" check_either victim "$type.removed" "$type.compacted" compact victim
 }
 
@@ -298,7 +298,7 @@ run 0 build --no-tune -m "$model" -o long.base --segment 150 texts
 cp -R long.base long.added
 run 0 add --no-tune long.added -t 1 long.txt
 cp -R long.added long.removed
-run 0 remove long.removed texts/c-short.txt
+run 0 remove long.removed c-short.txt
 cp -R long.removed long.compacted
 run 0 compact long.compacted
 for store in built whole base added removed compacted; do run 0 export long.$store -o long.$store.arrays; done
@@ -369,7 +369,7 @@ meanwhile() { # ARGUMENT...: on `victim`, killed in the middle of d-long.txt or 
 }
 type=int8
 meanwhile compact victim
-meanwhile remove victim texts/c-short.txt
+meanwhile remove victim c-short.txt
 meanwhile remove victim '*'
 meanwhile add victim --no-tune -t 1 texts/g-long.txt
 meanwhile add victim --no-tune -t 1 texts/c-short.txt
@@ -409,8 +409,8 @@ if [ "$(id -u)" -eq 0 ] && mount -t tmpfs -o size=64m none disk 2>/dev/null; the
         fills 0 check_growing "$type.built" "$type.added" add disk/victim --no-tune -t 1 texts --force
         fills 50 check_growing "$type.built" "$type.added" add disk/victim --no-tune -t 1 texts --force
         swap_texts
-        fills 0 check_either "$type.added" "$type.removed" remove disk/victim 'texts/[ce]*' texts/g-long.txt
-        fills 4 check_either "$type.added" "$type.removed" remove disk/victim 'texts/[ce]*' texts/g-long.txt
+        fills 0 check_either "$type.added" "$type.removed" remove disk/victim '[ce]*' g-long.txt
+        fills 4 check_either "$type.added" "$type.removed" remove disk/victim '[ce]*' g-long.txt
         fills 0 check_either "$type.removed" "$type.compacted" compact disk/victim --force
         fills 40 check_either "$type.removed" "$type.compacted" compact disk/victim --force
     done

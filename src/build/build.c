@@ -31,6 +31,7 @@ typedef struct building {
     size_t first, count, capacity;
     size_t begun; // number of the document whose entries are coming
     bool any_begun;
+    const kn_folders *folders; // NULL: what is gone stays
     const kn_progress *progress;
     kn_build_result *out;
 } building;
@@ -46,10 +47,11 @@ static void coming_free(coming *c) {
     free(c->path);
 }
 
-static knnlm_status expect(building *b, const kn_document *d, coming c, const uint64_t hash[2]) {
+static knnlm_status expect(building *b, const kn_document *d, const char *name, coming c,
+                           const uint64_t hash[2]) {
     if (b->first == b->count) b->first = b->count = 0;
     KN_TRY(kn_grow(&b->queue, &b->capacity, b->count + 1, sizeof *b->queue));
-    c.name = kn_strdup(d->name);
+    c.name = kn_strdup(name);
     c.path = kn_strdup(d->path);
     if (!c.name || !c.path) {
         coming_free(&c);
@@ -80,9 +82,8 @@ static knnlm_status check_memory(const building *b, const kn_document *d) {
 
 // A half that an interrupted run left of this document, or NULL: its rest is wanted, provided that nothing
 // was begun after it.
-static knnlm_status choose_unread(building *b, const kn_document *d, size_t number, const uint64_t hash[2],
-                                  kn_content *half, uint64_t *skip) {
-    coming c = {.number = number};
+static knnlm_status choose_unread(building *b, const kn_document *d, const char *name, coming c,
+                                  const uint64_t hash[2], kn_content *half, uint64_t *skip) {
     bool last = half && half->number + 1 == kn_store_describe(b->changes.contents.store)->documents;
     c.continues = last && !b->any_begun && b->first == b->count;
     *skip = 0;
@@ -91,25 +92,29 @@ static knnlm_status choose_unread(building *b, const kn_document *d, size_t numb
     else if (half)
         half->matched = false; // the half that is there goes, and is read again
     KN_TRY(check_memory(b, d));
-    return expect(b, d, c, hash);
+    return expect(b, d, name, c, hash);
 }
 
 // Known documents are left alone, and what is known under another name is copied: the model reads no text
 // twice.
 static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
     building *b = context;
+    coming c = {.number = number};
     uint64_t hash[2];
+    kn_given given;
     kn_content_hash(d->text, d->size, hash);
-    KN_TRY(kn_changes_give(&b->changes, d->name));
-    kn_content *known = kn_changes_match(&b->changes, d->name, hash);
+    KN_TRY(kn_changes_give(&b->changes, d, &given));
+    kn_content *known = given.again ? NULL : kn_changes_match(&b->changes, &given, hash);
     *skip = UINT64_MAX;
-    if (known && known->whole) {
+    if (given.again || (known && known->whole)) {
         b->out->documents_unchanged++;
         return KNNLM_OK;
     }
     const kn_content *same = known ? NULL : kn_changes_elsewhere(&b->changes, hash);
-    if (!same) return choose_unread(b, d, number, hash, known, skip);
-    return expect(b, d, (coming){.number = number, .copies = true, .original = same->number}, hash);
+    if (!same) return choose_unread(b, d, given.name, c, hash, known, skip);
+    c.copies = true;
+    c.original = same->number;
+    return expect(b, d, given.name, c, hash);
 }
 
 static knnlm_status copy(building *b, const coming *c) {
@@ -205,6 +210,16 @@ static knnlm_status equip(building *b, const char *const *texts, size_t count) {
     return b->plan->project ? attach_projection(b, texts, count) : KNNLM_OK;
 }
 
+static knnlm_status retire_gone(building *b) {
+    for (size_t i = 0; b->folders && i < b->changes.contents.count; i++) {
+        const kn_content *d = &b->changes.contents.documents[i];
+        if (!kn_changes_is_gone(&b->changes, d, b->folders)) continue;
+        KN_TRY(kn_store_writer_remove(b->w, d->number));
+        b->out->documents_removed++;
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status read_all(building *b, kn_documents *source) {
     b->out->documents_damaged = b->changes.contents.damaged;
     kn_progress progress = {report_tokens, b};
@@ -212,6 +227,7 @@ static knnlm_status read_all(building *b, kn_documents *source) {
     KN_TRY(kn_read_source(b->plan->lm, source, &b->plan->read, &progress, choose, take, b, &totals));
     while (b->first < b->count) KN_TRY(begin_next(b, 0));
     KN_TRY(kn_changes_retire(&b->changes, b->w, &b->out->documents_replaced));
+    KN_TRY(retire_gone(b));
     return kn_store_writer_commit(b->w);
 }
 
@@ -268,15 +284,14 @@ static knnlm_status summarise(const char *path, double seconds, kn_build_result 
 // Estimates, opens or creates, reads, closes.
 static knnlm_status work(const kn_plan *plan, const char *path, const kn_store *store,
                          const char *const *texts, size_t count, const kn_build_options *o,
-                         const kn_progress *progress, kn_build_result *out) {
+                         const kn_folders *folders, const kn_progress *progress, kn_build_result *out) {
     knnlm_build_estimate estimate;
     const kn_store_info *info = store ? kn_store_describe(store) : NULL;
-    uint64_t present = info && !info->complete ? info->entries : 0;
     out->resumed = info && !info->complete;
-    KN_TRY(kn_plan_estimate(plan, path, texts, count, present, &estimate));
+    KN_TRY(kn_plan_estimate(plan, path, store, texts, count, &estimate));
     if (o->planned) o->planned(o->planned_context, &estimate);
     KN_TRY(kn_plan_afford(plan, path, &estimate));
-    building b = {.plan = plan, .progress = progress, .out = out};
+    building b = {.plan = plan, .folders = folders, .progress = progress, .out = out};
     double start = kn_seconds();
     KN_TRY(store ? kn_store_write(path, &b.w) : kn_store_create(path, &plan->settings, &b.w));
     knnlm_status status = run(&b, texts, count);
@@ -293,7 +308,21 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
     if (status == KNNLM_OK && kn_store_exists(path)) status = kn_store_open(path, &store);
     if (status == KNNLM_OK && store) status = kn_plan_check(&plan, store, o->segment != 0);
     if (status == KNNLM_OK && !store) status = kn_plan_check_texts(&plan, texts, count);
-    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, progress, out);
+    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, NULL, progress, out);
+    kn_store_close(store);
+    kn_plan_free(&plan);
+    return status;
+}
+
+static knnlm_status change(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                           const kn_build_options *o, const kn_folders *folders, const kn_progress *progress,
+                           kn_build_result *out) {
+    kn_plan plan;
+    kn_store *store;
+    *out = (kn_build_result){0};
+    KN_TRY(kn_store_open(path, &store));
+    knnlm_status status = kn_plan_add(lm, store, o, &plan);
+    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, folders, progress, out);
     kn_store_close(store);
     kn_plan_free(&plan);
     return status;
@@ -301,14 +330,15 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
 
 knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                           const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
-    kn_plan plan;
-    kn_store *store;
-    *out = (kn_build_result){0};
-    KN_TRY(kn_store_open(path, &store));
-    knnlm_status status = kn_plan_add(lm, store, o, &plan);
-    if (status == KNNLM_OK) status = work(&plan, path, store, texts, count, o, progress, out);
-    kn_store_close(store);
-    kn_plan_free(&plan);
+    return change(lm, path, texts, count, o, NULL, progress, out);
+}
+
+knnlm_status kn_build_sync(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                           const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
+    kn_folders folders;
+    knnlm_status status = kn_folders_find(&folders, texts, count);
+    if (status == KNNLM_OK) status = change(lm, path, texts, count, o, &folders, progress, out);
+    kn_folders_free(&folders);
     return status;
 }
 

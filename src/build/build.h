@@ -1,9 +1,9 @@
 // Texts to a datastore: the model reads them once, the store remembers every context.
 //
-// Building and adding are one thing: documents that the store has already, by name and content, are left
-// alone, the others are stored, and names that came with new content lose the old. So a name always has the
-// content last given to it. Content that the store has under another name is copied, not read again. The
-// command that was interrupted, run again, goes on where the last commit left it.
+// Building and adding are one thing: documents that the store has already, by identity (identity.h) and
+// content, are left alone, the others are stored, and those that came with new content lose the old. So a
+// name always has the content last given to it. Content that the store has under another name is copied, not
+// read again. The command that was interrupted, run again, goes on where the last commit left it.
 #ifndef KN_BUILD_H
 #define KN_BUILD_H
 
@@ -34,6 +34,7 @@ typedef struct kn_build_result {
     uint64_t store_bytes;
     bool resumed; // an interrupted run was continued
     double seconds, tokens_per_second;
+    uint64_t documents_removed; // whose files are gone
 } kn_build_result;
 
 kn_build_options kn_build_options_default(void);
@@ -47,6 +48,16 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
 // planned count.
 knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                           const kn_build_options *options, const kn_progress *progress, kn_build_result *out);
+
+// The same with directories, of which the store then has no documents but those that are there: those whose
+// files lie in them and are gone, or not read any more, are removed. KNNLM_EINVAL: not a directory.
+knnlm_status kn_build_sync(kn_lm *lm, const char *path, const char *const *texts, size_t count,
+                           const kn_build_options *options, const kn_progress *progress,
+                           kn_build_result *out);
+// What kn_build_sync would do, without a model: nothing is written. Of the options texts count.
+knnlm_status kn_build_compare(const char *path, const char *const *texts, size_t count,
+                              const kn_build_options *options, const kn_progress *progress,
+                              knnlm_change_found *found, void *context, kn_build_result *out);
 
 // Adds one document that is in memory (its path may be anything), or the new content of one of its name: all
 // of it or nothing, whatever happens. The model is given about `gather` tokens at a time, and progress is

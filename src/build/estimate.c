@@ -3,8 +3,10 @@
 
 #include "base/file.h"
 #include "build/sample.h"
+#include "store/contents.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,15 +14,20 @@ enum {
     PIECES = 16,
     PIECE = 1 << 15,       // bytes
     SEEN_MAX = 64 << 20,   // bytes of text looked at
-    WINDOWS = 4,           // lengths of the context that the model reads of a piece
+    WINDOWS = 4,           // lengths of the context that the model reads of a piece, at most
+    TOKENS_MIN = 64,       // that it reads of one at least
     QUEUE_BYTES = 24 << 20 // blocks on their way to the disk
 };
-#define SECONDS 1.0 // that the model may take
+#define SECONDS 1.0  // that the model may take
+#define PATIENCE 2.0 // seconds that all of it may take
+#define WORK 100e9   // parameters times tokens that a piece may cost: some tenths of a second
 
 typedef struct estimating {
     const kn_plan *plan;
     kn_tokens tokens;
+    kn_contents contents; // of the store
     uint64_t bytes, count;
+    uint64_t known; // of `count`, tokens of documents that it has
     uint64_t run;   // tokens that the model read
     double seconds; // that it took
     bool warm;
@@ -32,8 +39,15 @@ static knnlm_status ignore(void *context, const kn_records *records) {
     return KNNLM_OK;
 }
 
+// Tokens of a piece: fewer where the model is large, whose rate shows early.
+static size_t tokens_to_time(const kn_lm_info *info) {
+    double affordable = info->parameters ? WORK / (double)info->parameters : 1e9;
+    size_t most = (size_t)WINDOWS * (size_t)info->window;
+    return affordable < TOKENS_MIN ? TOKENS_MIN : affordable < (double)most ? (size_t)affordable : most;
+}
+
 static knnlm_status time_model(estimating *e) {
-    size_t n = kn_min(e->tokens.count, (size_t)WINDOWS * (size_t)kn_lm_describe(e->plan->lm)->window);
+    size_t n = kn_min(e->tokens.count, tokens_to_time(kn_lm_describe(e->plan->lm)));
     double start = kn_seconds();
     KN_TRY(kn_read_tokens(e->plan->lm, e->tokens.ids, n, &e->plan->read, ignore, NULL));
     double took = kn_seconds() - start;
@@ -46,13 +60,23 @@ static knnlm_status time_model(estimating *e) {
     return KNNLM_OK;
 }
 
-static knnlm_status take(void *context, const char *text, size_t size) {
+static bool is_known(const estimating *e, const kn_document *d) {
+    uint64_t hash[2];
+    size_t count;
+    if (!e->contents.count) return false;
+    kn_content_hash(d->text, d->size, hash);
+    return kn_contents_find(&e->contents, hash, &count) != NULL;
+}
+
+static knnlm_status take(void *context, const kn_document *d, const char *text, size_t size) {
     estimating *e = context;
+    bool known = is_known(e, d);
     e->tokens.count = 0;
     KN_TRY(kn_tokenizer_encode(kn_lm_tokenizer(e->plan->lm), text, size, &e->tokens));
     e->bytes += size;
     e->count += e->tokens.count;
-    if (!e->plan->read.keys || e->seconds > SECONDS || !e->tokens.count) return KNNLM_OK;
+    if (known) e->known += e->tokens.count;
+    if (known || !e->plan->read.keys || e->seconds > SECONDS || !e->tokens.count) return KNNLM_OK;
     return time_model(e);
 }
 
@@ -60,36 +84,53 @@ uint64_t kn_plan_document_memory(uint64_t bytes) {
     return 12 * bytes; // text, tokens and byte offsets, the last two twice, with room to grow
 }
 
-static void add_up(const estimating *e, const kn_sample_totals *t, uint64_t present,
-                   knnlm_build_estimate *out) {
+// Of lists, about four times the root of the entries: their centroids, and of an entry its number and list.
+static uint64_t index_bytes(uint64_t entries, uint64_t more, size_t dimension) {
+    return (uint64_t)(4 * sqrt((double)entries)) * dimension * sizeof(float) +
+           more * (sizeof(uint32_t) + sizeof(uint16_t));
+}
+
+static void add_up(const estimating *e, const kn_sample_totals *t, knnlm_build_estimate *out) {
     const kn_store_settings *s = &e->plan->settings;
     double seen = t->disk_total && t->disk_read ? (double)t->disk_total / (double)t->disk_read : 0;
     out->text_bytes = (uint64_t)((double)t->bytes * seen);
     out->entries = e->bytes ? (uint64_t)((double)out->text_bytes * (double)e->count / (double)e->bytes) : 0;
-    out->present = present;
-    uint64_t more = out->entries > present ? out->entries - present : 0;
-    uint64_t documents = (uint64_t)((double)t->documents * seen);
+    double part = e->count ? (double)e->known / (double)e->count : 0;
+    out->present = kn_max((uint64_t)((double)out->entries * part), out->present);
+    uint64_t more = out->entries > out->present ? out->entries - out->present : 0;
+    uint64_t documents = (uint64_t)((double)t->documents * seen * (1 - part));
     out->disk = more * (kn_key_bytes(s->key_type, (size_t)s->dimension) + 8) + documents * 160;
+    if (more) out->disk += index_bytes(out->entries, more, (size_t)s->dimension);
     out->tokens_per_second = e->seconds > 0 ? (double)e->run / e->seconds : 0;
     out->seconds = out->tokens_per_second > 0 ? (double)more / out->tokens_per_second : 0;
     out->memory =
         kn_memory_resident() + QUEUE_BYTES + 16 * (uint64_t)s->segment + kn_plan_document_memory(t->largest);
 }
 
-knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const char *const *texts, size_t count,
-                              uint64_t present, knnlm_build_estimate *out) {
-    estimating e = {.plan = plan};
+static knnlm_status estimate(estimating *e, const kn_store *store, const char *const *texts, size_t count,
+                             knnlm_build_estimate *out) {
+    const kn_store_info *info = store ? kn_store_describe(store) : NULL;
     kn_sample_totals t;
+    if (info && !info->complete) out->present = info->entries; // an interrupted run, which goes on
+    KN_TRY(kn_contents_load(&e->contents, store));
+    static const kn_sample_plan pieces = {PIECES, PIECE, SEEN_MAX, PATIENCE};
+    KN_TRY(kn_sample_texts(texts, count, &e->plan->read.texts, &pieces, take, e, &t));
+    add_up(e, &t, out);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const kn_store *store,
+                              const char *const *texts, size_t count, knnlm_build_estimate *out) {
+    estimating e = {.plan = plan};
     *out = (knnlm_build_estimate){0};
     KN_TRY(kn_disk_free(path, &out->disk_free));
     if (kn_sample_has_stdin(texts, count)) {
         out->memory = kn_memory_resident() + QUEUE_BYTES;
         return KNNLM_OK;
     }
-    knnlm_status status =
-        kn_sample_texts(texts, count, &plan->read.texts, PIECES, PIECE, SEEN_MAX, take, &e, &t);
+    knnlm_status status = estimate(&e, store, texts, count, out);
     kn_tokens_free(&e.tokens);
-    if (status == KNNLM_OK) add_up(&e, &t, present, out);
+    kn_contents_free(&e.contents);
     return status;
 }
 

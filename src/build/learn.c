@@ -23,8 +23,9 @@ static knnlm_status keep(void *context, const kn_records *r) {
     return KNNLM_OK;
 }
 
-static knnlm_status take(void *context, const char *text, size_t size) {
+static knnlm_status take(void *context, const kn_document *d, const char *text, size_t size) {
     learning *l = context;
+    (void)d;
     l->tokens.count = 0;
     if (l->count == l->max) return KNNLM_OK;
     KN_TRY(kn_tokenizer_encode(kn_lm_tokenizer(l->plan->lm), text, size, &l->tokens));
@@ -49,8 +50,8 @@ knnlm_status kn_plan_learn(const kn_plan *plan, const char *const *texts, size_t
     l.share = (l.max + PIECES - 1) / PIECES;
     l.keys = kn_alloc_aligned(l.max, l.width * sizeof *l.keys);
     if (!l.keys) return KNNLM_ENOMEM;
-    knnlm_status status =
-        kn_sample_texts(texts, count, &plan->read.texts, PIECES, l.share * BYTES_A_TOKEN, 0, take, &l, &t);
+    kn_sample_plan pieces = {.pieces = PIECES, .size = l.share * BYTES_A_TOKEN};
+    knnlm_status status = kn_sample_texts(texts, count, &plan->read.texts, &pieces, take, &l, &t);
     if (status == KNNLM_OK && l.count < (size_t)plan->project)
         status = kn_fail(KNNLM_EINVAL, "`project` pca:%d: the texts have only %zu tokens to learn it from",
                          plan->project, l.count);

@@ -24,9 +24,9 @@ void kn_plan_free(kn_plan *plan);
 // KNNLM_EINVAL naming the first difference between the plan and the store.
 knnlm_status kn_plan_check(const kn_plan *plan, const kn_store *store, bool segment_given);
 
-// From a sample of the texts; the model runs for about a second.
-knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const char *const *texts, size_t count,
-                              uint64_t present, knnlm_build_estimate *out);
+// From a sample of the texts; the model runs for about a second, unless the store (or NULL) has all of it.
+knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const kn_store *store,
+                              const char *const *texts, size_t count, knnlm_build_estimate *out);
 // KNNLM_EIO or KNNLM_ENOMEM when disk or memory cannot hold it.
 knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const knnlm_build_estimate *estimate);
 // Bytes of memory that a document of `bytes` takes while it is read.

@@ -133,8 +133,8 @@ const char *cli_perplexity(double x, char buffer[32]);
 // "12.3K", "4.56M"
 const char *cli_count(double n, char buffer[32]);
 
-extern const cli_command cli_train, cli_build, cli_add, cli_remove, cli_compact, cli_verify, cli_index,
-    cli_import, cli_export, cli_tune, cli_eval, cli_explain, cli_generate, cli_serve, cli_info, cli_search,
-    cli_tokenize;
+extern const cli_command cli_train, cli_build, cli_add, cli_sync, cli_remove, cli_compact, cli_verify,
+    cli_index, cli_import, cli_export, cli_tune, cli_eval, cli_explain, cli_generate, cli_serve, cli_info,
+    cli_search, cli_tokenize;
 
 #endif

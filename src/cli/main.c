@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 static const cli_command *const commands[] = {
-    &cli_train,    &cli_build,  &cli_index,  &cli_add,      &cli_remove, &cli_compact,
-    &cli_verify,   &cli_import, &cli_export, &cli_tune,     &cli_eval,   &cli_explain,
-    &cli_generate, &cli_serve,  &cli_search, &cli_tokenize, &cli_info};
+    &cli_train,   &cli_build,    &cli_index,  &cli_add,    &cli_sync,     &cli_remove,
+    &cli_compact, &cli_verify,   &cli_import, &cli_export, &cli_tune,     &cli_eval,
+    &cli_explain, &cli_generate, &cli_serve,  &cli_search, &cli_tokenize, &cli_info};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void print_help(FILE *out) {

@@ -65,6 +65,7 @@ static const struct {
     {"window", "--window"},
     {"worst", "--worst"},
     {"knnlm_build_add", "knnlm add"},
+    {"knnlm_build_sync", "knnlm sync"},
     {"knnlm_import", "knnlm import"},
     {"knnlm_index", "knnlm index"},
     {"knnlm_store_repair", "knnlm verify --repair"},

@@ -112,7 +112,7 @@ const cli_command cli_remove = {
     .name = "remove",
     .summary = "remove documents from a store by name, pattern or number",
     .usage = "STORE NAME... [options]",
-    .examples = "  knnlm remove notes.store notes/old.txt\n"
+    .examples = "  knnlm remove notes.store old.txt\n"
                 "  knnlm remove notes.store 'drafts/*' --dry-run\n"
                 "  knnlm remove wiki.store 'wiki.txt#Anarchism'\n"
                 "  knnlm remove notes.store --document 17\n",

@@ -34,14 +34,14 @@ void cli_print_plan(void *context, const knnlm_build_estimate *e) {
 static void print_json(const knnlm_build_result *r, const knnlm_index_result *x, bool tuned,
                        const char *store, const cli_texts *texts) {
     cli_print_json(json_pack(
-        "{s:o?, s:{s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?, s:o, s:b, s:o}", "store",
-        json_string(store), "documents", "added", (json_int_t)r->documents_added, "unchanged",
-        (json_int_t)r->documents_unchanged, "replaced", (json_int_t)r->documents_replaced, "total",
-        (json_int_t)r->documents, "entries", "added", (json_int_t)r->entries_added, "total",
-        (json_int_t)r->entries, "text_bytes", (json_int_t)r->text_bytes, "bytes", (json_int_t)r->bytes,
-        "resumed", r->resumed, "seconds", json_real(r->seconds), "tokens_per_second",
-        json_real(r->tokens_per_second), "index", x ? cli_json_indexed(x) : json_null(), "tuned", tuned,
-        "skipped_files", cli_texts_json(texts)));
+        "{s:o?, s:{s:I, s:I, s:I, s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:b, s:o?, s:o?, s:o, s:b, s:o}",
+        "store", json_string(store), "documents", "added", (json_int_t)r->documents_added, "unchanged",
+        (json_int_t)r->documents_unchanged, "replaced", (json_int_t)r->documents_replaced, "removed",
+        (json_int_t)r->documents_removed, "total", (json_int_t)r->documents, "entries", "added",
+        (json_int_t)r->entries_added, "total", (json_int_t)r->entries, "text_bytes",
+        (json_int_t)r->text_bytes, "bytes", (json_int_t)r->bytes, "resumed", r->resumed, "seconds",
+        json_real(r->seconds), "tokens_per_second", json_real(r->tokens_per_second), "index",
+        x ? cli_json_indexed(x) : json_null(), "tuned", tuned, "skipped_files", cli_texts_json(texts)));
 }
 
 static void warn_damaged(const knnlm_build_result *r, const char *store) {
@@ -60,9 +60,10 @@ static void print_built(const knnlm_build_result *r, const knnlm_index_result *x
         return;
     }
     printf("store            %s%s\n", store, r->resumed ? " (an interrupted run was continued)" : "");
-    printf("documents        %" PRIu64 " added, %" PRIu64 " unchanged, %" PRIu64 " replaced; %" PRIu64
-           " in all\n",
-           r->documents_added, r->documents_unchanged, r->documents_replaced, r->documents);
+    printf("documents        %" PRIu64 " added, %" PRIu64 " unchanged, %" PRIu64 " replaced",
+           r->documents_added, r->documents_unchanged, r->documents_replaced);
+    if (r->documents_removed) printf(", %" PRIu64 " removed", r->documents_removed);
+    printf("; %" PRIu64 " in all\n", r->documents);
     printf("entries          %" PRIu64 " added, %" PRIu64 " in all\n", r->entries_added, r->entries);
     printf("size             %sB", cli_count((double)r->bytes, size));
     if (r->entries) printf(", %.0f bytes per entry", (double)r->bytes / (double)r->entries);

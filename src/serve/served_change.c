@@ -91,7 +91,7 @@ static knnlm_status add(addition *x, const kn_document *d, kn_build_result *out)
 bool kn_served_add(kn_served *s, const kn_served_change *change, const char *name, const char *text,
                    size_t size, kn_served_added *out, kn_http_error *err) {
     kn_build_result result = {0};
-    kn_document d = {name, name, 0, text, size};
+    kn_document d = {.name = name, .path = name, .text = text, .size = size};
     kn_served_store *b = begin(s, change, err);
     if (!b) return false;
     addition x = {s, b, change->go_on, change->context};

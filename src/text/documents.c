@@ -27,7 +27,8 @@ struct kn_documents {
     size_t next_file;
     kn_text_file *file; // NULL between files
     bool inside;        // a text of the file is at hand
-    const char *path;   // of it
+    const char *path;   // of it, as typed
+    const char *place;  // of it, absolute
     kn_buffer text, name;
     size_t start;      // of the next document in text
     size_t line;       // of which it is not yet known whether it begins a document
@@ -133,6 +134,8 @@ static void close_file(kn_documents *d) {
 static knnlm_status next_text(kn_documents *d) {
     KN_TRY(kn_text_file_next(d->file, &d->inside));
     d->path = kn_text_file_name(d->file);
+    d->place = d->inside ? kn_text_file_place(d->file) : NULL;
+    if (d->inside && !d->place) return KNNLM_ENOMEM;
     d->text.size = d->start = d->line = d->searched = d->valid = 0;
     d->offset = d->lines = 0;
     d->ended = false;
@@ -249,17 +252,23 @@ static knnlm_status make_name(kn_documents *d, size_t end) {
     return kn_buffer_put(&d->name, "", 1);
 }
 
+// Of the text at hand, at `offset` of the file.
+static kn_document describe(const kn_documents *d, uint64_t offset, const char *text, size_t size) {
+    return (kn_document){.name = d->name.data + kn_text_file_own(d->file),
+                         .typed = d->name.data,
+                         .path = d->place,
+                         .offset = offset,
+                         .text = text,
+                         .size = size};
+}
+
 static knnlm_status give(kn_documents *d, size_t end, kn_document *out) {
     KN_TRY(make_name(d, end));
     d->holding = true;
     d->held_at = end;
     d->held = d->text.data[end];
     d->text.data[end] = 0;
-    *out = (kn_document){.name = d->name.data,
-                         .path = d->path,
-                         .offset = d->offset + d->start,
-                         .text = d->text.data + d->start,
-                         .size = end - d->start};
+    *out = describe(d, d->offset + d->start, d->text.data + d->start, end - d->start);
     d->start = end;
     return KNNLM_OK;
 }
@@ -297,11 +306,7 @@ static knnlm_status next_json(kn_documents *d, kn_document *out, bool *found) {
         d->line = d->start;
         *found = d->json.size > 0;
         if (*found) {
-            *out = (kn_document){.name = d->name.data,
-                                 .path = d->path,
-                                 .offset = d->offset + at,
-                                 .text = d->json.text,
-                                 .size = d->json.size};
+            *out = describe(d, d->offset + at, d->json.text, d->json.size);
             return KNNLM_OK;
         }
         kn_json_line_free(&d->json);

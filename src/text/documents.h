@@ -15,11 +15,13 @@ typedef knnlm_input_options kn_text_options;
 
 // One document. Pointers are valid until the next call of kn_documents_next or _close.
 typedef struct kn_document {
-    const char *name; // the path; with KNNLM_SPLIT_WIKI "path#Title", with _JSONL "path#NAME" or "path#LINE"
-    const char *path; // the file it came from, "archive/member" where it was in one
+    const char *name; // the path below what was named, of a file that was named its base name; with
+                      // KNNLM_SPLIT_WIKI "path#Title", with _JSONL "path#NAME" or "path#LINE"
+    const char *path; // the file it came from, absolute; "archive/member" where it was in one
     uint64_t offset;  // of its first byte in the file's text in UTF-8; of its line with KNNLM_SPLIT_JSONL
     const char *text; // valid UTF-8, NUL added
     size_t size;
+    const char *typed; // its name with the path as it was typed; NULL: the same
 } kn_document;
 
 // Reads one document after another, in the order of `paths`. The documents of a file are all of its text

@@ -27,6 +27,8 @@ struct kn_text_file {
     } levels[ARCHIVES_MAX];
     size_t depth;
     kn_buffer name;      // of the text at hand
+    kn_buffer place;     // of it, absolute
+    size_t typed, real;  // bytes of the file's path in them; real 0: not asked for yet
     kn_stream *text;     // NULL: none
     const char *trouble; // of what failed last; NULL: damage
 };
@@ -49,6 +51,7 @@ knnlm_status kn_text_file_open(const kn_walk_file *file, const kn_text_options *
     f->o = o;
     f->progress = progress;
     knnlm_status status = set_name(f, 0, !standard ? file->path : o->name ? o->name : "<stdin>");
+    f->typed = f->name.size;
     if (status == KNNLM_OK)
         *out = f;
     else
@@ -82,11 +85,33 @@ void kn_text_file_close(kn_text_file *f) {
     close_text(f);
     while (f->depth) close_archive(f);
     free(f->name.data);
+    free(f->place.data);
     free(f);
 }
 
 const char *kn_text_file_name(const kn_text_file *f) {
     return f->name.data;
+}
+
+size_t kn_text_file_own(const kn_text_file *f) {
+    return f->file->own;
+}
+
+static knnlm_status find_place(kn_text_file *f) {
+    char *real = strcmp(f->file->path, "-") == 0 ? NULL : realpath(f->file->path, NULL);
+    f->place.size = 0;
+    knnlm_status status = kn_buffer_put_text(&f->place, real ? real : f->name.data);
+    if (!real) f->place.size = f->typed;
+    f->real = f->place.size;
+    free(real);
+    return status;
+}
+
+const char *kn_text_file_place(kn_text_file *f) {
+    if (!f->real && find_place(f) != KNNLM_OK) return NULL;
+    f->place.size = f->real;
+    if (kn_buffer_put_text(&f->place, f->name.data + f->typed) != KNNLM_OK) return NULL;
+    return kn_buffer_put(&f->place, "", 1) == KNNLM_OK ? f->place.data : NULL;
 }
 
 // libarchive reads far ahead, and a zip file's end first: its own place counts where it is one of the file.

@@ -22,6 +22,11 @@ knnlm_status kn_text_file_read(kn_text_file *f, char *data, size_t size, size_t 
 knnlm_status kn_text_file_skip(kn_text_file *f, knnlm_status status, const char *reason);
 // Of the text at hand: the path, and after a slash the name of the member.
 const char *kn_text_file_name(const kn_text_file *f);
+// The same, of the file wherever it is typed from: absolute, without links. What no path leads to (standard
+// input, a pipe) keeps its name. Valid until the next call; NULL: no memory.
+const char *kn_text_file_place(kn_text_file *f);
+// Bytes of that name before the document's own.
+size_t kn_text_file_own(const kn_text_file *f);
 // Bytes of the file that were read, about; it never falls.
 uint64_t kn_text_file_done(kn_text_file *f);
 // NULL is allowed.

@@ -66,7 +66,9 @@ static knnlm_status add(kn_walk_files *out, const char *path, size_t root, uint6
     KN_TRY(kn_grow(&out->files, &out->capacity, out->count + 1, sizeof *out->files));
     char *copy = kn_strdup(path);
     if (!copy) return KNNLM_ENOMEM;
-    out->files[out->count++] = (kn_walk_file){copy, root, size, named};
+    const char *slash = named ? strrchr(path, '/') : NULL;
+    size_t own = slash ? (size_t)(slash + 1 - path) : named ? 0 : root;
+    out->files[out->count++] = (kn_walk_file){copy, root, own, size, named};
     out->bytes += size;
     return KNNLM_OK;
 }

@@ -7,6 +7,7 @@
 typedef struct kn_walk_file {
     char *path;
     size_t root;   // bytes of the path that was named, with the slash after it
+    size_t own;    // bytes before the name it has as a document: what is below the root, or its base name
     uint64_t size; // on disk
     bool named;    // it was named itself
 } kn_walk_file;
