@@ -93,11 +93,11 @@ commands() {
     does eval -m "$model" "$@" -s "$store" --lambda .5 --cache 40 valid.txt
     does explain -m "$model" "$@" -s "$store" 'the cat sat on'
     says '^context  *[0-9]* tokens'
-    says 'texts/[ab].txt, token'
+    says '[ab].txt, token'
     does explain -m "$model" "$@" -s "$store" --text valid.txt --best 2 --worst 2 --json
     does info "$store"
     says "^model  *.*/$model "
-    does remove "$store" 'texts/b*'
+    does remove "$store" 'b*'
     does compact "$store"
     does verify "$store"
     does export "$store" -o arrays
@@ -120,7 +120,7 @@ does eval -m parallel.gguf valid.txt
 # The text of an entry, with neither model nor llama.cpp at hand.
 mv llama.gguf away.gguf
 KNNLM_LLAMA=/nonexistent does info llama.store --entry 3
-says '^document  *texts/a.txt'
+says '^document  *a.txt'
 before=$(head -c 4000 texts/a.txt | tr '\n.' '  ' | cut -d ' ' -f 1)
 says "^context  *.*$before.*\\[.*\\]"
 KNNLM_LLAMA=/nonexistent does info llama.store --entry 3 --json
