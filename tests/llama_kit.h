@@ -239,6 +239,22 @@ static inline void feed_in_pieces(kn_session *s, const results *all, const kn_wi
     free(key);
 }
 
+// Every token's results at once, in pieces: those of a whole run.
+static inline void score_in_pieces(kn_session *s, const results *all, const kn_window *w, size_t row,
+                                   size_t piece, kn_tap tap) {
+    size_t n = (size_t)w->length, d = all->width;
+    float *logprobs = test_alloc(n, sizeof *logprobs), *keys = test_alloc(n * d, sizeof *keys);
+    for (size_t at = 0, count; at < n; at += count) {
+        count = n - at < piece ? n - at : piece;
+        kn_lm_output out = {.logprobs = logprobs + at, .keys = keys + at * d};
+        OK(kn_session_score(s, w->inputs + at, w->targets + at, count, tap, &out));
+    }
+    assert_near("scored: log-probabilities", logprobs, all->out.logprobs + row, n, F32_TOLERANCE);
+    assert_near("scored: keys", keys, all->out.keys + row * d, n * d, F32_TOLERANCE);
+    free(logprobs);
+    free(keys);
+}
+
 // ---------------------------------------------------------------- text
 
 static inline kn_tokens encode(const kn_tokenizer *t, const char *text, size_t size) {

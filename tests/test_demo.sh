@@ -23,7 +23,7 @@ while IFS='	' read -r question answer; do
         ensure "and after a space at the end: $answer" test "$(cat out)" = " $answer"
         run 0 generate -s demo.store -p "$question" $base --sources
     }
-    ensure 'one document told so' test "$(grep -c '^\[[0-9]*\] demo/' out)" -eq 1
+    ensure 'one document told so' test "$(grep -c '^\[[0-9]*\] [a-z0-9-]*\.txt, ' out)" -eq 1
 done <demo/questions.tsv
 
 conclude

@@ -51,22 +51,22 @@ static double uniform(kn_random *r) {
     return (double)kn_random_below(r, 1 << 20) / (1 << 20);
 }
 
-// Where distances are below 10 the sharp opinion is right in 9 of 10 tokens, elsewhere the model is.
+// Where distances are below 10 the sharp expert is right in 9 of 10 tokens, elsewhere the model is.
 static kn_gate_row *make_rows(size_t n, uint64_t seed) {
     kn_random random = {seed};
     kn_gate_row *rows = calloc(n, sizeof *rows);
     assert_non_null(rows);
     for (size_t i = 0; i < n; i++) {
         bool near = uniform(&random) < 0.5, right = uniform(&random) < 0.9;
-        rows[i] =
-            (kn_gate_row){.facts = {.nearest = near ? 2 + 8 * uniform(&random) : 30 + 60 * uniform(&random),
-                                    .agreement = 0.2 + 0.7 * uniform(&random),
-                                    .entropy = 1 + 6 * uniform(&random)},
-                          .lm = near == right ? 0.01 : 0.3,
-                          .knn = {near == right ? 0.8 : 1e-4, near == right ? 0.3 : 1e-3},
-                          .first = i % 50 == 0,
-                          .found = i % 17 != 3};
-        rows[i].facts.farthest = 3 * rows[i].facts.nearest;
+        rows[i] = (kn_gate_row){
+            .features = {.nearest = near ? 2 + 8 * uniform(&random) : 30 + 60 * uniform(&random),
+                         .agreement = 0.2 + 0.7 * uniform(&random),
+                         .entropy = 1 + 6 * uniform(&random)},
+            .lm = near == right ? 0.01 : 0.3,
+            .knn = {near == right ? 0.8 : 1e-4, near == right ? 0.3 : 1e-3},
+            .first = i % 50 == 0,
+            .found = i % 17 != 3};
+        rows[i].features.farthest = 3 * rows[i].features.nearest;
     }
     return rows;
 }
@@ -105,7 +105,7 @@ static double objective(const kn_gate_row *rows, size_t n, const kn_gate *g, con
     double pull = 0, sum = kn_gate_score(rows, n, g);
     for (size_t i = 0; i < KN_GATE_WEIGHTS; i++)
         pull += (g->weights[i] - believed->weights[i]) * (g->weights[i] - believed->weights[i]);
-    return sum - KN_GATE_BELIEF / 2.0 * pull;
+    return sum - KN_GATE_PRIOR_ROWS / 2.0 * pull;
 }
 
 static void no_weight_could_be_better(void **state) {
@@ -138,15 +138,15 @@ static void few_rows_hardly_move_it(void **state) {
     free(rows);
 }
 
-static void facts_beyond_measure_are_bounded(void **state) {
+static void features_beyond_measure_are_bounded(void **state) {
     static const double far[] = {0, 1e-30, 1e30, -5, INFINITY};
     kn_gate gate = kn_gate_make(KNNLM_DISTANCE_L2, 20, 20);
     (void)state;
     for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
-        kn_gate_facts f = {
+        kn_gate_features f = {
             .nearest = far[i], .farthest = far[sizeof far / sizeof *far - 1 - i], .entropy = far[i]};
         kn_gate_past past = {0};
-        double z[KN_GATE_OPINIONS];
+        double z[KN_GATE_EXPERTS];
         kn_gate_learn(&past, (const double[]){0, 0}, 1);
         kn_gate_learn(&past, (const double[]){1, 1}, 0);
         kn_gate_open(&gate, &f, &past, z);
@@ -161,7 +161,7 @@ int main(void) {
         cmocka_unit_test(learns_what_tells_right_from_wrong),
         cmocka_unit_test(no_weight_could_be_better),
         cmocka_unit_test(few_rows_hardly_move_it),
-        cmocka_unit_test(facts_beyond_measure_are_bounded),
+        cmocka_unit_test(features_beyond_measure_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ command_of() { # STATE that it leads to, STORE
     case $1 in
     1) echo "index $2 --lists 8 --codes pq8" ;;
     2) echo "add $2 more.txt" ;;
-    3) echo "remove $2 texts/2.txt" ;;
+    3) echo "remove $2 2.txt" ;;
     4) echo "compact $2" ;;
     esac
 }

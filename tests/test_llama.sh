@@ -28,7 +28,7 @@ ask() { # MODEL score|tokenize FILE
     LD_LIBRARY_PATH="$libraries" "$work/judge" "$libraries" "$@"
 }
 
-# Our own comments are the corpus, so that numbers change a little with every commit (5e-6 is twice what was seen so far); the text that is scored has what tokenizers stumble over.
+# Our own comments are the corpus; the text that is scored has what tokenizers stumble over.
 cat "$source"/src/*/*.h >"$work/corpus.txt"
 {
     head -c 3000 "$source/src/lm/lm.h"
@@ -127,13 +127,15 @@ compare normed native 37 91 1e-3
 learnt
 
 [ $has_engine = yes ] || exit 0
-# What is left is the rounding of the softmax, which we sum otherwise.
-compare full llama 64 64 5e-6
-compare full llama 37 91 5e-6
-compare half llama 64 64 5e-6
-compare swiglu llama 64 64 5e-6
-compare normed llama 64 64 5e-6
+# What is left is the rounding of the softmax, which we sum otherwise, in f32: of 600 terms 75 in each of 8 lanes, so that the
+# sum is off by 75 half units in the last place (75 * 2^-24 of it, 4.5e-6 in its logarithm), and two numbers below 32 are
+# rounded (2 * 2^-20, 1.9e-6): 6.4e-6.
+compare full llama 64 64 6.4e-6
+compare full llama 37 91 6.4e-6
+compare half llama 64 64 6.4e-6
+compare swiglu llama 64 64 6.4e-6
+compare normed llama 64 64 6.4e-6
 cp "$source/tests/golden/llama.model.gguf" "$work/llama.gguf"
 compare llama llama 32 32 2e-5 # its log-probabilities go down to -40
 cp "$source/tests/golden/parallel.model.gguf" "$work/parallel.gguf"
-compare parallel llama 16 16 5e-6
+compare parallel llama 16 16 6.4e-6

@@ -22,6 +22,8 @@ static void sessions_give_the_same(void **state) {
             kn_session_cut(session, (size_t)w->all[i].length / 2);
             assert_int_equal(kn_session_length(session), w->all[i].length / 2);
             feed_in_pieces(session, &all, &w->all[i], row, 3, taps[p]);
+            kn_session_cut(session, 0);
+            score_in_pieces(session, &all, &w->all[i], row, pieces[p], taps[p]);
         }
         results_free(&all);
     }

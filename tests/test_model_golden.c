@@ -426,6 +426,25 @@ static void feed_in_pieces(kn_session *session, const results *all, const kn_win
     free(key);
 }
 
+// Every token's results at once, in pieces: those of a whole run.
+static void score_in_pieces(kn_session *session, const results *all, const kn_window *w, size_t row,
+                            size_t piece, kn_tap tap, double tolerance) {
+    size_t n = (size_t)w->length, d = all->width;
+    float *logprobs = test_alloc(n, sizeof *logprobs), *entropies = test_alloc(n, sizeof *entropies);
+    float *keys = test_alloc(n * d, sizeof *keys);
+    for (size_t at = 0, count; at < n; at += count) {
+        count = n - at < piece ? n - at : piece;
+        kn_lm_output out = {.logprobs = logprobs + at, .entropies = entropies + at, .keys = keys + at * d};
+        OK(kn_session_score(session, w->inputs + at, w->targets + at, count, tap, &out));
+    }
+    assert_close("scored: log-probabilities", logprobs, all->out.logprobs + row, n, tolerance);
+    assert_close("scored: entropies", entropies, all->out.entropies + row, n, tolerance);
+    assert_close("scored: keys", keys, all->out.keys + row * d, n * d, tolerance);
+    free(logprobs);
+    free(entropies);
+    free(keys);
+}
+
 static void check_session(const golden *g, kn_lm *lm) {
     const size_t pieces[] = {1, 2, 7, 33, 64};
     const kn_tap taps[] = {{KN_TAP_FFN_INPUT, -1},
@@ -449,6 +468,8 @@ static void check_session(const golden *g, kn_lm *lm) {
             // Forgetting the second half and reading it again leads to the same place.
             kn_session_cut(session, (size_t)windows[i].length / 2);
             feed_in_pieces(session, &all, &windows[i], row, 3, taps[p], tolerance);
+            kn_session_cut(session, 0);
+            score_in_pieces(session, &all, &windows[i], row, pieces[p], taps[p], tolerance);
         }
         results_free(&all);
     }

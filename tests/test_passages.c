@@ -1,5 +1,6 @@
 // Passages: tokens that are fed one by one, with neighbours that are made up, stand in the passages that a
 // plain reading of the rule finds when all of them are known; and those that were carried in earnest.
+#include "folder.h"
 #include "generate_kit.h"
 
 #include "base/words.h"
@@ -49,14 +50,12 @@ static int fixture_open(void **state) {
 
 static int fixture_close(void **state) {
     fixture *f = *state;
-    char command[128];
     for (size_t i = 0; i < DOCUMENTS; i++) kn_tokens_free(&f->documents[i]);
     kn_mixture_close(f->m);
     kn_lm_close(f->lm);
-    snprintf(command, sizeof command, "rm -rf %s", f->folder);
-    int code = system(command);
+    discard(f->folder);
     free(f);
-    return code;
+    return 0;
 }
 
 // ---------------------------------------------------------------- a text made of pieces of documents
@@ -181,7 +180,7 @@ static int32_t in_document(const plain *x, size_t d, size_t position) {
     return position < t->count ? t->ids[position] : -1;
 }
 
-static void put(plain *x, size_t at, size_t d, size_t position) {
+static void note(plain *x, size_t at, size_t d, size_t position) {
     x->position[at] = (int64_t)position;
     x->document[at] = d;
 }
@@ -235,20 +234,20 @@ static size_t plain_grow(plain *x, size_t at, const made_place *from, size_t low
                          size_t *document) {
     size_t end = at + 1, d = from->document, position = from->position, last = position, standing, next;
     const made_place *other;
-    put(x, at, d, position);
+    note(x, at, d, position);
     *first = at;
     while (*first > low && at - *first < 8 && position > at - *first &&
            x->x[*first - 1].token == in_document(x, d, position - (at - *first) - 1)) {
         --*first;
-        put(x, *first, d, position - (at - *first));
+        note(x, *first, d, position - (at - *first));
     }
     for (;;) {
-        while (end < x->count && x->x[end].token == in_document(x, d, last + 1)) put(x, end++, d, ++last);
+        while (end < x->count && x->x[end].token == in_document(x, d, last + 1)) note(x, end++, d, ++last);
         if ((other = plain_move(x, *first, end))) {
             d = other->document;
             last = other->position;
             end++;
-            for (size_t i = *first; i < end; i++) put(x, i, d, last - (end - 1 - i));
+            for (size_t i = *first; i < end; i++) note(x, i, d, last - (end - 1 - i));
             continue;
         }
         standing = 0;
@@ -257,10 +256,10 @@ static size_t plain_grow(plain *x, size_t at, const made_place *from, size_t low
         if (!(next = plain_bridge(x, d, end, last, standing, &position))) return end;
         size_t after = last;
         last = position;
-        put(x, next, d, position);
+        note(x, next, d, position);
         for (size_t i = next;
              i > end && position > after + 1 && x->x[i - 1].token == in_document(x, d, position - 1); i--)
-            put(x, i - 1, d, --position);
+            note(x, i - 1, d, --position);
         end = next + 1;
     }
 }

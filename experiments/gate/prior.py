@@ -11,7 +11,7 @@ import numpy as np
 
 USUAL = np.array([0, 4, -1, 0.8, 0, 0.2, 0])
 SCALE = np.array([0.6, 2, 1, 0.4, 1.2, 0.4, 2])
-FACTS, TERMS, PULL, STEPS = 7, 36, 50, 500
+FEATURES, TERMS, PULL, STEPS = 7, 36, 50, 500
 
 
 def running(document, x, decay):
@@ -33,10 +33,10 @@ def read(path, centre=None):
     worth, mixed = np.clip(np.log(ratio), -3, 3), np.log(0.7 + 0.3 * np.minimum(ratio, 1e9))
     nearest, spread = (np.where(begins > 0, y, x) for x, y in ((log(near) - centre, 0), (log(far) - log(near), 1)))
     past = [running(document, worth, 0.9), running(document, mixed, 0.98), running(document, worth, 0)]
-    facts = np.stack([nearest, entropy, np.log(np.maximum(agree, 1e-4)), spread, *past], 1)
-    facts = np.clip((facts - USUAL) / SCALE, -3, 3)
-    pairs = [facts[:, i] * facts[:, j] for i in range(FACTS) for j in range(i, FACTS)]
-    return np.column_stack([np.ones(len(lm)), facts, *pairs]), p
+    features = np.stack([nearest, entropy, np.log(np.maximum(agree, 1e-4)), spread, *past], 1)
+    features = np.clip((features - USUAL) / SCALE, -3, 3)
+    pairs = [features[:, i] * features[:, j] for i in range(FEATURES) for j in range(i, FEATURES)]
+    return np.column_stack([np.ones(len(lm)), features, *pairs]), p
 
 
 def weigh(terms, weights):

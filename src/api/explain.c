@@ -57,8 +57,8 @@ knnlm_status knnlm_explain(knnlm_mixture *m, const char *context, const knnlm_ex
     kn_explanation e;
     *out = (knnlm_explanation){0};
     KN_TRY(API_TAKE(knnlm_explain_options, options, &o));
-    kn_explain_wish wish = {o.target, o.words, o.neighbors, o.around};
-    KN_TRY(kn_explain(m->lm, m->mixture, context, &wish, &e));
+    kn_explain_options what = {o.target, o.words, o.neighbors, o.around};
+    KN_TRY(kn_explain(m->lm, m->mixture, context, &what, &e));
     return take_explanation(&e, out);
 }
 

@@ -84,10 +84,10 @@ uint64_t kn_plan_document_memory(uint64_t bytes) {
     return 12 * bytes; // text, tokens and byte offsets, the last two twice, with room to grow
 }
 
-// Of lists, about four times the root of the entries: their centroids, and of an entry its number and list.
+// The centroids of the lists, and of an entry its number and its list.
 static uint64_t index_bytes(uint64_t entries, uint64_t more, size_t dimension) {
-    return (uint64_t)(4 * sqrt((double)entries)) * dimension * sizeof(float) +
-           more * (sizeof(uint32_t) + sizeof(uint16_t));
+    uint32_t lists = kn_recipe_lists(entries);
+    return lists * dimension * sizeof(float) + more * (sizeof(uint32_t) + kn_annex_list_bytes(lists));
 }
 
 static void add_up(const estimating *e, const kn_sample_totals *t, knnlm_build_estimate *out) {

@@ -7,10 +7,8 @@
 
 // Entries a commit by default: about a minute's work at most. Of the model's size alone, so that the same
 // build makes the same store everywhere.
-static uint32_t default_segment(const kn_lm_info *info) {
-    const uint64_t light = 250000000; // parameters
-    uint64_t entries = KN_STORE_SEGMENT_DEFAULT;
-    if (info->parameters > light) entries = entries * light / info->parameters;
+static uint32_t default_segment(const kn_lm *lm) {
+    uint64_t entries = kn_lm_afford(lm, KN_STORE_SEGMENT_DEFAULT);
     return entries < 1024 ? 1024 : (uint32_t)(entries / 1024 * 1024);
 }
 
@@ -68,7 +66,7 @@ knnlm_status kn_plan_build(kn_lm *lm, const kn_build_options *o, kn_plan *out) {
     out->settings.key_type = o->keys;
     out->settings.distance = o->distance;
     out->settings.dimension = o->project ? o->project : info->key_width;
-    out->settings.segment = o->segment ? o->segment : default_segment(info);
+    out->settings.segment = o->segment ? o->segment : default_segment(lm);
     return plan(lm, out);
 }
 

@@ -82,12 +82,13 @@ static json_t *json_seen(const knnlm_tuned *t) {
 
 static json_t *json_tuned(const knnlm_tuned *t) {
     if (!t->known) return json_null();
-    return json_pack("{s:f, s:f, s:I, s:I, s:b, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}, s:o}", "lambda",
-                     t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probes",
+    return json_pack("{s:f, s:f, s:I, s:I, s:b, s:I, s:{s:I, s:f, s:f}, s:{s:I, s:I}, s:b, s:b, s:I, s:o}",
+                     "lambda", t->lambda, "temperature", t->temperature, "k", (json_int_t)t->k, "probes",
                      (json_int_t)t->probes, "codes", t->codes, "tokens", (json_int_t)t->tokens, "cache",
                      "size", (json_int_t)t->cache, "lambda", t->cache_lambda, "temperature",
                      t->cache_temperature, "bins", "distances", (json_int_t)t->distance_bins, "entropies",
-                     (json_int_t)t->entropy_bins, "seen", json_seen(t));
+                     (json_int_t)t->entropy_bins, "gate", t->gate, "quick", t->quick, "entries",
+                     (json_int_t)t->entries, "seen", json_seen(t));
 }
 
 // Where lambda begins to fall back (eval --fallback) is beyond the second of each.
@@ -104,7 +105,8 @@ static void print_tuned(const knnlm_tuned *t) {
         printf("; lambda by %" PRIu32 " x %" PRIu32 " bins", t->distance_bins, t->entropy_bins);
     if (t->cache)
         printf("; cache of %" PRId64 " with %.4g at %.4g", t->cache, t->cache_lambda, t->cache_temperature);
-    printf("; on %" PRId64 " tokens\n", t->tokens);
+    if (t->gate) printf("; lambda by a gate");
+    printf("; on %" PRId64 " tokens%s\n", t->tokens, t->quick ? " of its own text, a first guess" : "");
     if (t->seen) print_seen(t);
 }
 

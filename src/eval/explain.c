@@ -96,7 +96,7 @@ static knnlm_status tell_targets(const kn_nexts *nexts, const kn_tokens *tokens,
 // `tokens`: the first `context` of them, then the target's; the model reads one context for each of these,
 // the first of which is explained.
 static knnlm_status explain_tokens(kn_lm *lm, const kn_mixture *m, const kn_tokens *tokens, size_t context,
-                                   const kn_explain_wish *wish, kn_explanation *out) {
+                                   const kn_explain_options *o, kn_explanation *out) {
     kn_context contexts[KN_TARGET_TOKENS];
     size_t count = kn_max(tokens->count - context, 1);
     int32_t target = tokens->count > context ? tokens->ids[context] : -1;
@@ -104,7 +104,7 @@ static knnlm_status explain_tokens(kn_lm *lm, const kn_mixture *m, const kn_toke
     for (size_t i = 0; i < count; i++) contexts[i] = (kn_context){tokens->ids, context + i, m};
     KN_TRY(kn_nexts_open(lm, contexts, count, &nexts));
     knnlm_status status =
-        kn_explain_next(m, kn_nexts_at(nexts, 0), target, wish->words, wish->neighbors, wish->around, out);
+        kn_explain_next(m, kn_nexts_at(nexts, 0), target, o->words, o->neighbors, o->around, out);
     if (status == KNNLM_OK && target >= 0) {
         status = tell_targets(nexts, tokens, context, out);
         if (status != KNNLM_OK) kn_explanation_free(out);
@@ -114,22 +114,22 @@ static knnlm_status explain_tokens(kn_lm *lm, const kn_mixture *m, const kn_toke
 }
 
 static knnlm_status explain_text(kn_lm *lm, const kn_mixture *m, const char *context,
-                                 const kn_explain_wish *wish, kn_explanation *out) {
+                                 const kn_explain_options *o, kn_explanation *out) {
     kn_tokens tokens = {0};
     knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(lm), context, strlen(context), &tokens);
     size_t count = tokens.count;
-    if (status == KNNLM_OK && wish->target) status = kn_explain_target(lm, context, wish->target, &tokens);
-    if (status == KNNLM_OK) status = explain_tokens(lm, m, &tokens, count, wish, out);
+    if (status == KNNLM_OK && o->target) status = kn_explain_target(lm, context, o->target, &tokens);
+    if (status == KNNLM_OK) status = explain_tokens(lm, m, &tokens, count, o, out);
     kn_tokens_free(&tokens);
     return status;
 }
 
 // A space at the end belongs to the word that comes: most tokens bring theirs.
-knnlm_status kn_explain(kn_lm *lm, const kn_mixture *m, const char *context, const kn_explain_wish *wish,
+knnlm_status kn_explain(kn_lm *lm, const kn_mixture *m, const char *context, const kn_explain_options *o,
                         kn_explanation *out) {
     size_t n = strlen(context);
     char *text = kn_strndup(context, n > 1 && context[n - 1] == ' ' ? n - 1 : n);
-    knnlm_status status = text ? explain_text(lm, m, text, wish, out) : KNNLM_ENOMEM;
+    knnlm_status status = text ? explain_text(lm, m, text, o, out) : KNNLM_ENOMEM;
     free(text);
     return status;
 }

@@ -24,16 +24,16 @@ typedef struct kn_explanation {
 enum { KN_TARGET_TOKENS = 64 };
 
 // What is to be told: words, neighbours, tokens around them, and a word that is asked for (NULL: none).
-typedef struct kn_explain_wish {
+typedef struct kn_explain_options {
     const char *target;
     size_t words, neighbors, around;
-} kn_explain_wish;
+} kn_explain_options;
 
 // What comes after `context`? To be freed only after KNNLM_OK. The mixture's cache is
 // not used: a context has no document. A space at the end of the context belongs to the word that comes.
 // KNNLM_EINVAL: a target without tokens, or of more than KN_TARGET_TOKENS.
 knnlm_status kn_explain(kn_lm *lm, const kn_mixture *mixture, const char *context,
-                        const kn_explain_wish *wish, kn_explanation *out);
+                        const kn_explain_options *o, kn_explanation *out);
 // The same of what was guessed; `target` -1: none.
 knnlm_status kn_explain_next(const kn_mixture *mixture, const kn_next *next, int32_t target, size_t words,
                              size_t neighbors, size_t around, kn_explanation *out);

@@ -7,7 +7,6 @@
 #include <string.h>
 
 enum {
-    LIGHT = 250000000, // parameters: of larger models less is read, in proportion
     FOREIGN_MIN = 256, // tokens
     FOREIGN_PIECE = 4096,
 };
@@ -19,9 +18,7 @@ extern const size_t kn_foreign_text_size;
 
 // Tokens of each piece that are read: all together no more than half of the text, and fewer by larger models.
 static size_t tokens_per_piece(const kn_lm *lm, size_t tokens, size_t pieces) {
-    uint64_t parameters = kn_lm_describe(lm)->parameters;
-    double light = parameters > LIGHT ? (double)LIGHT / (double)parameters : 1;
-    size_t max = kn_max((size_t)(light * FOREIGN_PIECE * (double)pieces), FOREIGN_MIN);
+    size_t max = kn_max((size_t)kn_lm_afford(lm, FOREIGN_PIECE * pieces), FOREIGN_MIN);
     return kn_max(1, kn_min(max, kn_max(tokens / 2, FOREIGN_MIN)) / pieces);
 }
 
@@ -84,10 +81,10 @@ static void fill_row(const kn_tuning *t, size_t store, size_t k, size_t i, kn_ga
     r->first = t->first[i];
     r->found = count > 0;
     if (!count) return;
-    r->facts.nearest = (double)distances[0];
-    r->facts.farthest = (double)distances[count - 1];
-    r->facts.entropy = (double)t->entropies[i];
-    r->facts.begins = t->beginnings[store][i];
+    r->features.nearest = (double)distances[0];
+    r->features.farthest = (double)distances[count - 1];
+    r->features.entropy = (double)t->entropies[i];
+    r->features.begins = t->beginnings[store][i];
 }
 
 static knnlm_status make_rows(const kn_tuning *t, size_t store, double temperature, size_t k,
@@ -95,14 +92,14 @@ static knnlm_status make_rows(const kn_tuning *t, size_t store, double temperatu
     float *p = kn_alloc(t->n, sizeof *p);
     knnlm_status status = p ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t i = 0; i < t->n; i++) fill_row(t, store, k, i, &rows[i]);
-    for (size_t o = 0; o < KN_GATE_OPINIONS && status == KNNLM_OK; o++) {
+    for (size_t o = 0; o < KN_GATE_EXPERTS && status == KNNLM_OK; o++) {
         double at = kn_gate_temperature(temperature, o);
         status = kn_kept_probabilities(&t->kept[store], &at, 1, &k, 1, p);
         for (size_t i = 0; i < t->n && status == KNNLM_OK; i++) rows[i].knn[o] = (double)p[i];
     }
     if (status == KNNLM_OK)
         status = kn_kept_agreement(&t->kept[store], kn_gate_temperature(temperature, 0), k, p);
-    for (size_t i = 0; i < t->n && status == KNNLM_OK; i++) rows[i].facts.agreement = (double)p[i];
+    for (size_t i = 0; i < t->n && status == KNNLM_OK; i++) rows[i].features.agreement = (double)p[i];
     free(p);
     return status;
 }

@@ -6,8 +6,7 @@
 #include <string.h>
 
 enum {
-    LIGHT = 250000000, // parameters: of larger models less is read, in proportion
-    OWN = 8192,        // tokens
+    OWN = 8192, // tokens
     OWN_MIN = 512,
     PIECE_MIN = 48,
     PIECES_MAX = 64,
@@ -17,9 +16,7 @@ enum {
 };
 
 size_t kn_tune_own_tokens(const kn_lm *lm, const kn_store_info *store) {
-    uint64_t parameters = kn_lm_describe(lm)->parameters;
-    double light = parameters > LIGHT ? (double)LIGHT / (double)parameters : 1;
-    size_t wanted = kn_max((size_t)(light * OWN), OWN_MIN);
+    size_t wanted = kn_max((size_t)kn_lm_afford(lm, OWN), OWN_MIN);
     return kn_min(wanted, (size_t)(store->entries - store->removed_entries));
 }
 

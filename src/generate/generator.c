@@ -206,8 +206,9 @@ static knnlm_status read_states(const kn_generator *g, kn_sequence *const *seque
                                 const kn_mixture *const *mixtures, size_t count, kn_tap tap) {
     for (size_t i = 0; i < count; i++) {
         kn_sequence *s = sequences[i];
-        KN_TRY(kn_states_read(&s->states, g->lm, kn_mixture_describe(mixtures[i]), s->history + s->next,
-                              s->count - s->next, tap));
+        const int32_t *prompt = s->history ? s->history + s->next : NULL; // an empty one has no history
+        KN_TRY(kn_states_read(&s->states, g->lm, kn_mixture_describe(mixtures[i]), prompt, s->count - s->next,
+                              tap));
     }
     return KNNLM_OK;
 }

@@ -11,7 +11,7 @@ enum { CHUNK = 16384 }; // entries assigned at a time
 void kn_arrange_free(kn_arrangement *a) {
     free(a->list);
     if (!a->room.data) free(a->codes);
-    kn_workfile_close(&a->room);
+    kn_scratch_file_close(&a->room);
     free(a->ends);
     free(a->nothing);
 }
@@ -20,15 +20,10 @@ void kn_arrange_free(kn_arrangement *a) {
 enum { AROUND = 1 << 16 };
 
 // Rows that an index before has are in another order: each may be anywhere.
-bool kn_looking_at(kn_looking *l, uint64_t apart) {
-    const kn_store_settings *s = &kn_store_describe(l->store)->settings;
+uint64_t kn_arrange_touched(const kn_store *store, uint64_t apart) {
+    const kn_store_settings *s = &kn_store_describe(store)->settings;
     uint64_t bytes = apart * kn_key_row_bytes(s->key_type, (size_t)s->dimension);
-    if (!l->memory) return false;
-    l->looked += kn_store_annex_parts(l->store) || bytes > AROUND ? AROUND : bytes;
-    if (l->looked < l->memory / 4) return false;
-    kn_store_release_keys(l->store);
-    l->looked = 0;
-    return true;
+    return kn_store_annex_parts(store) || bytes > AROUND ? AROUND : bytes;
 }
 
 knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source, uint64_t first, size_t n,
@@ -102,8 +97,8 @@ static knnlm_status assign_all(kn_arrangement *a, float *keys, float *distances)
     for (; at < a->count; at += CHUNK) {
         size_t n = kn_min(CHUNK, a->count - at);
         KN_TRY(assign_chunk(a, at, n, keys, distances));
-        for (size_t i = 0; i < n; i++)
-            if (kn_looking_at(&a->looking, 1)) kn_workfile_release(&a->room);
+        if (kn_resident_touch(&a->resident, n * kn_arrange_touched(a->store, 1)))
+            kn_scratch_file_release(&a->room);
         if (!kn_progress_report(a->progress, "assigning", at, a->count, "entries")) return stopped();
     }
     a->objective = a->count ? a->objective / (double)a->count : 0;
@@ -118,7 +113,7 @@ static void count_lists(kn_arrangement *a) {
 static knnlm_status make_room(kn_arrangement *a) {
     size_t bytes = kn_pq_code_bytes(a->pq);
     if (a->memory && a->count > a->memory / 8 / bytes) {
-        KN_TRY(kn_workfile_open(kn_store_describe(a->store)->path, a->count * bytes, &a->room));
+        KN_TRY(kn_scratch_file_open(kn_store_describe(a->store)->path, a->count * bytes, &a->room));
         a->codes = a->room.data;
     } else {
         a->codes = kn_alloc(a->count, bytes);
@@ -194,13 +189,13 @@ static const void *entry_number(kn_arrangement *a, size_t i) {
 }
 
 static const void *entry_code(kn_arrangement *a, size_t i) {
-    if (a->room.data && i % CHUNK == 0) kn_workfile_release(&a->room);
+    if (a->room.data && i % CHUNK == 0) kn_scratch_file_release(&a->room);
     return a->codes + i * kn_pq_code_bytes(a->pq);
 }
 
 static const void *entry_row(kn_arrangement *a, size_t i) {
     const uint8_t *key;
-    kn_looking_at(&a->looking, 1);
+    kn_resident_touch(&a->resident, kn_arrange_touched(a->store, 1));
     if (kn_store_key_at(a->store, a->first + i, &key, &a->scale) == KNNLM_OK) return key;
     a->lost = true;
     return a->nothing;

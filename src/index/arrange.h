@@ -2,22 +2,13 @@
 #ifndef KN_INDEX_ARRANGE_H
 #define KN_INDEX_ARRANGE_H
 
-#include "base/workfile.h"
+#include "base/scratch_file.h"
 #include "index/groups.h"
 #include "index/note.h"
 #include "index/pq.h"
 #include "index/quantizer.h"
+#include "index/resident.h"
 #include "index/view.h"
-
-// Bounds what is resident of a store's keys while they are looked at.
-typedef struct kn_looking {
-    const kn_store *store;
-    uint64_t memory; // bytes allowed; 0: any
-    uint64_t looked; // bytes that may be resident
-} kn_looking;
-
-// A key is looked at, about `apart` entries after the one before. Whether pages were given back.
-bool kn_looking_at(kn_looking *l, uint64_t apart);
 
 // A run being made: entries [first, first + count) of a store.
 typedef struct kn_arrangement {
@@ -37,11 +28,11 @@ typedef struct kn_arrangement {
     // Results:
     uint32_t *list; // of each entry
     uint8_t *codes; // of each entry: in room, or where memory is bounded in a file
-    kn_workfile room;
+    kn_scratch_file room;
     uint64_t *ends;   // (lists + 1)
     double objective; // mean squared distance to the centroid
     // Where the writing is:
-    kn_looking looking;
+    kn_resident resident;
     uint32_t entry;
     float scale;
     bool lost;        // a key was not found
@@ -51,6 +42,8 @@ typedef struct kn_arrangement {
 // Keys of entries [first, first + n) as the lists see them: of length 1 for cosine.
 knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source, uint64_t first, size_t n,
                              float *out);
+// Bytes that may be mapped by looking at keys that are `apart` entries from each other.
+uint64_t kn_arrange_touched(const kn_store *store, uint64_t apart);
 // Finds every entry's list and code.
 knnlm_status kn_arrange_assign(kn_arrangement *a);
 // Writes the run's parts: order, rows, codes.

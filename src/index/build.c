@@ -56,7 +56,7 @@ typedef struct making {
 // A power of two. Up to a million entries four times the root of their number: searching the centroids then
 // costs about as much as searching 32 lists. Beyond that lists are in groups, and finding them costs little:
 // they stay short, so that the time of a search hardly grows with the store (experiments/scale).
-static uint32_t lists_for(uint64_t entries) {
+uint32_t kn_recipe_lists(uint64_t entries) {
     uint32_t lists = LISTS_MIN;
     while (lists < 4096 && (double)lists * 1.5 < 4 * sqrt((double)entries)) lists *= 2;
     while (lists < LISTS_MAX && lists >= 4096 && (uint64_t)lists * LIST_ENTRIES < entries) lists *= 2;
@@ -96,7 +96,7 @@ static knnlm_status resolve(making *m) {
     const kn_store_info *info = kn_store_describe(m->store);
     const kn_recipe *r = m->recipe;
     kn_index_note *n = &m->note;
-    n->lists = r->lists ? r->lists : lists_for(info->entries);
+    n->lists = r->lists ? r->lists : kn_recipe_lists(info->entries);
     if (n->lists > KN_INDEX_LISTS_MAX)
         return kn_fail(KNNLM_EINVAL, "%" PRIu32 " lists: at most %d", n->lists, KN_INDEX_LISTS_MAX);
     uint64_t max = info->entries / ENTRIES_A_LIST;
@@ -137,7 +137,7 @@ static knnlm_status sample(making *m, uint64_t count, uint64_t seed, float *out)
     uint64_t together = m->recipe->source ? m->recipe->source->stretch : 1,
              parts = (count + together - 1) / together;
     kn_random random = {seed};
-    kn_looking looking = {.store = m->store, .memory = m->recipe->memory};
+    kn_resident resident = {.store = m->store, .max = m->recipe->memory};
     for (uint64_t i = 0, done = 0; i < parts; i++) {
         uint64_t from = (uint64_t)((unsigned __int128)i * entries / parts);
         uint64_t to = (uint64_t)((unsigned __int128)(i + 1) * entries / parts);
@@ -145,7 +145,7 @@ static knnlm_status sample(making *m, uint64_t count, uint64_t seed, float *out)
         uint64_t first = from + kn_random_below(&random, to - from - n + 1);
         KN_TRY(kn_arrange_keys(m->store, m->recipe->source, first, n, out + done * m->d));
         done += n;
-        kn_looking_at(&looking, to - from);
+        kn_resident_touch(&resident, kn_arrange_touched(m->store, to - from));
         if (!kn_progress_report(m->progress, "sampling", done, count, "keys"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while sampling: the store is as it was");
     }
@@ -229,7 +229,7 @@ static knnlm_status write_run(making *m, kn_annex_writer *a, uint64_t first, uin
                           .count = (size_t)(end - first),
                           .source = m->recipe->source,
                           .memory = m->recipe->memory,
-                          .looking = {.store = m->store, .memory = m->recipe->memory},
+                          .resident = {.store = m->store, .max = m->recipe->memory},
                           .progress = m->progress,
                           .before = m->before,
                           .merged = m->kept,

@@ -167,6 +167,8 @@ typedef struct kn_index_result {
 // by kn_index_extend.
 knnlm_status kn_index_build(const char *path, const kn_recipe *recipe, const kn_progress *progress,
                             kn_index_result *out);
+// Lists that the index of so many entries has where nobody says otherwise.
+uint32_t kn_recipe_lists(uint64_t entries);
 // Puts what was added since into the lists, without learning anew; of the recipe memory, force and source
 // count.
 knnlm_status kn_index_extend(const char *path, const kn_recipe *recipe, const kn_progress *progress,

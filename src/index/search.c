@@ -2,6 +2,7 @@
 #include "index/search_parts.h"
 
 #include "base/threads.h"
+#include "index/resident.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -43,25 +44,24 @@ static step step_after(const step *s, size_t count) {
     return next;
 }
 
-// Rows of these stretches are needed soon, or not any more. Stores that fit into memory are left to the
-// system.
-static void advise(const step *s, bool soon) {
+// Rows of these stretches are needed soon. Stores that fit into memory are left to the system.
+static void prefetch(const step *s) {
     const kn_index *x = s->b->x;
     for (size_t i = s->first; x->store && s->b->o->memory && i < s->end; i++) {
         const kn_stretch *t = &s->stretches[i];
         if (!t->run->rows) continue;
         if (t->run->ids)
-            kn_store_annex_advise(x->store, t->run->rows_part, t->from * x->row_bytes, bytes_of(s, i), soon);
+            kn_store_annex_prefetch(x->store, t->run->rows_part, t->from * x->row_bytes, bytes_of(s, i));
         else
-            kn_store_segment_advise(x->store, t->run->rows_part, t->run->first_id + t->from, t->to - t->from,
-                                    soon);
+            kn_store_segment_prefetch(x->store, t->run->rows_part, t->run->first_id + t->from,
+                                      t->to - t->from);
     }
 }
 
 // Asking for more than the disk's queue holds takes as long as reading it: a thread of its own waits for
 // that.
 static void *read_ahead(void *context) {
-    advise(context, true);
+    prefetch(context);
     return NULL;
 }
 
@@ -77,36 +77,31 @@ static void run_step(step *now, step *next) {
     pthread_t reader;
     bool reading = now->b->o->memory && next->first < next->end;
     bool apart = reading && pthread_create(&reader, NULL, read_ahead, next) == 0;
-    if (reading && !apart) advise(next, true);
+    if (reading && !apart) prefetch(next);
     kn_parallel(now->end - now->first, run_one, now);
     if (apart) pthread_join(reader, NULL);
-    advise(now, false);
 }
 
-// Pages are mapped with their neighbours, and stretches end within pages: what is left of both is given back
-// before it is much.
-static void give_back(const step *s, uint64_t *looked) {
-    const kn_search_batch *b = s->b;
-    if (!b->o->memory || !b->x->store) return;
-    for (size_t i = s->first; i < s->end; i++) *looked += bytes_of(s, i);
-    if (*looked < b->o->memory / 4) return;
-    kn_store_release_keys(b->x->store);
-    *looked = 0;
+static uint64_t bytes_of_step(const step *s) {
+    uint64_t sum = 0;
+    for (size_t i = s->first; i < s->end; i++) sum += bytes_of(s, i);
+    return sum;
 }
 
 knnlm_status kn_batch_run(const kn_search_batch *b, const kn_stretch *stretches, size_t count,
                           kn_parallel_task *run, void *context) {
     step none = {b, stretches, 0, 0, run, context, SIZE_MAX}, now = step_after(&none, count);
-    uint64_t looked = 0;
+    kn_resident resident = {.store = b->x->store, .max = b->o->memory};
     while (now.first < now.end) {
         step next = step_after(&now, count);
         run_step(&now, &next);
-        give_back(&now, &looked);
+        kn_resident_touch(&resident, bytes_of_step(&now));
         if (now.damaged != SIZE_MAX) return check(&now, now.damaged); // once more: messages are of a thread
         if (!kn_progress_report(b->o->progress, "searching", now.end, count, "parts"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while searching");
         now = step_after(&now, count);
     }
+    kn_resident_end(&resident);
     return KNNLM_OK;
 }
 

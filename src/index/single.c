@@ -37,6 +37,7 @@ knnlm_status kn_searcher_open(const kn_index *x, size_t k_max, kn_searcher **out
     kn_searcher *s = kn_alloc(1, sizeof *s);
     if (!s) return KNNLM_ENOMEM;
     s->x = x;
+    s->resident.store = x->store;
     s->k_max = k_max;
     s->query = kn_alloc_aligned(x->d, sizeof *s->query);
     s->whole = kn_alloc_aligned(kn_index_stride(x), sizeof *s->whole);
@@ -246,19 +247,6 @@ static void scan_codes_first(kn_searcher *s, const kn_search_options *o, uint32_
     }
 }
 
-// Where memory is bounded, what was looked at is given back before it is more than that.
-static void give_back(kn_searcher *s, const kn_search_options *o, uint32_t probes) {
-    const kn_index *x = s->x;
-    s->looked += count_candidates(s, probes) * (x->row_bytes + sizeof(uint32_t));
-    if (!o->memory || !x->store || s->looked < o->memory / 2) return;
-    for (size_t i = 0; i < x->listed_count; i++) {
-        const kn_run *r = &x->listed[i];
-        if (r->rows) kn_store_annex_advise(x->store, r->rows_part, 0, r->count * x->row_bytes, false);
-        kn_store_annex_advise(x->store, r->order_part, r->ids_at, r->count * sizeof(uint32_t), false);
-    }
-    s->looked = 0;
-}
-
 // The lists nearest to the query; how many there are.
 static uint32_t probe(kn_searcher *s, uint32_t probes) {
     uint32_t count = probes;
@@ -275,7 +263,8 @@ static uint32_t probe(kn_searcher *s, uint32_t probes) {
 static void scan_all(kn_searcher *s, const kn_search_options *o, size_t k, uint32_t probes) {
     const kn_index *x = s->x;
     probes = probe(s, probes);
-    give_back(s, o, probes);
+    s->resident.max = o->memory;
+    kn_resident_touch(&s->resident, count_candidates(s, probes) * (s->x->row_bytes + sizeof(uint32_t)));
     if (x->has_pq && (o->codes || !x->info.has_keys))
         scan_lists(s, o, probes, x->form->unit ? BY_DECODED : BY_CODES, false, &s->top);
     else if (x->has_pq && count_candidates(s, probes) > CODES_FROM * (uint64_t)k)

@@ -2,6 +2,7 @@
 #ifndef KN_INDEX_SINGLE_PARTS_H
 #define KN_INDEX_SINGLE_PARTS_H
 
+#include "index/resident.h"
 #include "index/top.h"
 #include "index/view.h"
 
@@ -20,7 +21,7 @@ struct kn_searcher {
     kn_integer_query terms;
     kn_item *items, *candidates;
     kn_top top;
-    uint64_t looked;      // bytes of rows looked at since they were given back
+    kn_resident resident;
     _Atomic bool damaged; // what was to be looked at is not as it was written: it was not looked at
 };
 

@@ -41,6 +41,7 @@ static knnlm_status add(kn_distribution *g, const int32_t *values, const double 
 }
 
 static knnlm_status spread(kn_distribution *g, const kn_mixture *m, size_t store, const kn_neighborhood *n) {
+    if (n->count == 0) return KNNLM_OK;
     KN_TRY(kn_grow(&g->shares, &g->shares_capacity, 2 * n->count, sizeof *g->shares));
     kn_prediction_shares(m, store, &g->prediction, n, g->shares, g->shares + n->count);
     return add(g, n->values, g->shares, n->count, kn_prediction_part(m, &g->prediction, store));

@@ -21,32 +21,32 @@ static double farthest(const kn_neighborhood *n) {
     return (double)max;
 }
 
-static void ask_opinions(const kn_mixture *m, size_t store, const kn_neighborhood *n, int32_t target,
-                         kn_prediction *out) {
+static void ask_experts(const kn_mixture *m, size_t store, const kn_neighborhood *n, int32_t target,
+                        kn_prediction *out) {
     double temperature = m->info.stores[store].temperature;
-    for (size_t o = 0; o < KN_GATE_OPINIONS; o++)
-        out->opinions[store][o] = kn_neighborhood_logprob(n, kn_gate_temperature(temperature, o), target);
+    for (size_t o = 0; o < KN_GATE_EXPERTS; o++)
+        out->experts[store][o] = kn_neighborhood_logprob(n, kn_gate_temperature(temperature, o), target);
 }
 
-static void gather_facts(const kn_mixture *m, size_t store, const kn_row_neighbors *found, double entropy,
-                         kn_prediction *out) {
+static void gather_features(const kn_mixture *m, size_t store, const kn_row_neighbors *found, double entropy,
+                            kn_prediction *out) {
     const kn_neighborhood *n = &found->near;
     double sharp = kn_gate_temperature(m->info.stores[store].temperature, 0);
     out->found[store] = n->count > 0;
     if (!n->count) return;
-    out->facts[store] =
-        (kn_gate_facts){.nearest = (double)n->distances[n->nearest],
-                        .farthest = farthest(n),
-                        .agreement = exp(kn_neighborhood_logprob(n, sharp, n->values[n->nearest])),
-                        .entropy = entropy,
-                        .begins = found->begins};
+    out->features[store] =
+        (kn_gate_features){.nearest = (double)n->distances[n->nearest],
+                           .farthest = farthest(n),
+                           .agreement = exp(kn_neighborhood_logprob(n, sharp, n->values[n->nearest])),
+                           .entropy = entropy,
+                           .begins = found->begins};
 }
 
 void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
                      double entropy, kn_prediction *out) {
     if (m->info.stores[store].gated) {
-        gather_facts(m, store, found, entropy, out);
-        ask_opinions(m, store, &found->near, target, out);
+        gather_features(m, store, found, entropy, out);
+        ask_experts(m, store, &found->near, target, out);
         return;
     }
     out->knn[store] = kn_neighborhood_logprob(&found->near, m->info.stores[store].temperature, target);
@@ -65,11 +65,11 @@ static void open_gates(const kn_mixture *m, double cache_lambda, const kn_histor
                        kn_prediction *out) {
     double shares[KN_STORES_MAX], all = 1, left = 1 - cache_lambda;
     for (size_t s = 0; s < m->info.count; s++) {
-        double z[KN_GATE_OPINIONS];
+        double z[KN_GATE_EXPERTS];
         if (!m->info.stores[s].gated) left -= out->lambdas[s];
         out->opened[s] = shares[s] = 0;
         if (!m->info.stores[s].gated || !out->found[s]) continue;
-        kn_gate_open(&m->parts[s].gate, &out->facts[s], &history->pasts[s], z);
+        kn_gate_open(&m->parts[s].gate, &out->features[s], &history->pasts[s], z);
         out->opened[s] = exp(z[0]) + exp(z[1]);
         out->sharp[s] = exp(z[0]) / out->opened[s];
         shares[s] = out->opened[s] * (m->info.count > 1 ? trust(history->odds_alone[s]) : 1);
@@ -80,7 +80,7 @@ static void open_gates(const kn_mixture *m, double cache_lambda, const kn_histor
         if (!out->found[s]) out->sharp[s] = 0.5;
         out->lambdas[s] = fmax(0, left) * shares[s] / all;
         out->knn[s] =
-            log(out->sharp[s] * exp(out->opinions[s][0]) + (1 - out->sharp[s]) * exp(out->opinions[s][1]));
+            log(out->sharp[s] * exp(out->experts[s][0]) + (1 - out->sharp[s]) * exp(out->experts[s][1]));
     }
 }
 
@@ -89,7 +89,7 @@ static void learn(const kn_mixture *m, double lm, const kn_prediction *x, kn_his
         if (!m->info.stores[s].gated || !x->found[s]) continue;
         double lambda = x->opened[s] / (1 + x->opened[s]);
         history->odds_alone[s] += kn_mix(lm, &x->knn[s], &lambda, 1) - lm;
-        const double knn[KN_GATE_OPINIONS] = {exp(x->opinions[s][0]), exp(x->opinions[s][1])};
+        const double knn[KN_GATE_EXPERTS] = {exp(x->experts[s][0]), exp(x->experts[s][1])};
         kn_gate_learn(&history->pasts[s], knn, exp(lm));
     }
 }
@@ -116,7 +116,7 @@ void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cach
     }
     open_gates(m, out->lambdas[count], history ? history : &nothing, out);
     double part = trust(history ? history->odds : 0);
-    if (history && target >= 0) {
+    if (history && target >= 0 && isfinite(lm)) { // what is impossible by the model says nothing
         history->odds += mix(m, lm, cache, out, 1) - mix(m, lm, cache, out, 0);
         learn(m, lm, out, history);
     }
@@ -129,7 +129,7 @@ void kn_history_learn(const kn_mixture *m, const kn_row_neighbors *found, int32_
                       kn_prediction *x, kn_history *history) {
     if (!m->info.gated) return;
     for (size_t s = 0; s < m->info.count; s++)
-        if (m->info.stores[s].gated) ask_opinions(m, s, &found[s].near, token, x);
+        if (m->info.stores[s].gated) ask_experts(m, s, &found[s].near, token, x);
     kn_predict_join(m, token, lm, NAN, history, x);
 }
 

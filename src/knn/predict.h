@@ -27,11 +27,11 @@ typedef struct kn_prediction {
     double knn[KN_STORES_MAX];         // log p_kNN of each store
     double lambdas[KN_STORES_MAX + 1]; // of each store, then of the cache
     double p;                          // log p
-    // Of stores with a gate: what it knows, log p_kNN of each opinion, and the sharp one's part in p_kNN.
-    kn_gate_facts facts[KN_STORES_MAX];
-    double opinions[KN_STORES_MAX][KN_GATE_OPINIONS];
+    // Of stores with a gate: what it knows, log p_kNN of each expert, and the sharp one's part in p_kNN.
+    kn_gate_features features[KN_STORES_MAX];
+    double experts[KN_STORES_MAX][KN_GATE_EXPERTS];
     double sharp[KN_STORES_MAX];
-    double opened[KN_STORES_MAX]; // exp(z) of both opinions, in sum
+    double opened[KN_STORES_MAX]; // exp(z) of both experts, in sum
     bool found[KN_STORES_MAX];
 } kn_prediction;
 

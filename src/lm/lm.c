@@ -143,6 +143,11 @@ void kn_past_close(kn_past *past) {
     if (past) past->lm->engine->past_close(past);
 }
 
+uint64_t kn_lm_afford(const kn_lm *lm, uint64_t count) {
+    const uint64_t light = 250000000, parameters = lm->info.parameters;
+    return parameters > light ? (uint64_t)((unsigned __int128)count * light / parameters) : count;
+}
+
 // ---------------------------------------------------------------- sessions
 
 size_t kn_session_room(const kn_lm *lm) {

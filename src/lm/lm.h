@@ -78,6 +78,10 @@ const char *kn_tap_name(kn_tap_point point);
 enum { KN_TAP_TEXT = 32 };
 knnlm_status kn_tap_print(const kn_lm *lm, kn_tap tap, char out[KN_TAP_TEXT]);
 
+// Of `count` tokens or entries that are little work for models of up to 250M parameters, as many as take a
+// larger one about as long.
+uint64_t kn_lm_afford(const kn_lm *lm, uint64_t count);
+
 // ---------------------------------------------------------------- windows
 
 // What a model whose attention has a sliding window carries from one window of a text to the next: the keys

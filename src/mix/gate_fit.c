@@ -11,7 +11,7 @@ enum { ITERATIONS = 200 };
 typedef struct fitting {
     size_t n;
     double *terms;  // (n, KN_GATE_TERMS)
-    double (*p)[3]; // (n): the model's, then the opinions'
+    double (*p)[3]; // (n): the model's, then the experts'
     const double *believed;
 } fitting;
 
@@ -22,8 +22,8 @@ static double cost(void *context, const double *weights, double *gradient) {
     memset(gradient, 0, KN_GATE_WEIGHTS * sizeof *gradient);
     for (size_t i = 0; i < f->n; i++) {
         const double *terms = f->terms + i * KN_GATE_TERMS, *p = f->p[i];
-        double e[KN_GATE_OPINIONS], all = 1, mixed = p[0];
-        for (size_t o = 0; o < KN_GATE_OPINIONS; o++) {
+        double e[KN_GATE_EXPERTS], all = 1, mixed = p[0];
+        for (size_t o = 0; o < KN_GATE_EXPERTS; o++) {
             double z = 0;
             for (size_t t = 0; t < KN_GATE_TERMS; t++) z += weights[o * KN_GATE_TERMS + t] * terms[t];
             e[o] = exp(fmax(-30, fmin(30, z)));
@@ -31,7 +31,7 @@ static double cost(void *context, const double *weights, double *gradient) {
             mixed += e[o] * p[1 + o];
         }
         sum += log(mixed / all);
-        for (size_t o = 0; o < KN_GATE_OPINIONS; o++) {
+        for (size_t o = 0; o < KN_GATE_EXPERTS; o++) {
             double slope = each * (e[o] / all - e[o] * p[1 + o] / mixed);
             for (size_t t = 0; t < KN_GATE_TERMS; t++) gradient[o * KN_GATE_TERMS + t] += slope * terms[t];
         }
@@ -40,9 +40,9 @@ static double cost(void *context, const double *weights, double *gradient) {
     for (size_t w = 0; w < KN_GATE_WEIGHTS; w++) {
         double away = weights[w] - f->believed[w];
         pull += away * away;
-        gradient[w] += KN_GATE_BELIEF * each * away;
+        gradient[w] += KN_GATE_PRIOR_ROWS * each * away;
     }
-    return each * (KN_GATE_BELIEF / 2.0 * pull - sum);
+    return each * (KN_GATE_PRIOR_ROWS / 2.0 * pull - sum);
 }
 
 // The past grows from row to row, so all are passed, although only some are kept.
@@ -56,9 +56,9 @@ static void gather(const kn_gate_row *rows, size_t n, const kn_gate *g, fitting 
         size_t before = (size_t)((unsigned __int128)i * room / n),
                after = (size_t)((unsigned __int128)(i + 1) * room / n);
         if (after > before) {
-            kn_gate_terms(g, &r->facts, &past, f->terms + seen * KN_GATE_TERMS);
+            kn_gate_terms(g, &r->features, &past, f->terms + seen * KN_GATE_TERMS);
             f->p[seen][0] = fmax(r->lm, 1e-300);
-            for (size_t o = 0; o < KN_GATE_OPINIONS; o++) f->p[seen][1 + o] = r->knn[o];
+            for (size_t o = 0; o < KN_GATE_EXPERTS; o++) f->p[seen][1 + o] = r->knn[o];
             seen++;
         }
         kn_gate_learn(&past, r->knn, r->lm);
@@ -91,10 +91,10 @@ double kn_gate_score(const kn_gate_row *rows, size_t n, const kn_gate *g) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
         const kn_gate_row *r = &rows[i];
-        double z[KN_GATE_OPINIONS], lm = fmax(r->lm, 1e-300);
+        double z[KN_GATE_EXPERTS], lm = fmax(r->lm, 1e-300);
         if (r->first) past = (kn_gate_past){0};
         if (r->found) {
-            kn_gate_open(g, &r->facts, &past, z);
+            kn_gate_open(g, &r->features, &past, z);
             double sharp = exp(z[0]), flat = exp(z[1]);
             sum += log((lm + sharp * r->knn[0] + flat * r->knn[1]) / (1 + sharp + flat));
             kn_gate_learn(&past, r->knn, r->lm);

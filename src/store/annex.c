@@ -27,23 +27,16 @@ kn_store_annex_part kn_store_annex_at(const kn_store *s, size_t number) {
                                  .size = (size_t)(p->payload - KN_PART_HEADER)};
 }
 
-static void advise(const kn_map *map, size_t offset, size_t size, bool soon) {
-    if (soon)
-        kn_map_prefetch(map, offset, size);
-    else
-        kn_map_release(map, offset, size);
+void kn_store_annex_prefetch(const kn_store *s, size_t number, size_t offset, size_t size) {
+    kn_map_prefetch(&s->annex[number], offset + KN_PART_HEADER, size);
 }
 
-void kn_store_annex_advise(const kn_store *s, size_t number, size_t offset, size_t size, bool soon) {
-    advise(&s->annex[number], offset + KN_PART_HEADER, size, soon);
-}
-
-void kn_store_segment_advise(const kn_store *s, size_t number, uint64_t first, uint64_t count, bool soon) {
+void kn_store_segment_prefetch(const kn_store *s, size_t number, uint64_t first, uint64_t count) {
     const kn_segment *g = &s->segments[number];
     const kn_store_settings *set = &s->manifest.settings;
-    size_t d = (size_t)set->dimension, row = kn_key_row_bytes(set->key_type, d);
+    size_t row = kn_key_row_bytes(set->key_type, (size_t)set->dimension);
     if (g->keys.data)
-        advise(&g->keys, g->layout.keys + (first - g->entry.first_entry) * row, count * row, soon);
+        kn_map_prefetch(&g->keys, g->layout.keys + (first - g->entry.first_entry) * row, count * row);
 }
 
 void kn_store_release_keys(const kn_store *s) {

@@ -327,11 +327,10 @@ size_t kn_store_annex_parts(const kn_store *store);
 // Why the parts cannot be read although there is a note (one is missing or cut short), or NULL.
 const char *kn_store_annex_fault(const kn_store *store);
 kn_store_annex_part kn_store_annex_at(const kn_store *store, size_t number);
-// Advice for what is larger than memory: bytes of a part, or keys of entries of a segment, that are needed
-// soon, or not any more (they can be read again).
-void kn_store_annex_advise(const kn_store *store, size_t number, size_t offset, size_t size, bool soon);
-void kn_store_segment_advise(const kn_store *store, size_t number, uint64_t first, uint64_t count, bool soon);
-// Pages of keys that were looked at, anywhere, are not needed any more.
+// Advice for what is larger than memory: bytes of a part, or keys of entries of a segment, are needed soon.
+void kn_store_annex_prefetch(const kn_store *store, size_t number, size_t offset, size_t size);
+void kn_store_segment_prefetch(const kn_store *store, size_t number, uint64_t first, uint64_t count);
+// No key that was looked at is needed soon: their pages need not be resident. They can be read again.
 void kn_store_release_keys(const kn_store *store);
 
 typedef struct kn_annex_writer kn_annex_writer;

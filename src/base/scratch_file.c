@@ -1,5 +1,5 @@
 // Makes files without a name and maps them.
-#include "base/workfile.h"
+#include "base/scratch_file.h"
 
 #include "base/memory.h"
 
@@ -27,8 +27,8 @@ static int open_nameless(const char *folder) {
     return fd;
 }
 
-knnlm_status kn_workfile_open(const char *folder, size_t size, kn_workfile *out) {
-    *out = (kn_workfile){.size = size};
+knnlm_status kn_scratch_file_open(const char *folder, size_t size, kn_scratch_file *out) {
+    *out = (kn_scratch_file){.size = size};
     if (!size) return KNNLM_OK;
     int fd = open_nameless(folder);
     if (fd < 0) return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot make a file to work in", folder);
@@ -41,11 +41,11 @@ knnlm_status kn_workfile_open(const char *folder, size_t size, kn_workfile *out)
     return KNNLM_OK;
 }
 
-void kn_workfile_release(const kn_workfile *s) {
+void kn_scratch_file_release(const kn_scratch_file *s) {
     if (s->data) madvise(s->data, s->size, MADV_DONTNEED); // of a shared file: written, not lost
 }
 
-void kn_workfile_close(kn_workfile *s) {
+void kn_scratch_file_close(kn_scratch_file *s) {
     if (s->data) munmap(s->data, s->size);
-    *s = (kn_workfile){0};
+    *s = (kn_scratch_file){0};
 }
