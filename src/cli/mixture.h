@@ -11,7 +11,7 @@ typedef struct cli_mixture {
     cli_list stores;       // STORE or STORE=L[,T[,K]]
     cli_list only, except; // documents that count, and do not
     int64_t k, probes, cache;
-    double lambda, temperature, cache_lambda, cache_temperature;
+    double lambda, temperature, cache_lambda, cache_temperature, fraction;
     bool codes, exact, fixed, bins, include_self;
     int distance;
     uint64_t memory;
@@ -39,6 +39,7 @@ typedef struct cli_mixture {
     {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
     {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}
 #define CLI_FILTER_OPTIONS(m) \
+    {0, "fraction", CLI_NUMBER, &(m).fraction, "F", "about this part of the store's documents counts, the same ones every time: what a smaller store would give", 1e-6, 1, NULL}, \
     {0, "only", CLI_LIST, &(m).only, "NAME", "only documents of this name (* and ? as in a shell) count; may be given several times", 0, 0, NULL}, \
     {0, "not", CLI_LIST, &(m).except, "NAME", "documents of this name do not count; may be given several times", 0, 0, NULL}
 // `tune` has several numbers of them.
