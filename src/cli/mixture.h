@@ -26,6 +26,7 @@ typedef struct cli_mixture {
     {'s', "store", CLI_LIST, &(m).stores, "STORE", "neighbours come from here; may be given several times; STORE=L,T,K: lambda, temperature and k of its own", 0, 0, NULL}, \
     {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MAX, NULL}, \
     {0, "lambda", CLI_NUMBER, &(m).lambda, "L", "weight of the neighbours (default: as tuned, else 0.25)", 0, 1, NULL}, \
+    {0, "fraction", CLI_NUMBER, &(m).fraction, "F", "about this part of the store's documents counts, the same ones every time: what a smaller store would give", 1e-6, 1, NULL}, \
     {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}, \
     {0, "exact", CLI_FLAG, &(m).exact, NULL, "distances of the keys (default)", 0, 0, NULL}, \
     {0, "codes", CLI_FLAG, &(m).codes, NULL, "distances of the index's codes", 0, 0, NULL}, \
@@ -39,7 +40,6 @@ typedef struct cli_mixture {
     {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
     {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}
 #define CLI_FILTER_OPTIONS(m) \
-    {0, "fraction", CLI_NUMBER, &(m).fraction, "F", "about this part of the store's documents counts, the same ones every time: what a smaller store would give", 1e-6, 1, NULL}, \
     {0, "only", CLI_LIST, &(m).only, "NAME", "only documents of this name (* and ? as in a shell) count; may be given several times", 0, 0, NULL}, \
     {0, "not", CLI_LIST, &(m).except, "NAME", "documents of this name do not count; may be given several times", 0, 0, NULL}
 // `tune` has several numbers of them.
