@@ -4,10 +4,12 @@
 # step NAME COMMAND...: its JSON
 step() {
     [ ! -s "$work/$1.json" ] || return 0
-    name=$1
+    result=$work/$1
     shift
     say "  $*"
-    "$@" >"$work/$name.new" || { say "failed: $*" && exit 1; }
+    "$@" >"$result.new" || { say "failed: $*" && exit 1; }
+    mv "$result.new" "$result.json"
+}
     mv "$work/$name.new" "$work/$name.json"
 }
 
