@@ -9,9 +9,7 @@
 
 // ---------------------------------------------------------------- evaluating
 
-knnlm_eval_options knnlm_eval_options_default(void) {
-    return (knnlm_eval_options){.size = sizeof(knnlm_eval_options), .context = -1, .report_tokens = 5000};
-}
+API_DEFAULTS(knnlm_eval_options, .context = -1, .report_tokens = 5000)
 
 static knnlm_eval_result result_of(const kn_eval_result *r) {
     const kn_read_totals *t = &r->totals.read;
@@ -65,9 +63,7 @@ knnlm_status knnlm_eval(knnlm_model *model, const char *const *texts, size_t cou
 
 // ---------------------------------------------------------------- tuning
 
-knnlm_tune_options knnlm_tune_options_default(void) {
-    return (knnlm_tune_options){.size = sizeof(knnlm_tune_options), .context = -1};
-}
+API_DEFAULTS(knnlm_tune_options, .context = -1)
 
 static void copy_stores(const kn_tune_result *r, knnlm_tune_result *out) {
     for (size_t i = 0; i < r->store_count; i++) {

@@ -33,7 +33,7 @@ static void add_up(scoring *s, const kn_scored *b) {
     }
 }
 
-static knnlm_token_row row_of(const scoring *s, const kn_scored *b, size_t i) {
+knnlm_token_row kn_eval_row(const kn_mixture *m, const kn_scored *b, size_t i) {
     const kn_scored_token *t = &b->tokens[i];
     knnlm_token_row row = {.document = b->names[t->document],
                            .position = t->position,
@@ -46,19 +46,19 @@ static knnlm_token_row row_of(const scoring *s, const kn_scored *b, size_t i) {
                            .nearest = NAN,
                            .entropy = b->entropies ? (double)b->entropies[i] : NAN};
     kn_row_neighbors found[KN_STORES_MAX];
-    if (!s->m->any) return row;
+    if (!kn_mixture_describe(m)->any) return row;
     kn_predictor_neighbors(b->neighbors, i, found);
-    row.knn = kn_prediction_knn(s->mixture, &b->predictions[i]);
+    row.knn = kn_prediction_knn(m, &b->predictions[i]);
     row.cache = b->cache ? b->cache[i] : NAN;
     row.p = b->predictions[i].p;
-    row.lambda = kn_prediction_lambda(s->mixture, &b->predictions[i]);
-    row.nearest = kn_nearest(s->mixture, found);
+    row.lambda = kn_prediction_lambda(m, &b->predictions[i]);
+    row.nearest = kn_nearest(m, found);
     return row;
 }
 
 static knnlm_status tell_rows(const scoring *s, const kn_scored *b) {
     for (size_t i = 0; i < b->count; i++) {
-        knnlm_token_row row = row_of(s, b, i);
+        knnlm_token_row row = kn_eval_row(s->mixture, b, i);
         if (!s->o->row(s->o->row_context, &row)) return kn_fail(KNNLM_ESTOPPED, "stopped while scoring");
     }
     return KNNLM_OK;

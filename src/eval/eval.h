@@ -31,6 +31,8 @@ typedef struct kn_eval_result {
 
 knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *options,
                          const kn_progress *progress, kn_eval_result *out);
+// All that is known of token `i` of a batch whose neighbours are at hand; `document` is the batch's.
+knnlm_token_row kn_eval_row(const kn_mixture *mixture, const kn_scored *scored, size_t i);
 // What to say after the lambda of a store: why it is a mean.
 const char *kn_eval_weighed(const knnlm_eval_store *store);
 
