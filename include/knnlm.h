@@ -931,6 +931,7 @@ typedef struct knnlm_token_row {
     double lm, knn, cache, p; // log p_LM, log p_kNN of all stores, log p_cache, log p
     double lambda;            // of all stores
     double nearest, entropy;  // the nearest distance; of p_LM, in nats
+    double ngram;             // log p of the n-gram model of an evaluation
 } knnlm_token_row;
 
 // The same with all that is known of each token: `rows` has room for `count`. Its `document` is "", and
@@ -966,7 +967,17 @@ typedef struct knnlm_eval_options {
     void *row_context;
     knnlm_progress progress;
     const knnlm_input_options *texts; // how texts are read; NULL: by the defaults. Its split does not count
+    // Mixed in where neighbours are, or beside them: an n-gram model (interpolated modified Kneser-Ney) of
+    // the model's tokens, learnt from these texts: p = (1 - ngram_lambda) p' + ngram_lambda p_ngram, where p'
+    // is what it would be without. None: no such model. Not with `report`.
+    const char *const *ngram;
+    size_t ngram_count;
+    int32_t ngram_order; // from 1 to KNNLM_NGRAM_MAX
+    double ngram_lambda; // from 0 to 1
 } knnlm_eval_options;
+
+// Points of a curve over a weight from 0 to 1; the longest n-grams.
+enum { KNNLM_TUNE_CURVE = 101, KNNLM_NGRAM_MAX = 5 };
 
 // Sums over all tokens, in nats, and what they mean.
 typedef struct knnlm_score {
@@ -974,6 +985,16 @@ typedef struct knnlm_score {
     double ppl, ppl_word; // per token; per run of non-space bytes (NAN: there are none)
     double bits_per_byte;
 } knnlm_score;
+
+// What an n-gram model learnt, and what it is worth. order 0: there was none.
+typedef struct knnlm_eval_ngram {
+    int32_t order;
+    uint64_t tokens, grams[KNNLM_NGRAM_MAX]; // grams: different ones of each length
+    knnlm_score score;                       // by it alone
+    double lambda;
+    double lambdas[KNNLM_TUNE_CURVE], by_lambda[KNNLM_TUNE_CURVE]; // perplexity by its weight
+    double seconds;                                                // of learning
+} knnlm_eval_ngram;
 
 // How a store took part.
 typedef struct knnlm_eval_store {
@@ -1001,9 +1022,10 @@ typedef struct knnlm_eval_result {
     int32_t score, context; // as used
     knnlm_split split;
     double skip_entropy, skipped; // as used; part of the tokens whose search was skipped
+    knnlm_eval_ngram ngram;
 } knnlm_eval_result;
 
-KNNLM_DEFAULTS(knnlm_eval_options); // report_tokens 5000
+KNNLM_DEFAULTS(knnlm_eval_options); // report_tokens 5000, ngram_order 5, ngram_lambda .1
 
 // Scores texts (files, directories, "-"). `mixture` (NULL: the model alone) and `options` may be NULL. Uses
 // the model: one thread at a time. KNNLM_EINVAL: options, or as knnlm_mixture_open; KNNLM_EDATA: a text is
@@ -1048,7 +1070,7 @@ typedef struct knnlm_tune_store {
     double lambda;         // beside all others
 } knnlm_tune_store;
 
-enum { KNNLM_TUNE_CURVE = 101, KNNLM_TUNE_SKIPS = 9 };
+enum { KNNLM_TUNE_SKIPS = 9 };
 
 // What skipping searches would cost: below this entropy of the model lies this part of the tokens, and ppl is
 // what knnlm_tune_result's would be without their searches.
