@@ -677,6 +677,7 @@ class knnlm_mixture_options(c.Structure):
         ("except", c.c_void_p),
         ("only_count", c.c_size_t),
         ("except_count", c.c_size_t),
+        ("fraction", c.c_double),
     ]
 
 
