@@ -70,7 +70,7 @@ class KneserNey:
 def rows_of(knnlm, model, order, train, scored):
     """The command's figures, and (token, log p_LM, log p_ngram, log p mixed) of each."""
     options = [option for text in train for option in ("--ngram", text)]
-    arguments = ["eval", "-m", model, *options, "--order", str(order), "--ngram-lambda", "0.25", "--per-token", "rows.tsv", "--json"]
+    arguments = ["eval", "-m", model, *options, "--ngram-order", str(order), "--ngram-lambda", "0.25", "--per-token", "rows.tsv", "--json"]
     run = subprocess.run([knnlm, *arguments, scored], capture_output=True, text=True, check=True)
     header, *lines = [line.split("\t") for line in open("rows.tsv", encoding="utf-8").read().split("\n")[:-1]]
     at = [header.index(name) for name in ("token", "logprob", "logprob_ngram", "logprob_mixed")]
@@ -93,8 +93,8 @@ def main():
         nll, mixed = nll - ngram, mixed - p
     assert order > 3 or abs(sum(oracle.p(line[40 : 40 + order - 1], w) for w in range(info["vocabulary"])) - 1) < 1e-9
     figures = told["ngram"]
-    assert abs(figures["ppl"] / math.exp(nll / len(rows)) - 1) < 1e-6, figures["ppl"]
-    assert abs(told["ppl"] / math.exp(mixed / len(rows)) - 1) < 1e-6, told["ppl"]
+    assert abs(figures["ppl_alone"] / math.exp(nll / len(rows)) - 1) < 1e-6, figures["ppl_alone"]
+    assert abs(told["ppl"] / math.exp(mixed / len(rows)) - 1) < 1e-6 and figures["ppl"] == told["ppl"], told["ppl"]
     grams = [len(oracle.counts[n]) + (n == 1) for n in range(1, order + 1)]  # the start is one of them
     assert figures["order"] == order and figures["grams"] == grams, (figures["grams"], grams)
     curve = dict(map(tuple, figures["by_lambda"]))

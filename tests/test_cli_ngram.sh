@@ -10,7 +10,7 @@ head -c 12000 "$source/docs/theory.md" | iconv -c -t UTF-8 >one.txt
 head -c 9000 "$source/docs/format.md" | iconv -c -t UTF-8 >two.txt
 head -c 1000 "$source/README.md" | iconv -c -t UTF-8 >asked.txt
 for order in 1 3 5; do
-    last="eval --ngram --order $order"
+    last="eval --ngram --ngram-order $order"
     check "$python" "$source/tests/oracle_ngram.py" "$knnlm" "$source" $order one.txt two.txt -- asked.txt
 done
 
@@ -24,7 +24,7 @@ with=$(field ppl)
 run 0 eval -s one.store asked.txt --json
 ensure "a weight of 0 leaves the mixture as it is" test "$with" = "$(field ppl)"
 complains 1 'nowhere.txt' eval -m "$model" --ngram nowhere.txt asked.txt
-complains 2 '1 to 5' eval -m "$model" --ngram one.txt --order 6 asked.txt
+complains 2 '1 to 5' eval -m "$model" --ngram one.txt --ngram-order 6 asked.txt
 complains 2 '0 to 1' eval -m "$model" --ngram one.txt --ngram-lambda 1.5 asked.txt
 complains 2 'neighbours' eval -m "$model" --ngram one.txt --report page.html asked.txt
 complains 1 'page.html: .*n-grams' eval -s one.store --ngram one.txt --report page.html asked.txt

@@ -58,7 +58,7 @@ assert all(path.startswith('$2') for path in where) and where, where"
 if "$python" -c 'import numpy' 2>/dev/null; then
     last='import knnlm'
     check from_python "$work/moved/lib/python3/dist-packages" "$work/moved/lib/"
-    check from_python "$source/python" "$source/build/"
+    [ "$build" != "$source/build" ] || check from_python "$source/python" "$source/build/"
     if "$python" -c 'import setuptools, wheel' 2>/dev/null && "$python" -m pip --version >/dev/null 2>&1; then
         cp -r "$source/python" sources
         last='pip install ./python'

@@ -71,7 +71,7 @@ class Mixture(Handle):
 
     What is not given is as tuned (knnlm tune, or tune()), else k 1024, lambda .25, temperature 1. Options: lambda_, temperature, k,
     probes; per store: weights, temperatures, ks; fixed (one lambda, although there is a gate), bins, fallback, codes, exact, distance,
-    cache, cache_lambda, cache_temperature, include_self, skip_entropy, memory, only, except_. It uses its model: one thread at a time."""
+    cache, cache_lambda, cache_temperature, include_self, skip_entropy, memory, fraction, only, except_. It uses its model: one thread at a time."""
 
     _closer = "knnlm_mixture_close"
 

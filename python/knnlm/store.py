@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes as c
 import os
 import warnings
@@ -40,6 +41,11 @@ def _open(path: Any) -> int:
     handle = c.c_void_p()
     call("knnlm_store_open", os.fsencode(path), c.byref(handle))
     return opened(handle)
+
+
+def _recorded(model: Model | None) -> contextlib.AbstractContextManager[int | None]:
+    """A model that is named in a store, and not worked with."""
+    return contextlib.nullcontext() if model is None else model._use(shared=True)
 
 
 class Store(Handle):
@@ -87,8 +93,8 @@ class Store(Handle):
         "none"), distance ("l2", "ip", "cosine"), segment. A `model` that is given is recorded, and tells dimension and vocabulary."""
         writer = c.c_void_p()
         s = options_of(h.knnlm_store_settings, {"dimension": dimension, **settings})
-        s.model = model._address if model else None
-        call("knnlm_writer_create", os.fsencode(path), c.byref(s), c.byref(writer))
+        with _recorded(model) as s.model:
+            call("knnlm_writer_create", os.fsencode(path), c.byref(s), c.byref(writer))
         try:
             call("knnlm_writer_commit", writer)
         finally:
@@ -229,8 +235,7 @@ class Store(Handle):
             options["convert"] = True
         o = options_of(h.knnlm_import_options, {"keys": None, "values": values, "faiss": faiss, **options})
         o.keys = None if keys is None else os.fsencode(keys)
-        o.model = model._address if model else None
-        with Listener(progress) as listener:
+        with Listener(progress) as listener, _recorded(model) as o.model:
             o.progress = listener.progress
             call("knnlm_import", os.fsencode(path), c.byref(o), c.byref(result))
         store = cls(path)

@@ -35,7 +35,7 @@ static const cli_option options[] = {
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone (knnlm tune tells what that costs)", 0, 100, NULL},
     {0, "fallback", CLI_FLAG, &args.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     {0, "ngram", CLI_LIST, &args.ngram, "TEXT", "mix in an n-gram model (modified Kneser-Ney) of this text, as the paper compares neighbours with; may be given again", 0, 0, NULL},
-    {0, "order", CLI_INTEGER, &args.order, "N", "its longest n-grams (default: 5)", 1, KNNLM_NGRAM_MAX, NULL},
+    {0, "ngram-order", CLI_INTEGER, &args.order, "N", "its longest n-grams (default: 5)", 1, KNNLM_NGRAM_MAX, NULL},
     {0, "ngram-lambda", CLI_NUMBER, &args.ngram_lambda, "X", "its weight (default: 0.1); what each would give is told in --json", 0, 1, NULL},
     CLI_TEXTS_OPTIONS(args.texts, "as the store's, else file"),
     {0, "score", CLI_INTEGER, &args.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
@@ -102,16 +102,17 @@ static json_t *json_mixture(const knnlm_eval_result *r) {
     return o;
 }
 
-static json_t *json_ngram(const knnlm_eval_ngram *n) {
+static json_t *json_ngram(const knnlm_eval_result *r) {
+    const knnlm_eval_ngram *n = &r->ngram;
     json_t *curve = json_array(), *grams = json_array();
     for (size_t i = 0; i < KNNLM_TUNE_CURVE; i++)
         cli_json_append(curve, json_pack("[f, o?]", n->lambdas[i], json_real(n->by_lambda[i])));
     for (int32_t i = 0; i < n->order; i++) cli_json_append(grams, json_integer((json_int_t)n->grams[i]));
     size_t best = best_point(n);
-    return json_pack("{s:i, s:I, s:o, s:o?, s:f, s:f, s:o?, s:o, s:f}", "order", n->order, "tokens",
-                     (json_int_t)n->tokens, "grams", grams, "ppl", json_real(n->score.ppl), "lambda",
-                     n->lambda, "best_lambda", n->lambdas[best], "best_ppl", json_real(n->by_lambda[best]),
-                     "by_lambda", curve, "seconds", n->seconds);
+    return json_pack("{s:i, s:I, s:o, s:o?, s:o?, s:f, s:f, s:o?, s:o, s:f}", "order", n->order, "tokens",
+                     (json_int_t)n->tokens, "grams", grams, "ppl", json_real(r->mixed.ppl), "ppl_alone",
+                     json_real(n->score.ppl), "lambda", n->lambda, "best_lambda", n->lambdas[best],
+                     "best_ppl", json_real(n->by_lambda[best]), "by_lambda", curve, "seconds", n->seconds);
 }
 
 static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r) {
@@ -128,7 +129,7 @@ static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r)
         r->context, "documents", knnlm_split_name(r->split), "threads", kn_threads(), "kernels",
         info->kernels);
     json_object_update_new(o, json_mixture(r));
-    if (r->ngram.order) json_object_set_new(o, "ngram", json_ngram(&r->ngram));
+    if (r->ngram.order) json_object_set_new(o, "ngram", json_ngram(r));
     json_object_set_new(o, "skipped_files", cli_texts_json(&args.texts));
     cli_print_json(o);
 }

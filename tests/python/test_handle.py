@@ -61,53 +61,56 @@ class Handles(kit.WithModel):
         self.assertEqual(failed, [])
 
 
-class Callbacks(kit.WithModel):
+class Callbacks(kit.Folder):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.long = cls.folder / "long.txt"
-        cls.long.write_text(kit.REMEMBERED * 80)  # of short ones nothing is told
+        cls.store = knnlm.Store.from_arrays(cls.folder / "s", kit.points(1, 20000, 16), np.zeros(20000, int))
 
-    def build(self, progress, name):
-        return knnlm.Store.build(self.folder / name, self.model, self.long, tune=False, progress=progress)
+    def index(self, progress):
+        return self.store.index.build(lists=32, progress=progress)
 
     def test_progress(self):
         told = []
-        self.build(lambda *now: told.append(now), "told.store").close()
+        self.index(lambda *now: told.append(now))
         phases = {now[0] for now in told}
         self.assertTrue(phases and all(isinstance(p, str) for p in phases))
         self.assertTrue(all(0 <= done <= max(total, done) for _, done, total, _ in told))
 
     def test_false_stops(self):
         with self.says(knnlm.Stopped, ""):
-            self.build(lambda *now: False, "stopped.store")
+            self.index(lambda *now: False)
 
     def test_exceptions_come_through(self):
         def fail(*now):
             raise LookupError("of my own")
 
         with self.assertRaisesRegex(LookupError, "of my own"):
-            self.build(fail, "failed.store")
-
-    def test_what_is_called_may_not_use_the_model(self):
-        def use(*now):
-            self.assertGreater(len(self.model.encode("but this it may")), 2)
-            self.model.score("not this")
-
-        with self.assertRaisesRegex(ValueError, "this Model is at work"):
-            self.build(use, "used.store")
-        with self.assertRaisesRegex(ValueError, "this Model is at work"):
-            self.build(lambda *now: self.model.close(), "closed.store")
-        self.assertFalse(self.model.closed)
+            self.index(fail)
 
     def test_interrupts(self):
         def interrupt(*now):
             os.kill(os.getpid(), signal.SIGINT)
 
         with self.assertRaises(KeyboardInterrupt):
-            self.build(interrupt, "interrupted.store")
+            self.index(interrupt)
         self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
-        self.assertEqual(len(self.model.score("A store")), 2)
+        self.assertEqual(self.index(None).lists, 32)
+
+    def test_what_is_called_may_not_use_the_model(self):
+        text = self.folder / "long.txt"
+        text.write_text(kit.REMEMBERED * 200)  # of short ones nothing is told
+        model = knnlm.Model(kit.MODEL)
+
+        def use(*now):
+            self.assertGreater(len(model.encode("but this it may")), 2)
+            model.score("not this")
+
+        for name, function in (("used", use), ("closed", lambda *now: model.close())):
+            with self.assertRaisesRegex(ValueError, "this Model is at work"):
+                knnlm.Store.build(self.folder / name, model, text, progress=function)
+        self.assertFalse(model.closed)
+        model.close()
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ class Mixture(kit.WithModel):
         self.assertEqual(result.stores[0].path, str(self.store.path))
 
     def test_an_ngram_model_beside_it(self):
-        told = kit.command("eval", "-m", kit.MODEL, self.asked, "--ngram", self.remembered, "--order", 3, "--ngram-lambda", 0.2,
+        told = kit.command("eval", "-m", kit.MODEL, self.asked, "--ngram", self.remembered, "--ngram-order", 3, "--ngram-lambda", 0.2,
                            "--precision", "f32")  # fmt: skip
         with knnlm.Mixture(self.model) as mixture:
             result = mixture.eval(self.asked, ngram=self.remembered, ngram_order=3, ngram_lambda=0.2)
@@ -79,7 +79,7 @@ class Mixture(kit.WithModel):
             with self.says(knnlm.ArgumentError, "ngram_order"):
                 mixture.eval(self.asked, ngram=self.remembered, ngram_order=9)
         self.assertEqual((result.ngram.order, result.ngram.grams), (3, told["ngram"]["grams"]))
-        np.testing.assert_allclose([result.mixed.ppl, result.ngram.score.ppl], [told["ppl"], told["ngram"]["ppl"]], rtol=1e-9)
+        np.testing.assert_allclose([result.mixed.ppl, result.ngram.score.ppl], [told["ppl"], told["ngram"]["ppl_alone"]], rtol=1e-9)
         np.testing.assert_allclose(result.ngram.by_lambda, [ppl for _, ppl in told["ngram"]["by_lambda"]], rtol=1e-9)
 
     def test_tune_is_the_commands(self):

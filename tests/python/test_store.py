@@ -189,6 +189,14 @@ class Changes(kit.Folder):
             knnlm.Store(self.folder / "nowhere")
         self.assertFalse((self.folder / "none").exists())
 
+    def test_a_model_is_recorded(self):
+        with knnlm.Model(kit.MODEL) as model:
+            store = knnlm.Store.create(self.folder / "of_model", model=model)
+            self.assertEqual((store.info.dimension, store.info.vocabulary), (model.info.key_width, model.info.vocabulary))
+            self.assertTrue(store.info.model.endswith("small.gguf"))
+        with self.assertRaisesRegex(ValueError, "this Model is closed"):
+            knnlm.Store.create(self.folder / "of_none", model=model)
+
     def test_export(self):
         keys, values = kit.points(5, 70, 6), np.random.default_rng(6).integers(0, 9, 70)
         store = knnlm.Store.from_arrays(self.folder / "out", keys, values, keys="f32", vocabulary=9)
