@@ -1150,6 +1150,9 @@ class knnlm_server_options(c.Structure):
         ("patience", c.c_double),
         ("warn", c.CFUNCTYPE(None, c.c_void_p, c.c_char_p, c.c_char_p)),
         ("warn_context", c.c_void_p),
+        ("models", c.c_size_t),
+        ("access_log", c.c_char_p),
+        ("access_log_json", c.c_bool),
     ]
 
 
@@ -1160,6 +1163,8 @@ FUNCTIONS["knnlm_server_url"] = (c.c_char_p, [c.c_void_p])
 FUNCTIONS["knnlm_server_load"] = (c.c_int, [c.c_void_p, c.c_void_p, c.c_void_p])
 FUNCTIONS["knnlm_server_run"] = (c.c_int, [c.c_void_p])
 FUNCTIONS["knnlm_server_stop"] = (None, [c.c_void_p])
+FUNCTIONS["knnlm_server_set_key"] = (c.c_int, [c.c_void_p, c.c_char_p])
+FUNCTIONS["knnlm_server_reopen_log"] = (c.c_int, [c.c_void_p])
 FUNCTIONS["knnlm_server_close"] = (None, [c.c_void_p])
 KNNLM_TOKENIZER_WORD = 0
 KNNLM_TOKENIZER_BPE = 1
