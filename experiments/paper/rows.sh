@@ -10,8 +10,6 @@ step() {
     "$@" >"$result.new" || { say "failed: $*" && exit 1; }
     mv "$result.new" "$result.json"
 }
-    mv "$work/$name.new" "$work/$name.json"
-}
 
 # remember NAME MODEL TEXT OPTION...: a store; tuned by hand below
 remember() {
