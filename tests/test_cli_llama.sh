@@ -142,7 +142,7 @@ for model in shared own; do
     same 0.1 $model.gguf
     for engine in native llama; do
         run 0 build -m $model.gguf --engine $engine --precision f32 -o $model.$engine texts
-        same 1 $model.gguf -s $model.$engine -k 16 --temperature 10
+        same 1 $model.gguf -s $model.$engine -k 16 --temperature 10 --fixed --lambda .5 # gates feed their own past back
         eval "with_$engine=\$native"
     done
     # shellcheck disable=SC2154 # set by eval
