@@ -78,6 +78,7 @@ static bool make_tasks(kn_completion *a, kn_http_error *err) {
     a->choices = kn_alloc(prompts * n, sizeof *a->choices);
     a->tasks = kn_alloc(prompts * (n + 1), sizeof *a->tasks);
     if (!a->choices || !a->tasks) return kn_http_error_memory(err);
+    if (!kn_exchange_take_choice(a->x, &a->r.knn, prompts * (n + 1), err)) return false;
     for (size_t p = 0; p < prompts && scores(a); p++)
         if (!make_score(a, p, &a->tasks[a->task_count++], err)) return false;
     a->score_count = a->task_count;

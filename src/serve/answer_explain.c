@@ -111,7 +111,9 @@ static json_t *explain(kn_exchange *x, const kn_explain_request *r, const kn_tok
         kn_account_error(&x->account, "neighbors", err);
         return NULL;
     }
-    if (!kn_served_select(x->model->served, &r->knn, false, &task.selection, err)) return NULL;
+    if (!kn_exchange_take_choice(x, &r->knn, 1, err) ||
+        !kn_served_select(x->model->served, &r->knn, false, &task.selection, err))
+        return NULL;
     task.selection.always = true; // it is about neighbours
     kn_request_job_init(&job);
     bool done = kn_exchange_run(x, &job, &task, 1, err);

@@ -53,7 +53,9 @@ static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_pr
         kn_account_error(&x->account, r->text.text ? "text" : "tokens", err);
         return NULL;
     }
-    if (!kn_served_select(x->model->served, &r->knn, false, &task.selection, err)) return NULL;
+    if (!kn_exchange_take_choice(x, &r->knn, 1, err) ||
+        !kn_served_select(x->model->served, &r->knn, false, &task.selection, err))
+        return NULL;
     task.selection.without_content = r->knn.exclude_self;
     kn_content_hash(p->text, p->size, task.selection.content);
     *a = (kn_score_text){.temperatures = r->knn.temperatures, .temperature_count = r->knn.temperature_count};

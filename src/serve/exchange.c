@@ -79,6 +79,15 @@ bool kn_exchange_choose_model(kn_exchange *x, kn_http_error *err) {
            kn_http_error_set(err, 404, "model_not_found", "model", "no model is called '%.100s'", name);
 }
 
+bool kn_exchange_take_choice(kn_exchange *x, const kn_knn_request *knn, size_t tasks, kn_http_error *err) {
+    size_t bytes;
+    if (!knn->only_count && !knn->except_count && !knn->exclude_self) return true;
+    if (kn_mul(kn_served_choice_bytes(x->model->served), tasks, &bytes) &&
+        kn_account_take(&x->account, bytes))
+        return true;
+    return kn_account_error(&x->account, "knn", err);
+}
+
 bool kn_exchange_run(kn_exchange *x, kn_request_job *job, kn_request_task *tasks, size_t count,
                      kn_http_error *err) {
     bool gone = false, late = false;

@@ -44,6 +44,10 @@ bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t max, uint64_t
 // are several, and none has that name (error set).
 bool kn_exchange_choose_model(kn_exchange *x, kn_http_error *err);
 
+// Memory for what the request chooses of the stores' entries, once for each of its tasks. False: too much
+// (error set).
+bool kn_exchange_take_choice(kn_exchange *x, const kn_knn_request *knn, size_t tasks, kn_http_error *err);
+
 // Whether the client has closed the connection.
 bool kn_exchange_gone(const kn_exchange *x);
 bool kn_exchange_late(const kn_exchange *x);

@@ -74,6 +74,8 @@ bool kn_served_select(kn_served *served, const kn_knn_request *knn, bool generat
 // have none: they need not be searched. Who calls holds the model's lock. KNNLM_ENOMEM.
 knnlm_status kn_served_view(const kn_served *served, const kn_selection *selection, kn_chosen_entries *chosen,
                             kn_mixture **out, size_t *numbers);
+// Bytes that the chosen entries of all stores take, where a selection chooses any.
+size_t kn_served_choice_bytes(kn_served *served);
 // Documents of all stores that have this content.
 size_t kn_served_copies(kn_served *served, const uint64_t content[2]);
 

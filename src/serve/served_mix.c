@@ -38,6 +38,15 @@ static knnlm_status choose_entries(const kn_served_store *b, const kn_selection 
     return c->none[number] ? KNNLM_OK : status;
 }
 
+size_t kn_served_choice_bytes(kn_served *s) {
+    size_t bytes = 0;
+    pthread_rwlock_rdlock(&s->lock);
+    for (size_t i = 0; i < s->count; i++)
+        bytes += (size_t)(kn_store_describe(s->stores[i].state.store)->entries / 8 + 8);
+    pthread_rwlock_unlock(&s->lock);
+    return bytes;
+}
+
 size_t kn_served_copies(kn_served *s, const uint64_t content[2]) {
     size_t sum = 0, count;
     pthread_rwlock_rdlock(&s->lock);
