@@ -102,6 +102,7 @@ const storePath = name => `v1/stores/${encodeURIComponent(name)}`;
 
 export const models = () => json('GET', 'v1/models');
 export const stores = () => json('GET', 'v1/stores');
+export const tokenize = (prompt, signal) => json('POST', 'tokenize', {body: {prompt}, signal});
 export const score = (body, signal) => json('POST', 'v1/score', {body, signal});
 export const explain = (body, signal) => json('POST', 'v1/explain', {body, signal});
 export const passage = (store, entry, {around, tokens = 1}, signal) =>

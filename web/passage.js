@@ -6,7 +6,7 @@ import * as api from './api.js';
 const AROUND = 100;
 
 // A quiet ellipsis where the document goes on.
-function passageText({before, text, after, begins, ends}) {
+export function passageText({before, text, after, begins, ends}) {
   const space = leadingSpace(text);
   return el('p.passage', {lang: ''}, begins ? null : mark('…'), shown(before, 'text'), space, el('mark', {}, shown(text.slice(space.length), 'text')),
     shown(after, 'text'), ends ? null : mark('…'));

@@ -2,13 +2,16 @@
 import {$, el, shown} from './dom.js';
 import {digits, plural, size, whole} from './format.js';
 import {calm, note, problem} from './notice.js';
+import {openDocument} from './reader.js';
 import * as api from './api.js';
 
 const PAGE = 20, STILL = 200;
 
-function settingsOf({tuned}) {
-  if (!tuned) return 'not tuned: λ 0.25, T 1';
-  return `λ ${tuned.adaptive ? 'adaptive, about ' : ''}${digits(tuned.lambda, 3)}, T ${digits(tuned.temperature, 3)}, k ${whole(tuned.k)}`;
+// Those in effect, the server's flags included, where the server tells them (`settings`); else as tuned.
+function settingsOf({settings, tuned}) {
+  const by = settings ?? tuned, untuned = tuned ? '' : 'not tuned';
+  if (!by) return untuned;
+  return `λ ${by.adaptive || by.gated ? 'adaptive, about ' : ''}${digits(by.lambda, 3)}, T ${digits(by.temperature, 3)}, k ${whole(by.k)}${untuned && ` (${untuned})`}`;
 }
 
 function factsOf(store) {
@@ -38,9 +41,12 @@ function documentTable(name, changed) {
     el('div.row', {}, el('label', {}, 'Documents whose name has ', filter), count), table, el('div.row.pager', {}, back, on));
   let offset = 0, total = 0, writable = false, request = null, timer = 0;
 
+  const nameOf = document => document.tokens && document.entry !== undefined
+    ? el('button.link', {type: 'button', click: () => openDocument({store: name, entry: document.entry, document: document.name})}, shown(document.name)) : shown(document.name);
+
   function row(document) {
     const cell = el('td.act');
-    const line = el('tr', {}, el('th', {scope: 'row'}, shown(document.name)), el('td', {}, whole(document.tokens)), el('td', {}, size(document.bytes)), cell);
+    const line = el('tr', {}, el('th', {scope: 'row'}, nameOf(document)), el('td', {}, whole(document.tokens)), el('td', {}, size(document.bytes)), cell);
     const ask = () => {
       const no = el('button', {type: 'button', click: keep}, 'Keep');
       cell.replaceChildren(el('div.confirm', {role: 'group', 'aria-label': `Remove ${document.name}?`}, el('span', {}, 'Remove it?'),

@@ -1,0 +1,284 @@
+// The page of `knnlm serve` as a workbench: tuning, long readings, comparing, links, reports, documents. As tests/page.mjs.
+import {readFile} from 'node:fs/promises';
+import {url, TEXT, ok, is, near, api, open, close, part, shot, textOf, shownNumber, answered, sent, turn, start, read, shelf, finish} from './page_kit.mjs';
+
+const sum = all => all.reduce((a, b) => a + b, 0);
+const frames = page => page.evaluate(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))));
+
+// ---------------------------------------------------------------- λ and T
+
+const perplexityAt = (tokens, lambda, step) => Math.exp(-sum(tokens.map(t => Math.log(lambda * t.p_knn_at[step] + (1 - lambda) * t.p_lm))) / tokens.length);
+
+// By trying all of them.
+function bestOf({tokens}) {
+  const found = {ppl: Infinity};
+  for (let step = 0; step < tokens[0].p_knn_at.length; step++) {
+    for (let lambda = 0; lambda <= 100; lambda++) {
+      const ppl = perplexityAt(tokens, lambda / 100, step);
+      if (ppl < found.ppl) Object.assign(found, {ppl, lambda: lambda / 100, step});
+    }
+  }
+  return found;
+}
+
+await part('tuning in place', async () => {
+  const page = await open();
+  await start(page);
+  const score = await read(page, TEXT), best = bestOf(score), requests = page.requests.length;
+  const label = await page.locator('#lambda-curve').getAttribute('aria-label');
+  near(Number(/: ([\d.]+) at 0/.exec(label.replace(/\u202f/g, ''))[1]), score.ppl_lm, 'the curve begins at the model’s perplexity');
+  const points = (await page.locator('#lambda-curve polyline').getAttribute('points')).split(' ').map(pair => pair.split(',').map(Number));
+  is(points.length, 51, 'points of the curve');
+  is(points.at(-1)[0], 100, 'the curve ends at λ = 1');
+  await page.click('#tune');
+  await frames(page);
+  near(await shownNumber(page, '#ppl'), best.ppl, 'the best that can be had');
+  is(await shownNumber(page, '#lambda-out'), best.lambda, 'the best λ');
+  const step = Number(await page.inputValue('#temperature')); // several may be as good
+  near(perplexityAt(score.tokens, best.lambda, step), best.ppl, `a best T: ${step}, as ${best.step}`, 1e-6);
+  is(await page.isChecked('#lambda-tuned') || await page.isChecked('#temperature-tuned'), false, 'no longer as the store was tuned');
+  is(page.requests.length, requests, 'requests for tuning');
+  const direct = await api('POST', '/v1/score', {text: TEXT, knn: {lambda: best.lambda, temperature: sent(page, '/v1/score').at(-1).knn.temperatures[best.step]}});
+  near(direct.ppl, best.ppl, 'what the server makes of it');
+  // The lowest point of the curve at this T is where the mark is.
+  const tuned = (await page.locator('#lambda-curve polyline').getAttribute('points')).split(' ').map(pair => pair.split(',').map(Number));
+  const mark = Number(await page.locator('#lambda-curve .best').getAttribute('x1')), beside = tuned.filter(([x]) => Math.abs(x - mark) <= 2);
+  ok(Math.max(...beside.map(([, y]) => y)) >= Math.max(...tuned.map(([, y]) => y)) - .1, `the mark is at the lowest point: ${mark}`);
+  await turn(page, '#lambda', .1);
+  is(Number(await page.locator('#lambda-curve .now').getAttribute('x1')), 10, 'the line of the λ of now');
+  await close(page);
+});
+
+await part('settings in effect', async () => {
+  const page = await open();
+  await start(page);
+  const both = await read(page, TEXT), effect = numberOfT => both.tokens.every(t => Math.abs(t.p_knn_at[numberOfT] - t.p_knn) <= 1e-4 * t.p_knn + 1e-9);
+  const step = both.tokens[0].p_knn_at.findIndex((_, j) => effect(j)), temperatures = sent(page, '/v1/score').at(-1).knn.temperatures;
+  if (step < 0) is(await textOf(page, '#temperature-out'), 'varies', 'temperatures of two stores');
+  else near(await shownNumber(page, '#temperature-out'), temperatures[step], 'the T in effect', 6e-3);
+  // A server whose T is none that its stores were tuned to, nor of the grid.
+  await page.route('**/v1/score', async route => {
+    const answer = await (await route.fetch()).json();
+    for (const token of answer.tokens) token.p_knn *= .77;
+    await route.fulfill({json: answer});
+  });
+  await read(page, `${TEXT} `);
+  is(await textOf(page, '#temperature-out'), 'varies', 'a T that the page does not know is not made up');
+  await close(page);
+});
+
+// ---------------------------------------------------------------- long texts
+
+const LONG = Array.from({length: 60}, (_, i) => `Letter ${i}. Dear reader, the weather is fine, and the store has the context of every word.`).join('\n');
+
+await part('long readings', async () => {
+  const page = await open();
+  await start(page);
+  const whole = await api('POST', '/v1/score', {text: LONG}), asked = [];
+  await page.route('**/v1/score', async route => {
+    asked.push(route.request().postDataJSON().tokens.length);
+    if (asked.length === 2) { // the first colours are there before the second answer
+      await page.waitForFunction(() => document.querySelectorAll('#tokens .p, #tokens .n').length > 50);
+      is(await page.locator('#tokens .t').count(), asked[0], 'tokens of the first part');
+      is(await page.locator('#read-progress').isVisible() && await page.locator('#read-cancel').isVisible(), true, 'progress, and a way out');
+      ok(/^256 of [\d\u202f]+ tokens$/.test(await textOf(page, '#read-count')), `how far it is: ${await textOf(page, '#read-count')}`);
+    }
+    await route.continue();
+  });
+  await page.fill('#read-text', LONG);
+  await page.click('#read-go');
+  await page.waitForFunction(n => document.querySelectorAll('#tokens .t').length === n, whole.count);
+  await page.waitForFunction(() => document.getElementById('read-progress').hidden);
+  ok(asked.length > 2 && asked[0] === 256 && asked.at(-1) === whole.count, `parts: ${asked}`);
+  near(await shownNumber(page, '#ppl'), whole.ppl, 'the perplexity of the whole');
+  is(await page.locator('#tokens').evaluate(e => e.textContent.replaceAll('↵', '')), LONG, 'the text, each word once');
+  const bars = await page.locator('#strip rect').count();
+  ok(bars > 0 && bars <= 240, `bars of the strip: ${bars}`);
+  await page.locator('#strip').click({position: {x: 2, y: 5}});
+  is(await page.locator('#tokens .open').getAttribute('data-i'), '0', 'a click on the strip goes to its token');
+  await page.keyboard.press('Escape');
+  await shot(page, 'wide-long');
+  await close(page);
+});
+
+await part('cancel', async () => {
+  const page = await open();
+  await start(page);
+  let count = 0;
+  await page.route('**/v1/score', route => ++count < 2 ? route.continue() : undefined); // the second is never answered
+  await page.fill('#read-text', LONG);
+  await page.click('#read-go');
+  await page.waitForFunction(() => document.querySelectorAll('#tokens .t').length === 256);
+  await page.click('#read-cancel');
+  await page.waitForFunction(() => document.getElementById('read-count').textContent === 'stopped after 256 tokens');
+  is(await page.locator('#read-progress').isHidden() && await page.locator('#read-cancel').isHidden(), true, 'nothing is under way');
+  is(await textOf(page, '#problem'), '', 'to cancel is no error');
+  is(await textOf(page, '#read-go'), 'Read it', 'one can begin anew');
+  await page.unroute('**/v1/score');
+  await read(page, TEXT);
+  is(await textOf(page, '#problem'), '', 'another text');
+  await close(page);
+});
+
+// ---------------------------------------------------------------- what helped
+
+await part('strip, shares and search', async () => {
+  const page = await open();
+  await start(page);
+  const score = await read(page, TEXT), gains = score.tokens.map(t => t.logprob - Math.log(t.p_lm));
+  await page.waitForTimeout(150);
+  is(await page.locator('#strip rect').count(), gains.length, 'a bar a token');
+  const bars = await page.locator('#strip rect').evaluateAll(all => all.map(bar => bar.getAttribute('class')));
+  ok(bars.every((name, i) => Math.abs(gains[i]) < 1e-6 || name === (gains[i] > 0 ? 'p' : 'n')), 'bars go up and down as the gains do');
+  const shares = (await textOf(page, '#shares')).replace(/\u202f/g, ''), [helped, hurt] = [...shares.matchAll(/([\d.]+)%/g)].map(match => Number(match[1]));
+  near(helped, 100 * gains.filter(g => g > 0).length / gains.length, 'the share that was helped', 6e-3);
+  near(hurt, 100 * gains.filter(g => g < 0).length / gains.length, 'the share that was hurt', 6e-3);
+  await page.fill('#extremes-search', 'NEIGHBOURS of');
+  const found = await page.locator('#extremes-list .words-before').allTextContents();
+  ok(found.length > 0 && found.every(text => text.toLowerCase().includes('neighbours of')), `what the search found: ${found.join(' | ')}`);
+  await page.fill('#extremes-search', 'zebra');
+  is(await textOf(page, '#extremes-list'), 'No such token was helped.', 'nothing is found');
+  await close(page);
+});
+
+await part('gain by document', async () => {
+  const page = await open();
+  await start(page);
+  await read(page, TEXT);
+  await page.click('#origins-go');
+  await page.waitForSelector('.by-document li');
+  const stores = await page.locator('.by-store li').allTextContents(), documents = await page.locator('.by-document li').allTextContents();
+  const numberOf = text => Number(/[+−][\d.]+$/.exec(text)[0].replace('−', '-'));
+  ok(stores.length === 2 && stores.some(text => text.startsWith('told')), `by store: ${stores}`);
+  ok(documents.some(text => text.startsWith('told.txt') || text.includes('/told.txt')), `by document: ${documents}`);
+  const gain = await page.locator('#tokens .t').count(), explained = sent(page, '/v1/explain');
+  is(explained.length, Math.min(32, gain), 'tokens that were explained');
+  // With fewer tokens than are looked at the sum is the gain of the text, but for what stands for no store.
+  const score = await api('POST', '/v1/score', {text: TEXT}), all = sum(score.tokens.map(t => t.logprob - Math.log(t.p_lm)));
+  const away = documents.filter(text => text.startsWith('neighbours further away')).map(numberOf);
+  ok(Math.abs(sum(stores.map(numberOf)) + sum(away) - all) < .05, `the parts make the whole: ${stores} ${away} of ${all}`);
+  await page.locator('.by-document button').first().click();
+  await page.waitForSelector('#document[open] mark');
+  await close(page);
+});
+
+// ---------------------------------------------------------------- two settings, links, reports
+
+await part('side by side', async () => {
+  const page = await open();
+  await start(page);
+  await read(page, TEXT);
+  const before = await shownNumber(page, '#ppl'), colours = await page.locator('#tokens .t').evaluateAll(all => all.map(t => t.className));
+  await page.click('#keep');
+  await turn(page, '#lambda', .9);
+  is(await page.locator('#kept').isVisible(), true, 'the kept one');
+  near(await shownNumber(page, '#kept-ppl').then(() => textOf(page, '#kept-ppl')).then(text => Number(text.replace(/[^\d.]/g, ''))), before, 'its perplexity stands still');
+  is((await page.locator('#kept-tokens .t').evaluateAll(all => all.map(t => t.className.trim()))).join('|'), colours.map(c => c.trim()).join('|'), 'so do its colours');
+  ok((await page.locator('#tokens .t').evaluateAll(all => all.map(t => t.className.trim()))).join('|') !== colours.join('|'), 'the other one changes');
+  ok((await textOf(page, '#now-name')).startsWith('λ 0.90'), 'the settings of now');
+  const after = await shownNumber(page, '#ppl');
+  ok((await textOf(page, '#now-ppl')).includes(after > before ? '+' : '−'), 'by how much they differ');
+  const one = answered(page, '/v1/score');
+  await page.locator('#read-stores [value=letters]').click();
+  await one;
+  await page.waitForFunction(() => document.getElementById('now-name').textContent.endsWith(', told'));
+  ok((await textOf(page, '#kept-name')).endsWith('told + letters'), 'stores are compared, too');
+  await shot(page, 'wide-compare');
+  await page.locator('#kept-tokens .t').nth(3).click();
+  is(await page.locator('#tokens .open').getAttribute('data-i'), '3', 'a token of the kept one opens the same of the other');
+  await page.keyboard.press('Escape');
+  await read(page, `${TEXT} More.`);
+  is(await page.locator('#kept').isHidden(), true, 'another text is not compared');
+  await close(page);
+});
+
+await part('links', async () => {
+  const page = await open({permissions: ['clipboard-read', 'clipboard-write']});
+  await start(page);
+  const text = `${TEXT}\n<b>ü</b> & 日本 100 %?#`;
+  await read(page, text);
+  const one = answered(page, '/v1/score');
+  await page.locator('#read-stores [value=letters]').click();
+  await one;
+  await turn(page, '#lambda', .6);
+  await turn(page, '#temperature', 20);
+  await page.click('#link');
+  await page.waitForFunction(() => document.getElementById('said').textContent.startsWith('The link is copied'));
+  const [ppl, link] = [await textOf(page, '#ppl'), await page.evaluate(() => navigator.clipboard.readText())];
+  is(link, page.url(), 'the address is the link');
+  const other = await open();
+  const first = answered(other, '/v1/score');
+  await other.goto(link);
+  await first;
+  await other.waitForFunction(expected => document.getElementById('ppl').textContent === expected, ppl);
+  is(await other.inputValue('#read-text'), text, 'the text of the link');
+  is(await other.inputValue('#lambda'), '0.6', 'its λ');
+  is(await other.inputValue('#temperature'), '20', 'its T');
+  is(await other.isChecked('#read-stores [value=letters]'), false, 'its stores');
+  is(sent(other, '/v1/score').length, 1, 'only that text was read');
+  await other.goto(`${url}#/read?z=AAAA&lambda=0.5`);
+  await other.waitForFunction(() => document.getElementById('problem').textContent.includes('damaged'));
+  await other.goto(`${url}#/read?z=AAAA&lambda=7`);
+  await other.waitForFunction(() => document.getElementById('problem').textContent.includes('its lambda is no number'));
+  await close(other);
+  await close(page);
+});
+
+await part('report', async () => {
+  const page = await open();
+  await start(page);
+  const score = await read(page, `${TEXT} </script><img src=x onerror="window.pwned=1">`);
+  const saved = page.waitForEvent('download');
+  await page.click('#save');
+  const html = await readFile(await (await saved).path(), 'utf8');
+  await page.waitForFunction(() => document.getElementById('said').textContent.startsWith('Saved'));
+  const view = await page.context().newPage();
+  await view.setContent(html);
+  is(await view.locator('#text .body > span').count(), score.tokens.length, 'tokens of the report');
+  ok((await view.locator('#rows').textContent()).includes('with neighbours'), 'its figures');
+  is(await view.locator('#curves svg').count(), 1, 'its curve');
+  await view.locator('#text .body > span.p, #text .body > span.n').first().click();
+  ok(await view.locator('#panel .neighbors li').count() > 0, 'neighbours of a token that changed');
+  is(await view.evaluate(() => typeof window.pwned), 'undefined', 'a text is no script');
+  await view.close();
+  await close(page);
+});
+
+// ---------------------------------------------------------------- documents
+
+await part('a passage in its document', async () => {
+  const page = await open();
+  await api('POST', '/v1/stores/told/documents', {name: 'long.txt', text: LONG});
+  await start(page);
+  await read(page, 'Dear reader, the weather is fine');
+  await page.locator('#tokens .t').nth(4).click();
+  await page.waitForSelector('.neighbors .link');
+  const answer = await api('POST', '/v1/explain', {...sent(page, '/v1/explain').at(-1)}), nearest = answer.neighbors[0];
+  await page.locator('.neighbors .link').first().click();
+  await page.waitForSelector('#document[open] mark');
+  is(await textOf(page, '#document-title'), nearest.document, 'the document of the neighbour');
+  is((await textOf(page, '#document-body mark')).trim(), nearest.text.trim(), 'its word');
+  ok((await textOf(page, '#document-about')).includes(`token ${nearest.position.toLocaleString('en').replace(/,/g, '\u202f')},`), 'its place');
+  await page.keyboard.press('Escape');
+  is(await page.locator('#document').isHidden(), true, 'Escape closes it');
+  is(await page.locator('#token').isVisible(), true, 'and nothing else');
+
+  await page.click('#stores-tab');
+  await page.locator(`${shelf('told')} tbody button.link`, {hasText: 'long.txt'}).click();
+  await page.waitForSelector('#document[open] mark');
+  is(await page.isDisabled('#document-earlier'), true, 'a document opens at its beginning');
+  ok((await textOf(page, '#document-body')).startsWith('Letter 0.'), 'its first words');
+  for (let i = 0; i < 20 && !await page.isDisabled('#document-later'); i++) {
+    const place = await textOf(page, '#document-about');
+    await page.click('#document-later');
+    await page.waitForFunction(old => document.getElementById('document-about').textContent !== old, place);
+  }
+  ok((await textOf(page, '#document-body')).endsWith('the context of every word.'), 'one can read to its end');
+  await page.click('#document-earlier');
+  await page.waitForFunction(() => !document.getElementById('document-later').disabled);
+  await page.click('#document-close');
+  await api('DELETE', '/v1/stores/told/documents/long.txt');
+  await close(page);
+});
+
+await finish();
