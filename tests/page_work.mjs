@@ -1,6 +1,6 @@
 // The page of `knnlm serve` as a workbench: tuning, long readings, comparing, links, reports, documents. As tests/page.mjs.
 import {readFile} from 'node:fs/promises';
-import {url, TEXT, ok, is, near, api, open, close, part, shot, textOf, shownNumber, answered, sent, turn, start, read, shelf, finish} from './page_kit.mjs';
+import {url, TEXT, ok, is, near, api, open, close, part, shot, textOf, shownNumber, answered, sent, turn, start, read, generate, shelf, finish} from './page_kit.mjs';
 
 const sum = all => all.reduce((a, b) => a + b, 0);
 const frames = page => page.evaluate(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))));
@@ -278,6 +278,70 @@ await part('a passage in its document', async () => {
   await page.waitForFunction(() => !document.getElementById('document-later').disabled);
   await page.click('#document-close');
   await api('DELETE', '/v1/stores/told/documents/long.txt');
+  await close(page);
+});
+
+// ---------------------------------------------------------------- writing
+
+const written = (page, id) => page.locator(id).evaluate(output => {
+  const copy = output.cloneNode(true);
+  for (const number of copy.querySelectorAll('sup, .prompt')) number.remove();
+  return copy.textContent;
+});
+
+await part('with and without neighbours', async () => {
+  const page = await open({permissions: ['clipboard-read', 'clipboard-write']});
+  await start(page);
+  await page.click('#generate-tab');
+  await page.check('#beside');
+  await generate(page, {prompt: 'The nearest', length: 40, heat: .5, seed: 7, 'knn-lambda': .8, 'knn-temperature': 2, 'knn-k': 12});
+  await page.waitForFunction(() => !document.getElementById('generate-go').disabled);
+  const [mixed, alone] = sent(page, '/v1/completions');
+  is(`${mixed.knn.lambda} ${mixed.knn.temperature} ${mixed.knn.k}`, '0.8 2 12', 'λ, T and k');
+  is(alone.knn.stores.length, 0, 'the model alone');
+  is(`${alone.prompt} ${alone.seed} ${alone.temperature}`, `${mixed.prompt} ${mixed.seed} ${mixed.temperature}`, 'the same of all else');
+  for (const [id, body] of [['#output', mixed], ['#alone', alone]]) {
+    const direct = await api('POST', '/v1/completions', {...body, stream: false});
+    is((await written(page, id)).trim(), direct.choices[0].text.trim(), `the words of ${id}`);
+  }
+  ok(await written(page, '#output') !== await written(page, '#alone'), 'neighbours make a difference');
+  await shot(page, 'wide-beside');
+  await page.click('#copy');
+  await page.waitForFunction(() => document.getElementById('generate-count').textContent.startsWith('copied'));
+  const copied = await page.evaluate(() => navigator.clipboard.readText()), direct = await api('POST', '/v1/completions', {...mixed, stream: false});
+  const {text, knn} = direct.choices[0], notes = knn.sources.filter(source => source.footnote);
+  is(copied.split('\n\nSources\n')[0].replace(/\[\d+\]/g, ''), `The nearest${text}`, 'the text that was copied');
+  ok(notes.length > 0 && notes.every(n => copied.includes(`[${n.footnote}] ${n.document} (${n.store}, token ${n.position})`)), `its sources: ${copied}`);
+  is(copied.split('\n\nSources\n')[0].match(/\[\d+\]/g).join(), notes.map(n => `[${n.footnote}]`).join(), 'a mark for each');
+  await page.locator('.run').first().click();
+  await page.waitForSelector('#passage mark');
+  await page.locator('#passage-title button').click();
+  await page.waitForSelector('#document[open] mark');
+  await page.keyboard.press('Escape');
+  is(await page.locator('#passage').isVisible(), true, 'Escape closes the document alone');
+  await page.uncheck('#beside');
+  await page.fill('#seed', '');
+  await page.fill('#knn-lambda', '');
+  await page.click('#generate-go');
+  await page.waitForFunction(() => !document.getElementById('generate-go').disabled);
+  is(sent(page, '/v1/completions').length, 3, 'once, without the model alone');
+  is('lambda' in sent(page, '/v1/completions').at(-1).knn, false, 'λ as tuned');
+  is(await page.locator('#alone').isHidden(), true, 'one text');
+  await close(page);
+});
+
+await part('both stop', async () => {
+  const page = await open();
+  await start(page);
+  await page.click('#generate-tab');
+  await page.check('#beside');
+  await page.route('**/v1/completions', route => route.request().postDataJSON().knn.stores ? route.fulfill({status: 500, json: {error: {message: 'memory ran out'}}}) : route.continue());
+  await generate(page, {prompt: 'The nearest', length: 4096, heat: 1, seed: 1});
+  await page.waitForSelector('#problem .problem');
+  await page.waitForFunction(() => !document.getElementById('generate-go').disabled);
+  const then = await written(page, '#output');
+  await page.waitForTimeout(300);
+  is(await written(page, '#output'), then, 'one that fails ends the other');
   await close(page);
 });
 

@@ -1,7 +1,6 @@
 // A document of a store in a window of its own, opened at one of its words; one can read on in both directions.
-import {$, el, shown} from './dom.js';
+import {$, el, leadingSpace, mark, shown} from './dom.js';
 import {whole} from './format.js';
-import {passageText} from './passage.js';
 import * as api from './api.js';
 
 const AROUND = 300, STEP = 2 * AROUND;
@@ -9,6 +8,13 @@ const AROUND = 300, STEP = 2 * AROUND;
 const dialog = $('document'), title = $('document-title'), about = $('document-about'), body = $('document-body');
 let place = null;   // {store, document, entry, position, begins, ends}: what is shown
 let request = null;
+
+// A quiet ellipsis where the document goes on.
+export function passageText({before, text, after, begins, ends}) {
+  const space = leadingSpace(text);
+  return el('p.passage', {lang: ''}, begins ? null : mark('…'), shown(before, 'text'), space, el('mark', {}, shown(text.slice(space.length), 'text')),
+    shown(after, 'text'), ends ? null : mark('…'));
+}
 
 async function show(store, entry, tokens, wanted = () => true) {
   request?.abort();
