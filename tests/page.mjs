@@ -371,10 +371,10 @@ await part('documents', async () => {
   await page.click('#stores-tab');
   const remove = page.getByRole('button', {name: `Remove ${name}`, exact: true});
   await remove.click();
-  await page.locator(`${shelf('told')} .confirm button`, {hasText: 'Keep'}).click();
+  await page.locator(`${shelf('told')} .confirm:not(.away) button`, {hasText: 'Keep'}).click();
   ok((await names(page)).includes(name), 'kept');
   await remove.click();
-  await page.locator(`${shelf('told')} .confirm .danger`).click();
+  await page.locator(`${shelf('told')} .confirm:not(.away) .danger`).click();
   await page.waitForFunction(n => ![...document.querySelectorAll('[data-store=told] tbody th')].some(th => th.textContent === n), name);
   ok(!(await api('GET', '/v1/stores/told/documents')).data.some(d => d.name === name), 'removed from the store');
   await page.waitForFunction(n => document.querySelector('[data-store=told] .store-facts').textContent.includes(`entries${n}`), store.entries);
@@ -389,7 +389,7 @@ await part('a document that is gone', async () => {
   await page.waitForFunction(() => document.querySelector('[data-store=told] tbody')?.textContent.includes('brief.txt'));
   await api('DELETE', '/v1/stores/told/documents/brief.txt');
   await page.getByRole('button', {name: 'Remove brief.txt'}).click();
-  await page.locator(`${shelf('told')} .danger`).click();
+  await page.locator(`${shelf('told')} .confirm:not(.away) .danger`).click();
   await page.waitForSelector('#problem .problem');
   ok(/\(404\)$/.test((await textOf(page, '#problem p')).trim()), `the server’s own error: ${await textOf(page, '#problem p')}`);
   await close(page);

@@ -345,4 +345,87 @@ await part('both stop', async () => {
   await close(page);
 });
 
+// ---------------------------------------------------------------- nothing shifts, numbers alike, and all can use it
+
+await part('a row that asks', async () => {
+  for (const width of [1280, 400]) {
+    const page = await open({viewport: {width, height: 900}});
+    await start(page);
+    await page.click('#stores-tab');
+    await page.waitForSelector(`${shelf('letters')} tbody tr`);
+    const boxes = () => page.locator(`${shelf('letters')} th, ${shelf('letters')} td`).evaluateAll(all => all.map(e => e.getBoundingClientRect()).filter(b => b.width).map(b => [b.x + scrollX, b.y + scrollY, b.width, b.height].map(Math.round).join()).join(' '));
+    const before = await boxes();
+    await page.locator(`${shelf('letters')} .act button.quiet`).nth(2).click();
+    ok(await page.locator(`${shelf('letters')} .confirm`).nth(2).isVisible(), 'the row asks');
+    is(await boxes(), before, `nothing moves at ${width} px when a row asks`);
+    await page.keyboard.press('Escape');
+    is(await page.locator(`${shelf('letters')} .confirm`).nth(2).isVisible(), false, 'it asks no more');
+    await close(page);
+  }
+});
+
+await part('numbers', async () => {
+  const page = await open();
+  await start(page);
+  const told = await page.evaluate(async () => {
+    const {digits, fixed, percent, plural, signedPercent, size, times, whole} = await import('./format.js');
+    return [digits(12345.6), digits(1234567), digits(1e9), digits(-12345), digits(415.23), digits(.0012346), fixed(12345.678, 2), whole(1234567), whole(999), plural(1000, 'token'),
+      percent(.1234), percent(.01234), percent(1), signedPercent(12.5), signedPercent(-.5), size(1234567), times(Math.log(12345.6)), times(-Math.log(2))].join('|').replaceAll('\u202f', '_');
+  });
+  is(told, '12_346|1_234_567|1.00·10⁹|−12_345|415.2|0.001235|12_345.68|1_234_567|999|1_000 tokens|12.3_%|1.2_%|100_%|+1_250_%|−50_%|1.2_MB|×12_346|÷2', 'numbers');
+  await close(page);
+});
+
+const axe = await readFile(`${process.env.KNNLM_NODE ?? 'third_party/node'}/node_modules/axe-core/axe.min.js`, 'utf8');
+
+// What WCAG 2.2 at level AA finds fault with.
+async function audit(page, what) {
+  await page.evaluate(axe);
+  const {violations} = await page.evaluate(() => window.axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations']}));
+  is(violations.map(v => `${v.id}: ${v.nodes.slice(0, 3).map(n => `${n.target} ${n.any[0]?.message ?? ''}`).join('; ')}`).join('\n'), '', `accessible: ${what}`);
+}
+
+await part('accessible', async () => {
+  for (const [colorScheme, width] of [['light', 1280], ['dark', 1280], ['light', 400]]) {
+    const page = await open({colorScheme, viewport: {width, height: 900}, reducedMotion: 'reduce'}), where = `${colorScheme}, ${width} px`;
+    const look = async name => {
+      await audit(page, `${name}, ${where}`);
+      await shot(page, `${colorScheme}-${width}-${name}`);
+    };
+    await start(page);
+    await read(page, TEXT);
+    await turn(page, '#lambda', .9);
+    await page.waitForTimeout(150);
+    await look('reading');
+    await page.click('#keep');
+    await page.click('#origins-go');
+    await page.waitForSelector('.by-document li');
+    await look('comparing');
+    await page.locator('#tokens .t').nth(4).click();
+    await page.waitForSelector('.neighbors .link');
+    await look('token');
+    await page.locator('.neighbors .link').first().click();
+    await page.waitForSelector('#document[open] mark');
+    await look('document');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Escape');
+    await page.click('#generate-tab');
+    await page.check('#beside');
+    await generate(page, {prompt: 'The nearest', length: 30, heat: 0});
+    await page.waitForFunction(() => !document.getElementById('generate-go').disabled);
+    await page.waitForTimeout(250);
+    await look('generate');
+    await page.locator('.run').first().click();
+    await page.waitForSelector('#passage mark');
+    await look('passage');
+    await page.keyboard.press('Escape');
+    await page.click('#stores-tab');
+    await page.waitForSelector(`${shelf('letters')} tbody tr`);
+    await page.locator(`${shelf('told')} .act button.quiet`).first().click();
+    await page.locator('.add summary').first().click();
+    await look('stores');
+    await close(page);
+  }
+});
+
 await finish();

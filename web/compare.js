@@ -31,22 +31,26 @@ export function comparison(onpick) {
     const item = event.target.closest('[data-i]');
     if (item && getSelection().isCollapsed) onpick(Number(item.dataset.i));
   });
+  // Of the one that is being turned; another text has nothing to be compared with.
+  function update({ids, perplexity, name}) {
+    if (!kept) return;
+    if (ids.join() !== kept.ids) return close();
+    $('now-name').textContent = name;
+    $('now-ppl').textContent = `perplexity ${digits(perplexity)} (${signedPercent(perplexity / kept.perplexity - 1)})`;
+  }
+
   return {
+    update,
     // What is now is kept: `name` tells its settings.
-    keep({ids, texts, gain, perplexity, name}) {
+    keep(now) {
+      const {ids, texts, gain, perplexity, name} = now;
       kept = {ids: ids.join(), perplexity};
       draw(texts, gain);
       $('kept-name').textContent = name;
       $('kept-ppl').textContent = `perplexity ${digits(perplexity)}`;
       $('kept').hidden = false;
       $('reading').classList.add('comparing');
-    },
-    // Of the one that is being turned; another text has nothing to be compared with.
-    update({ids, perplexity, name}) {
-      if (!kept) return;
-      if (ids.join() !== kept.ids) return close();
-      $('now-name').textContent = name;
-      $('now-ppl').textContent = `perplexity ${digits(perplexity)} (${signedPercent(perplexity / kept.perplexity - 1)})`;
+      update(now);
     },
   };
 }

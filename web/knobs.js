@@ -7,10 +7,11 @@ const HEIGHT = 26, TOP = 3, POINTS = 50;
 const LAMBDAS = Array.from({length: POINTS + 1}, (_, i) => i / POINTS);
 const CONTROLS = ['lambda', 'temperature', 'lambda-tuned', 'temperature-tuned', 'tune'];
 
-// Perplexity above its largest at the ends of the better half would flatten all the rest.
+// By its logarithm; what is far above the model's own would flatten all the rest.
 function scaleOf(values) {
-  const finite = values.filter(Number.isFinite), low = Math.min(...finite), high = Math.min(Math.max(...finite), values[0] + 2 * (values[0] - low) + .05 * low);
-  return v => TOP + (HEIGHT - 2 * TOP) * (1 - (Math.min(v, high) - low) / (high - low || 1));
+  const logs = values.filter(Number.isFinite).map(Math.log), low = Math.min(...logs), first = Math.log(values[0]);
+  const high = Math.min(Math.max(...logs), first + Math.max(first - low, .1));
+  return v => TOP + (HEIGHT - 2 * TOP) * (1 - (Math.min(Math.log(v), high) - low) / (high - low || 1));
 }
 
 const upright = (name, x) => svg('line', {class: name, x1: 100 * x, x2: 100 * x, y1: 0, y2: HEIGHT});

@@ -1,6 +1,6 @@
 // What the panels share: the header, the tabs, and the list of stores.
 import {$} from './dom.js';
-import {plural, whole} from './format.js';
+import {digits, plural, whole} from './format.js';
 import {problem} from './notice.js';
 import {startGenerate} from './generate.js';
 import {startRead} from './read.js';
@@ -11,9 +11,7 @@ import * as api from './api.js';
 const panels = {read: startRead(), generate: startGenerate(), stores: startStores(refresh)};
 let model = null;
 
-function millions(parameters) {
-  return parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)} billion parameters` : `${(parameters / 1e6).toFixed(1)} million parameters`;
-}
+const millions = parameters => parameters >= 1e9 ? `${digits(parameters / 1e9, 3)} billion parameters` : `${digits(parameters / 1e6, 3)} million parameters`;
 
 function drawHeader(stores) {
   const entries = stores.reduce((sum, store) => sum + store.entries, 0);

@@ -85,7 +85,7 @@ export function origins({tokenOf, gains}) {
       body.replaceChildren(el('p.problem', {}, error.message));
     }
     button.disabled = false;
-    button.textContent = 'Find out again';
+    button.textContent = 'Again';
   }
   button.addEventListener('click', ask);
   return {clear};

@@ -47,19 +47,19 @@ function documentTable(name, changed) {
   function row(document) {
     const cell = el('td.act');
     const line = el('tr', {}, el('th', {scope: 'row'}, nameOf(document)), el('td', {}, whole(document.tokens)), el('td', {}, size(document.bytes)), cell);
-    const ask = () => {
-      const no = el('button', {type: 'button', click: keep}, 'Keep');
-      cell.replaceChildren(el('div.confirm', {role: 'group', 'aria-label': `Remove ${document.name}?`}, el('span', {}, 'Remove it?'),
-        el('button.danger', {type: 'button', click: () => remove(document.name)}, 'Remove'), no));
-      no.focus();
+    // Question and answers take turns in one place: nothing else moves.
+    const no = el('button', {type: 'button', click: () => ask(false)}, 'Keep');
+    const confirm = el('div.confirm', {role: 'group', 'aria-label': `Remove ${document.name}?`},
+      el('button.danger', {type: 'button', click: () => remove(document.name)}, 'Remove'), no);
+    const button = el('button.quiet', {type: 'button', 'aria-label': `Remove ${document.name}`, click: () => ask(true)}, 'Remove…');
+    const ask = is => {
+      button.classList.toggle('away', is);
+      confirm.classList.toggle('away', !is);
+      (is ? no : button).focus();
     };
-    const button = el('button.quiet', {type: 'button', 'aria-label': `Remove ${document.name}`, click: ask}, 'Remove…');
-    const keep = () => {
-      cell.replaceChildren(button);
-      button.focus();
-    };
-    cell.addEventListener('keydown', event => { if (event.key === 'Escape' && !button.isConnected) keep(); });
-    if (writable) cell.append(button);
+    confirm.classList.add('away');
+    cell.addEventListener('keydown', event => { if (event.key === 'Escape' && button.matches('.away')) ask(false); });
+    if (writable) cell.append(el('div.turns', {}, button, confirm));
     return line;
   }
 
