@@ -345,6 +345,55 @@ await part('both stop', async () => {
   await close(page);
 });
 
+// ---------------------------------------------------------------- a map
+
+// Where a point is drawn: as the page scales, over all that is shown.
+function scaled(places, {width, height}, margin = 16) {
+  const [xs, ys] = [places.map(p => p.x), places.map(p => p.y)], [left, right, low, high] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  return p => [margin + (p.x - left) / (right - left) * (width - 2 * margin), height - margin - (p.y - low) / (high - low) * (height - 2 * margin)];
+}
+
+await part('map', async () => {
+  const page = await open();
+  await start(page);
+  await read(page, TEXT);
+  await page.locator('#tokens .t').nth(4).click();
+  await page.waitForSelector('.neighbors li');
+  await page.click('#stores-tab');
+  const box = `${shelf('letters')} .map`, asked = answered(page, '/v1/stores/letters/map');
+  await page.locator(`${box} summary`).click();
+  await asked;
+  await page.waitForFunction(() => document.querySelector('[data-store=letters] .map .small').textContent.includes('The ring is the moment before'));
+  const map = await api('GET', '/v1/stores/letters/map'), score = await api('POST', '/v1/score', {text: TEXT});
+  const request = page.requests.filter(r => r.url().endsWith('/letters/map') && r.method() === 'POST').map(r => r.postDataJSON()).at(-1);
+  is(request.tokens.join(), score.tokens.slice(0, 4).map(t => t.token).join(), 'what is before the token that is open');
+  ok((await textOf(page, `${box} .small`)).includes(`${map.points.length} keys`), 'how many keys are drawn');
+  is(await page.locator(`${box} .map-legend li`).count(), 7, 'six documents with colours, and the others');
+  const ring = await api('POST', '/v1/stores/letters/map', request), size = await page.locator(`${box} canvas`).boundingBox();
+  const where = scaled([...map.points, ring], size), [x, y] = where(ring).map(Math.round);
+  const colour = await page.locator(`${box} canvas`).evaluate((canvas, [px, py]) => [...canvas.getContext('2d').getImageData(px, py, 1, 1).data].slice(0, 3).join(), [x, y]);
+  is(colour, '168,50,26', 'the query is drawn at its place');
+  const point = map.points[30], [px, py] = where(point);
+  await page.locator(`${box} canvas`).hover({position: {x: px, y: py}});
+  await page.waitForFunction(() => document.querySelector('[data-store=letters] .map-told').textContent.includes('…'));
+  const told = await textOf(page, `${box} .map-told`), close4 = map.points.filter(p => Math.hypot(where(p)[0] - px, where(p)[1] - py) < 14);
+  ok(close4.some(p => told.startsWith(`${map.documents[p.document]}: `)), `what hovering tells: ${told}`);
+  await shot(page, 'wide-map');
+  await page.locator(`${box} canvas`).focus();
+  const first = await textOf(page, `${box} .map-told`);
+  await page.keyboard.press('ArrowRight');
+  ok(await textOf(page, `${box} .map-told`) !== first, 'the keys move from point to point');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('#document[open] mark');
+  await page.keyboard.press('Escape');
+  await api('POST', '/v1/stores/letters/documents', {name: 'more.txt', text: 'One more letter of the same kind.'});
+  await page.click('#read-tab');
+  await page.click('#stores-tab');
+  await page.waitForFunction(n => document.querySelector('[data-store=letters] .map .small').textContent.includes(`${n} keys`), map.points.length + (await api('GET', '/v1/stores/letters')).entries - map.points.length);
+  await api('DELETE', '/v1/stores/letters/documents/more.txt');
+  await close(page);
+});
+
 // ---------------------------------------------------------------- nothing shifts, numbers alike, and all can use it
 
 await part('a row that asks', async () => {
@@ -423,7 +472,11 @@ await part('accessible', async () => {
     await page.waitForSelector(`${shelf('letters')} tbody tr`);
     await page.locator(`${shelf('told')} .act button.quiet`).first().click();
     await page.locator('.add summary').first().click();
+    await page.locator('.map summary').first().click();
+    await page.waitForSelector('.map-legend li');
     await look('stores');
+    await page.locator('.map canvas').first().scrollIntoViewIfNeeded();
+    await shot(page, `${colorScheme}-${width}-map`);
     await close(page);
   }
 });

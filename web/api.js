@@ -109,6 +109,8 @@ export const passage = (store, entry, {around, tokens = 1}, signal) =>
   json('GET', `${storePath(store)}/entries/${entry}?${new URLSearchParams({around, tokens})}`, {signal});
 export const documents = (store, {offset, limit, q}, signal) =>
   json('GET', `${storePath(store)}/documents?${new URLSearchParams({offset, limit, q})}`, {signal});
+export const map = store => json('GET', `${storePath(store)}/map`);
+export const mapPlace = (store, body) => json('POST', `${storePath(store)}/map`, {body});
 export const addDocument = (store, name, text) => json('POST', `${storePath(store)}/documents`, {body: {name, text}});
 export const removeDocument = (store, name) => json('DELETE', `${storePath(store)}/documents/${encodeURIComponent(name)}`);
 

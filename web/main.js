@@ -8,7 +8,7 @@ import {startStores} from './stores.js';
 import {tabs} from './tabs.js';
 import * as api from './api.js';
 
-const panels = {read: startRead(), generate: startGenerate(), stores: startStores(refresh)};
+const panels = {read: startRead(), generate: startGenerate(), stores: startStores({refresh, present: () => panels.read.present()})};
 let model = null;
 
 const millions = parameters => parameters >= 1e9 ? `${digits(parameters / 1e9, 3)} billion parameters` : `${digits(parameters / 1e6, 3)} million parameters`;

@@ -257,6 +257,8 @@ export function startRead() {
       choice.update(list);
       texts.update(list);
     },
+    // The token that is open, and those before it.
+    present: () => opened < 0 ? null : {text: read.texts[opened], tokens: read.ids.slice(0, opened)},
     async begin() {
       if (!await follow()) texts.begin();
     },

@@ -2,6 +2,7 @@
 import {$, el, shown} from './dom.js';
 import {digits, plural, size, whole} from './format.js';
 import {calm, note, problem} from './notice.js';
+import {storeMap} from './map.js';
 import {openDocument} from './reader.js';
 import * as api from './api.js';
 
@@ -141,13 +142,14 @@ function addForm(store, changed) {
 
 // ---------------------------------------------------------------- a store
 
-function storeCard(store, refresh) {
+function storeCard(store, {refresh, present}) {
   const list = el('dl.store-facts'), reason = el('p.small', {}, 'This store cannot be changed here: the server is read-only, or may not write to its folder.');
   const documents = documentTable(store.name, refresh);
   const add = addForm(store.name, async () => { await Promise.all([documents.load(), refresh()]); });
-  const element = el('article.card.store', {'data-store': store.name}, el('h2', {}, shown(store.name)), list, documents.element, add, reason);
+  const map = storeMap(store.name, present);
+  const element = el('article.card.store', {'data-store': store.name}, el('h2', {}, shown(store.name)), list, documents.element, add, map.element, reason);
   return {
-    element, load: documents.load,
+    element, load: documents.load, show: map.load,
     update(now) {
       drawFacts(list, now);
       documents.setWritable(now.writable === true);
@@ -157,7 +159,8 @@ function storeCard(store, refresh) {
   };
 }
 
-export function startStores(refresh) {
+// refresh(): something was changed; present(): as of storeMap.
+export function startStores(doors) {
   const cards = new Map();
   let seen = false;
   const load = card => { if (seen) card.load(); };
@@ -166,7 +169,7 @@ export function startStores(refresh) {
       for (const name of cards.keys()) if (!stores.some(store => store.name === name)) cards.delete(name);
       for (const store of stores) {
         const fresh = !cards.has(store.name);
-        if (fresh) cards.set(store.name, storeCard(store, refresh));
+        if (fresh) cards.set(store.name, storeCard(store, doors));
         cards.get(store.name).update(store);
         if (fresh) load(cards.get(store.name));
       }
@@ -175,6 +178,7 @@ export function startStores(refresh) {
       if (!same || !elements.length) $('store-list').replaceChildren(...elements.length ? elements : [el('p', {}, 'The server was started without stores: the model is alone. Give it some with -s STORE.')]);
     },
     show() {
+      for (const card of cards.values()) card.show();
       if (seen) return;
       seen = true;
       cards.forEach(load);

@@ -25,6 +25,8 @@ static const kn_route routes[] = {
     {"POST", "/v1/stores/*/documents", kn_answer_add_document, "documents", KEY | MODEL | BODY | WRITE},
     {"DELETE", "/v1/stores/*/documents/**", kn_answer_remove_document, "documents", KEY | MODEL | WRITE},
     {"GET", "/v1/stores/*/entries/*", kn_answer_entry, "entries", KEY | MODEL},
+    {"GET", "/v1/stores/*/map", kn_answer_map, "map", KEY | MODEL},
+    {"POST", "/v1/stores/*/map", kn_answer_map_place, "map", KEY | MODEL | BODY},
     {"GET", "/v1/models", kn_answer_models, "models", KEY | MODEL},
     {"GET", "/v1/models/**", kn_answer_model, "models", KEY | MODEL},
     {"POST", "/tokenize", kn_answer_tokenize, "tokenize", KEY | MODEL | BODY},

@@ -39,6 +39,6 @@ void kn_route_methods(char *out, size_t size);
 kn_answer kn_answer_completions, kn_answer_score, kn_answer_explain, kn_answer_stores, kn_answer_store,
     kn_answer_documents, kn_answer_add_document, kn_answer_remove_document, kn_answer_entry, kn_answer_models,
     kn_answer_model, kn_answer_tokenize, kn_answer_detokenize, kn_answer_tokenizer_info, kn_answer_health,
-    kn_answer_metrics, kn_answer_page;
+    kn_answer_metrics, kn_answer_page, kn_answer_map, kn_answer_map_place;
 
 #endif
