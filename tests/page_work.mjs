@@ -1,5 +1,6 @@
 // The page of `knnlm serve` as a workbench: tuning, long readings, comparing, links, reports, documents. As tests/page.mjs.
-import {readFile} from 'node:fs/promises';
+import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
 import {url, TEXT, ok, is, near, api, open, close, part, shot, textOf, shownNumber, answered, sent, turn, start, read, generate, shelf, finish} from './page_kit.mjs';
 
 const sum = all => all.reduce((a, b) => a + b, 0);
@@ -342,6 +343,53 @@ await part('both stop', async () => {
   const then = await written(page, '#output');
   await page.waitForTimeout(300);
   is(await written(page, '#output'), then, 'one that fails ends the other');
+  await close(page);
+});
+
+// ---------------------------------------------------------------- jobs
+
+await part('jobs and upkeep', async () => {
+  const page = await open(), before = (await api('GET', '/v1/stores/told')).entries, said = `${shelf('told')} .upkeep .small`;
+  await start(page);
+  await page.click('#stores-tab');
+  await page.waitForSelector(`${shelf('told')} tbody tr`);
+  const ran = verb => page.waitForFunction(word => document.querySelector('[data-store=told] .upkeep .small').textContent.startsWith(word), verb);
+  await page.locator(`${shelf('told')} [data-verb=verify]`).click();
+  await ran('Verified');
+  ok((await textOf(page, said)).includes(`${before} entries`), `what was verified: ${await textOf(page, said)}`);
+
+  await page.locator(`${shelf('told')} .add summary`).click();
+  const folder = await mkdtemp(`${tmpdir()}/knnlm-page-`);
+  for (const [name, text] of [['one.txt', 'One letter of a folder.'], ['two.txt', 'Another letter of it.'], ['picture.bin', 'a\0b']]) await writeFile(`${folder}/${name}`, text);
+  await page.locator(`${shelf('told')} input[webkitdirectory]`).setInputFiles(folder);
+  await page.waitForFunction(() => /remembers 2 documents more/.test(document.getElementById('note').textContent));
+  ok((await textOf(page, '#note')).includes('1 file without text left out'), 'what is no text');
+  const names = (await api('GET', '/v1/stores/told/documents')).data.map(d => d.name).filter(name => /(one|two)\.txt$/.test(name));
+  is(names.length, 2, 'documents of the folder');
+  await page.waitForFunction(n => [...document.querySelectorAll('[data-store=told] tbody th')].some(th => th.textContent === n), names[0]);
+  await rm(folder, {recursive: true});
+  for (const name of names) await api('DELETE', `/v1/stores/told/documents/${encodeURIComponent(name)}`);
+  await page.locator(`${shelf('told')} [data-verb=compact]`).click();
+  await ran('Compacted');
+  is((await api('GET', '/v1/stores/told')).removed_entries, 0, 'what was removed is dropped');
+  await page.locator(`${shelf('told')} [data-verb=tune]`).click();
+  await page.waitForFunction(() => /^Tuned/.test(document.querySelector('[data-store=told] .upkeep .small').textContent) || document.querySelector('#problem .problem'));
+
+  // A large text becomes a job, which can be ended.
+  const job = {object: 'job', id: 'j1', kind: 'add', store: 'told', status: 'running', progress: {phase: 'reading', done: 5, total: 10, unit: 'tokens'}, result: null, error: null};
+  await page.route('**/v1/stores/told/documents', route => route.request().method() === 'POST' ? route.fulfill({status: 202, json: job}) : route.continue());
+  await page.route('**/v1/jobs/j1', route => {
+    if (route.request().method() === 'DELETE') job.status = 'cancelled';
+    return route.fulfill({json: job});
+  });
+  await page.fill(`${shelf('told')} .add input[type=text]`, 'large.txt');
+  await page.fill(`${shelf('told')} .add textarea`, 'a large text');
+  await page.locator(`${shelf('told')} .add [type=submit]`).click();
+  await page.waitForSelector('.job');
+  is(await textOf(page, '.job .small'), 'reading: 5 of 10 tokens', 'how far a job is');
+  await page.locator('.job button').click();
+  await page.waitForFunction(() => document.getElementById('problem').textContent.includes('cancelled'));
+  is(await page.locator('.job').count(), 0, 'it is gone');
   await close(page);
 });
 

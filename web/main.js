@@ -8,10 +8,13 @@ import {startStores} from './stores.js';
 import {tabs} from './tabs.js';
 import * as api from './api.js';
 
-const panels = {read: startRead(), generate: startGenerate(), stores: startStores({refresh, present: () => panels.read.present()})};
+const panels = {read: startRead(), generate: startGenerate(), stores: startStores({refresh, present: store => isOwn(store) ? panels.read.present() : null})};
 let model = null;
 
 const millions = parameters => parameters >= 1e9 ? `${digits(parameters / 1e9, 3)} billion parameters` : `${digits(parameters / 1e6, 3)} million parameters`;
+
+// A server may have several models: the page speaks with the first, and mixes in the stores that are its own.
+const isOwn = store => !store.model || store.model === model.id;
 
 function drawHeader(stores) {
   const entries = stores.reduce((sum, store) => sum + store.entries, 0);
@@ -23,9 +26,9 @@ function drawHeader(stores) {
 }
 
 async function refresh() {
-  const {data} = await api.stores();
-  drawHeader(data);
-  for (const panel of Object.values(panels)) panel.update(data);
+  const {data} = await api.stores(), own = data.filter(isOwn);
+  drawHeader(own);
+  for (const [name, panel] of Object.entries(panels)) panel.update(name === 'stores' ? data : own);
 }
 
 async function begin() {

@@ -11,7 +11,7 @@
 enum { COST_POINT = 1200, COST_NAME = 4096 / 8 };
 
 typedef struct map_answer {
-    const kn_server *server;
+    const kn_tokenizer *tokenizer;
     json_t *points, *documents;
     uint32_t document; // the last one
 } map_answer;
@@ -23,18 +23,18 @@ static void add_point(void *context, const kn_key_map_point *p, const kn_store_e
     if (!json_array_size(m->documents) || m->document != entry->document)
         json_array_append_new(m->documents, kn_json_text(d->name, d->name_size));
     m->document = entry->document;
-    json_array_append_new(m->points, json_pack("{s:I, s:i, s:o, s:I, s:f, s:f}", "entry",
-                                               (json_int_t)p->entry, "token", entry->token, "text",
-                                               kn_json_token(kn_lm_tokenizer(m->server->lm), entry->token),
-                                               "document", (json_int_t)json_array_size(m->documents) - 1, "x",
-                                               (double)p->x, "y", (double)p->y));
+    json_array_append_new(m->points,
+                          json_pack("{s:I, s:i, s:o, s:I, s:f, s:f}", "entry", (json_int_t)p->entry, "token",
+                                    entry->token, "text", kn_json_token(m->tokenizer, entry->token),
+                                    "document", (json_int_t)json_array_size(m->documents) - 1, "x",
+                                    (double)p->x, "y", (double)p->y));
 }
 
 static bool afford(kn_exchange *x, kn_http_error *err) {
     size_t number;
     kn_served_info info;
-    if (!kn_served_find(x->server->served, x->segments[0], &number, err)) return false;
-    kn_served_describe(x->server->served, number, &info);
+    if (!kn_served_find(x->model->served, x->segments[0], &number, err)) return false;
+    kn_served_describe(x->model->served, number, &info);
     size_t drawing = info.dimension <= KN_KEY_MAP_DIMENSIONS ? kn_key_map_cost((size_t)info.dimension) : 0;
     return kn_account_expect(&x->account, drawing + (size_t)KN_KEY_MAP_POINTS * (COST_POINT + COST_NAME)) ||
            kn_account_error(&x->account, NULL, err);
@@ -42,9 +42,9 @@ static bool afford(kn_exchange *x, kn_http_error *err) {
 
 static json_t *map_json(kn_exchange *x, kn_http_error *err) {
     const char *store = x->segments[0];
-    map_answer m = {x->server, json_array(), json_array(), 0};
+    map_answer m = {kn_lm_tokenizer(x->model->lm), json_array(), json_array(), 0};
     kn_served_map_info info;
-    if (afford(x, err) && kn_served_map(x->server->served, store, add_point, &m, &info, err))
+    if (afford(x, err) && kn_served_map(x->model->served, store, add_point, &m, &info, err))
         return json_pack("{s:s, s:o, s:I, s:[f, f], s:f, s:o, s:o}", "object", "map", "store",
                          kn_json_text(store, strlen(store)), "generation", (json_int_t)info.generation,
                          "variances", info.variances[0], info.variances[1], "variance", info.total,
@@ -66,7 +66,7 @@ static json_t *place_json(kn_exchange *x, const kn_read_prompt *p, kn_http_error
     kn_key_map_point place;
     kn_served_map_info info;
     if (!afford(x, err) ||
-        !kn_served_map_place(x->server->served, x->segments[0], p->tokens, p->count, &place, &info, err))
+        !kn_served_map_place(x->model->served, x->segments[0], p->tokens, p->count, &place, &info, err))
         return NULL;
     return json_pack("{s:s, s:I, s:f, s:f}", "object", "map.place", "generation", (json_int_t)info.generation,
                      "x", (double)place.x, "y", (double)place.y);
@@ -79,7 +79,7 @@ enum MHD_Result kn_answer_map_place(kn_exchange *x) {
     kn_read_prompt p = {0};
     json_t *json = NULL;
     if (kn_explain_parse(x->request, &r, &err) &&
-        kn_prompt_read(x, &r.context, false, r.context.text ? "context" : "tokens", &p, &err))
+        kn_prompt_read(x, &r.context, KN_PROMPT_CONTINUED, r.context.text ? "context" : "tokens", &p, &err))
         json = place_json(x, &p, &err);
     enum MHD_Result result = json ? kn_reply(x, 200, json) : kn_reply_error(x, &err);
     kn_explain_free(&r);

@@ -18,6 +18,8 @@
 
 typedef struct kn_server kn_server;
 
+enum { KN_MODELS_MAX = 16 };
+
 // The first line of the file. KNNLM_EINVAL: others may read it; KNNLM_EIO; KNNLM_EDATA: no key that a header
 // could carry. Released with free().
 knnlm_status kn_serve_read_key(const char *path, char **key);
@@ -29,8 +31,13 @@ knnlm_status kn_server_open(const knnlm_server_options *options, kn_server **out
 // "http://127.0.0.1:8080/", owned by the server.
 const char *kn_server_url(const kn_server *server);
 // Serves the model, which stays the caller's but must not be used by him any more until the server is
-// closed, with these stores. Once. As kn_mixture_open.
+// closed, with these stores. Requests are answered once there are options->models of them. KNNLM_EINVAL: a
+// model or a store has the name of another; else as kn_mixture_open.
 knnlm_status kn_server_load(kn_server *server, kn_lm *lm, const kn_mixture_options *mix);
+// From now on clients must have this key. KNNLM_EINVAL: there was none before.
+knnlm_status kn_server_set_key(kn_server *server, const char *key);
+// The access log goes on in a new file of its name. KNNLM_EIO.
+knnlm_status kn_server_reopen_log(kn_server *server);
 // Lets no new request in, waits up to `patience` seconds for those that run, and ends the others.
 void kn_server_close(kn_server *server, double patience);
 
