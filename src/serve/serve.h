@@ -4,9 +4,11 @@
 //   handle.c    libmicrohttpd's callbacks: a request, from its head to its answer
 //   guard.c     who may ask: Host, Origin, key; how long a body may be
 //   routes.c    the table of endpoints
-//   request.c   JSON to what is asked for
-//   answer_*.c  what each endpoint answers; completion.c: the JSON of completions
-//   replies.c   JSON, errors and files to the wire
+//   request*.c  JSON to what is asked for; members.c: its members, one by one; lines.c: many documents
+//   answer_*.c  what each endpoint answers; completion.c: the JSON of completions, chat.c: of chat
+//   replies.c   JSON, errors and files to the wire; gzip.c: packed
+//   jobs.c      long work, which outlives its request
+//   access_log.c  a line for each request
 //   engine*.c   the thread that has the model, and batches what many clients ask; gives C structs (chunk.h)
 //   served*.c   the served stores, which change meanwhile, through us or by others; gives C structs
 //   account.c   how much memory requests take

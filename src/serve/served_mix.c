@@ -101,7 +101,10 @@ bool kn_served_select(kn_served *s, const kn_knn_request *knn, bool generates, k
                           .fallback = generates && knn->fallback,
                           .cache = generates && knn->cache && s->cached,
                           .always = knn->temperature_count > 0,
-                          .names = {knn->only, knn->except, knn->only_count, knn->except_count}};
+                          .names = {.only = knn->only,
+                                    .except = knn->except,
+                                    .only_count = knn->only_count,
+                                    .except_count = knn->except_count}};
     return (!knn->stores || select_named(s, knn, &out->stores, err)) && check_names(s, out, err);
 }
 
