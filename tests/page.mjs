@@ -1,105 +1,6 @@
-// The page of `knnlm serve` in a browser, asked by tests/test_page.sh:
-//   node page.mjs URL LOCKED_URL KEY [FOLDER]     FOLDER: screenshots are left there
-// URL has the stores told (of told.txt and a document that would like to run) and letters (25 of them); LOCKED_URL is
-// read-only and wants KEY. What the page shows is held against what the server says to a plain request.
-import {createRequire} from 'node:module';
-import path from 'node:path';
-
-const node = path.resolve(process.env.KNNLM_NODE ?? 'third_party/node');
-const {chromium} = createRequire(`${node}/`)('playwright-core');
-const [url, locked, key, folder] = process.argv.slice(2);
-const TEXT = 'The nearest neighbours of the context of a word have their say.\nEvery word of it.';
-const NASTY = '<img src=x onerror="window.pwned=1">';
-
-let asked = 0, failures = 0;
-function ok(holds, what) {
-  asked++;
-  if (holds) return;
-  failures++;
-  console.log(`FAILED: ${what}`);
-}
-const is = (got, expected, what) => ok(Object.is(got, expected), `${what}: ${JSON.stringify(got)}, not ${JSON.stringify(expected)}`);
-const near = (got, expected, what, part = 2e-3) => ok(Math.abs(got - expected) <= part * Math.abs(expected), `${what}: ${got}, not ${expected}`);
-
-async function api(method, where, body, base = url) {
-  const response = await fetch(new URL(where, base), {method, body: body && JSON.stringify(body), headers: {'Content-Type': 'application/json', Authorization: `Bearer ${key}`}});
-  if (!response.ok) throw new Error(`${method} ${where}: ${response.status} ${await response.text()}`);
-  return response.json();
-}
-
-// A part that gave up leaves what it waited for behind.
-process.on('unhandledRejection', error => ok(false, error.message.split('\n')[0]));
-
-// ---------------------------------------------------------------- a page, and what it may not do
-
-const browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage']})
-  .catch(error => {
-    console.log(`Chromium does not run here: skipped: ${error.message.split('\n')[0]}`);
-    process.exit(77);
-  });
-
-async function open(options = {}, base = url) {
-  const context = await browser.newContext({viewport: {width: 1280, height: 900}, ...options});
-  const page = await context.newPage();
-  page.setDefaultTimeout(15000);
-  page.requests = [];
-  page.on('request', request => {
-    page.requests.push(request);
-    const own = request.url().startsWith(base) || /^(data|blob):/.test(request.url());
-    if (!own) ok(false, `a request to ${request.url()}`);
-  });
-  page.on('pageerror', error => ok(false, `an error in the page: ${error.message}`));
-  page.on('console', message => { if (/Content Security Policy/i.test(message.text())) ok(false, message.text()); });
-  await page.addInitScript(() => addEventListener('securitypolicyviolation', event => console.error(`Content Security Policy: ${event.violatedDirective} ${event.blockedURI}`)));
-  return page;
-}
-
-async function close(page) {
-  is(await page.evaluate(() => typeof window.pwned), 'undefined', 'a script of a document ran');
-  is(await page.evaluate(() => document.querySelectorAll('body img, body script, body iframe, body [style*="url"]').length), 0, 'elements of a document');
-  await page.context().close();
-}
-
-async function part(name, questions) {
-  if (!name.includes(process.env.PART ?? '')) return;
-  const start = Date.now();
-  try {
-    await questions();
-  } catch (error) {
-    ok(false, `${name}: ${error.message.split('\n').slice(0, 3).join(' ')}\n    ${error.stack.split('\n').find(line => line.includes('page.mjs')) ?? ''}`);
-  }
-  if (process.env.VERBOSE) console.log(`${name}: ${Date.now() - start} ms`);
-}
-
-const shot = (page, name) => folder ? page.screenshot({path: `${folder}/${name}.png`}) : null;
-const textOf = (page, selector) => page.locator(selector).first().textContent();
-const numberIn = text => Number(text.replace('−', '-').replace(/·10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)/, (_, e) => 'e' + [...e].map(c => c === '⁻' ? '-' : '⁰¹²³⁴⁵⁶⁷⁸⁹'.indexOf(c)).join('')).replace(/[\s\u202f%]/g, ''));
-const shownNumber = async (page, selector) => numberIn(await textOf(page, selector));
-const answered = (page, where) => page.waitForResponse(response => response.url().endsWith(where) && response.ok());
-const focused = page => page.evaluate(() => document.activeElement.id || document.activeElement.dataset.i || document.activeElement.className);
-const sent = (page, where) => page.requests.filter(request => request.url().endsWith(where)).map(request => request.postDataJSON());
-
-async function start(page, base = url) {
-  const first = answered(page, '/v1/score');
-  await page.goto(base);
-  await first;
-  await page.waitForSelector('#tokens .t');
-}
-
-async function read(page, text) {
-  const answer = answered(page, '/v1/score');
-  await page.fill('#read-text', text);
-  await page.click('#read-go');
-  const body = await (await answer).json();
-  await page.waitForFunction(count => document.querySelectorAll('#tokens .t').length === count, body.tokens.length);
-  return body;
-}
-
-// As a hand does it: every step of the way is an input.
-const turn = (page, id, value) => page.locator(id).evaluate((knob, v) => {
-  knob.value = v;
-  knob.dispatchEvent(new Event('input', {bubbles: true}));
-}, String(value)).then(() => page.evaluate(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))));
+// The page of `knnlm serve` in a browser, asked by tests/test_page.sh (tests/page_kit.mjs). What the page shows is held
+// against what the server says to a plain request.
+import {url, locked, key, TEXT, NASTY, ok, is, near, api, open, close, part, shot, textOf, numberIn, shownNumber, answered, focused, sent, turn, start, read, generate, shelf, finish} from './page_kit.mjs';
 
 // ---------------------------------------------------------------- reading
 
@@ -359,12 +260,6 @@ await part('keyboard: tabs, writing, stores', async () => {
 
 // ---------------------------------------------------------------- writing
 
-async function generate(page, fields) {
-  await page.click('#generate-tab');
-  for (const [id, value] of Object.entries(fields)) await page.fill(`#${id}`, String(value));
-  await page.click('#generate-go');
-}
-
 await part('generating', async () => {
   const page = await open();
   await start(page);
@@ -434,7 +329,6 @@ await part('stop', async () => {
 
 // ---------------------------------------------------------------- stores
 
-const shelf = name => `[data-store=${name}]`;
 const names = page => page.locator(`${shelf('told')} tbody th`).allTextContents();
 
 await part('documents', async () => {
@@ -477,10 +371,10 @@ await part('documents', async () => {
   await page.click('#stores-tab');
   const remove = page.getByRole('button', {name: `Remove ${name}`, exact: true});
   await remove.click();
-  await page.locator(`${shelf('told')} .confirm button`, {hasText: 'Keep'}).click();
+  await page.locator(`${shelf('told')} .confirm:not(.away) button`, {hasText: 'Keep'}).click();
   ok((await names(page)).includes(name), 'kept');
   await remove.click();
-  await page.locator(`${shelf('told')} .confirm .danger`).click();
+  await page.locator(`${shelf('told')} .confirm:not(.away) .danger`).click();
   await page.waitForFunction(n => ![...document.querySelectorAll('[data-store=told] tbody th')].some(th => th.textContent === n), name);
   ok(!(await api('GET', '/v1/stores/told/documents')).data.some(d => d.name === name), 'removed from the store');
   await page.waitForFunction(n => document.querySelector('[data-store=told] .store-facts').textContent.includes(`entries${n}`), store.entries);
@@ -495,7 +389,7 @@ await part('a document that is gone', async () => {
   await page.waitForFunction(() => document.querySelector('[data-store=told] tbody')?.textContent.includes('brief.txt'));
   await api('DELETE', '/v1/stores/told/documents/brief.txt');
   await page.getByRole('button', {name: 'Remove brief.txt'}).click();
-  await page.locator(`${shelf('told')} .danger`).click();
+  await page.locator(`${shelf('told')} .confirm:not(.away) .danger`).click();
   await page.waitForSelector('#problem .problem');
   ok(/\(404\)$/.test((await textOf(page, '#problem p')).trim()), `the server’s own error: ${await textOf(page, '#problem p')}`);
   await close(page);
@@ -672,6 +566,4 @@ await part('labels', async () => {
   await close(page);
 });
 
-await browser.close();
-console.log(failures ? `${failures} of ${asked} questions failed` : `passed: ${asked} questions`);
-process.exit(failures ? 1 : 0);
+await finish();

@@ -182,7 +182,7 @@ def ask_as_clients(path):
 
 def ask_plainly():
     for path in ("/v1/stores", f"/v1/stores/{store}", f"/v1/stores/{store}/documents?limit=2&q=t", "/v1/models", "/health",
-                 f"/v1/stores/{store}/entries/3?around=4&tokens=2", "/tokenizer_info", "/version", "/metrics", "/openapi.json"):
+                 f"/v1/stores/{store}/entries/3?around=4&tokens=2", f"/v1/stores/{store}/map", "/tokenizer_info", "/version", "/metrics", "/openapi.json"):
         ask("GET", path)
     ask("GET", "/v1/models/" + ask("GET", "/v1/models")["data"][0]["id"])
     ask("POST", "/v1/completions", {"prompt": ["A", "B"], "n": 2, "best_of": 3, "max_tokens": 3, "logprobs": 2, "seed": 1})
@@ -192,6 +192,7 @@ def ask_plainly():
     ask("POST", "/v1/score", {"text": "The nearest neighbours", "knn": {"temperatures": [1, 10], "exclude_self": True}})
     ask("POST", "/v1/score", {"text": "The nearest neighbours", "knn": {"stores": []}})
     ask("POST", "/v1/explain", {"context": "The nearest", "target": "neighbourhoods"})
+    ask("POST", f"/v1/stores/{store}/map", {"context": "The nearest"})
     ask("POST", "/v1/embeddings", {"input": "words", "encoding_format": "base64", "pooling": "last", "normalize": False})
     ask("POST", "/tokenize", {"prompt": "The nearest"})
     ask("POST", "/detokenize", {"tokens": [1, 2]})

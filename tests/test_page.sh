@@ -1,6 +1,7 @@
 #!/bin/sh
-# The page of `knnlm serve` in a browser, by tests/page.mjs.
-#   test_page.sh KNNLM SOURCES     KNNLM_NODE: the folder that scripts/get-node filled; SHOTS: a folder for screenshots
+# The page of `knnlm serve` in a browser, by tests/page.mjs and what is beside it.
+#   test_page.sh KNNLM SOURCES     KNNLM_NODE: the folder that scripts/get-node filled; SHOTS: a folder for screenshots;
+#                                  SCRIPTS: which of them
 # Skipped without Chromium, node or playwright-core, which nothing else needs.
 # shellcheck disable=SC2154 # some names are the kit's
 set -u
@@ -42,4 +43,6 @@ serve() { # NAME OPTION...: the address is in NAME.url
 serve open
 serve locked --api-key sesame --read-only
 
-timeout 600 node "$source/tests/page.mjs" "$(cat open.url)" "$(cat locked.url)" sesame ${SHOTS:+"$SHOTS"}
+for script in ${SCRIPTS:-page page_work}; do
+    timeout 600 node "$source/tests/$script.mjs" "$(cat open.url)" "$(cat locked.url)" sesame ${SHOTS:+"$SHOTS"}
+done

@@ -26,7 +26,7 @@ holds 'all(r[x] == kept("disk")[x] for x in ("entries", "bytes")) and r["documen
 holds 'r["object"] == "store" and r["dimensions"] == kept("disk")["keys"]["dimension"] and r["distance"] == "l2" and r["keys"] == "f16" and r["tap"] == kept("disk")["keys"]["tap"]'
 holds 'r["index"] is None and r["tuned"] is None and r["writable"] is True'
 expect 200 GET /v1/stores/told/documents
-holds 'r["total"] == 1 and r["data"] == [{"name": "told.txt", "tokens": kept("disk")["documents"][0]["tokens"], "bytes": kept("disk")["documents"][0]["bytes"]}]'
+holds 'r["total"] == 1 and r["data"] == [{"name": "told.txt", "tokens": kept("disk")["documents"][0]["tokens"], "bytes": kept("disk")["documents"][0]["bytes"], "entry": 0}]'
 
 # ---- adding
 

@@ -35,16 +35,18 @@ function askForKey(said) {
 
 // ---------------------------------------------------------------- requests
 
-function headersOf(key, body) {
+function headersOf(key, body, type) {
   const headers = {};
   if (key) headers.Authorization = `Bearer ${key}`;
-  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  if (body !== undefined) headers['Content-Type'] = type;
   return headers;
 }
 
-async function attempt(method, path, {body, signal, key}) {
+// A body is JSON, or a string of the type that is given.
+async function attempt(method, path, {body, type, signal, key}) {
   try {
-    return await fetch(path, {method, signal, headers: headersOf(key, body), body: body === undefined ? undefined : JSON.stringify(body)});
+    const text = type ? body : body === undefined ? undefined : JSON.stringify(body);
+    return await fetch(path, {method, signal, headers: headersOf(key, body, type ?? 'application/json'), body: text});
   } catch (error) {
     if (error.name === 'AbortError') throw error;
     throw new ServerError('The server cannot be reached.');
@@ -77,10 +79,10 @@ async function waitFor(response, tried, signal) {
   }
 }
 
-async function send(method, path, {body, signal} = {}) {
+async function send(method, path, {body, type, signal} = {}) {
   for (let tried = 1;;) {
     const key = sessionStorage.getItem(KEY);
-    const response = await attempt(method, path, {body, signal, key});
+    const response = await attempt(method, path, {body, type, signal, key});
     if (response.ok) return response;
     const error = await errorOf(response);
     if (response.status === 401) {
@@ -102,23 +104,22 @@ const storePath = name => `v1/stores/${encodeURIComponent(name)}`;
 
 export const models = () => json('GET', 'v1/models');
 export const stores = () => json('GET', 'v1/stores');
+export const tokenize = (prompt, signal) => json('POST', 'tokenize', {body: {prompt}, signal});
 export const score = (body, signal) => json('POST', 'v1/score', {body, signal});
 export const explain = (body, signal) => json('POST', 'v1/explain', {body, signal});
 export const passage = (store, entry, {around, tokens = 1}, signal) =>
   json('GET', `${storePath(store)}/entries/${entry}?${new URLSearchParams({around, tokens})}`, {signal});
 export const documents = (store, {offset, limit, q}, signal) =>
   json('GET', `${storePath(store)}/documents?${new URLSearchParams({offset, limit, q})}`, {signal});
-// A large text becomes a job of the server's: it is waited for.
-export async function addDocument(store, name, text) {
-  let answer = await json('POST', `${storePath(store)}/documents`, {body: {name, text}});
-  if (answer.object !== 'job') return answer;
-  while (answer.status === 'waiting' || answer.status === 'running') {
-    await new Promise(done => setTimeout(done, 500));
-    answer = await json('GET', `/v1/jobs/${answer.id}`);
-  }
-  if (answer.status !== 'done') throw new ServerError(sentence(answer.error?.message ?? 'The document was not added'));
-  return {name, tokens: answer.result.tokens, unchanged: answer.result.documents === 0};
-}
+export const map = store => json('GET', `${storePath(store)}/map`);
+export const mapPlace = (store, body) => json('POST', `${storePath(store)}/map`, {body});
+export const addDocument = (store, name, text) => json('POST', `${storePath(store)}/documents`, {body: {name, text}});
+// {name, text} of each: a job.
+export const addDocuments = (store, all) =>
+  json('POST', `${storePath(store)}/documents`, {body: all.map(one => JSON.stringify(one)).join('\n'), type: 'application/x-ndjson'});
+export const upkeep = (store, verb) => json('POST', `${storePath(store)}/${verb}`, verb === 'tune' ? {body: {}} : {});
+export const job = id => json('GET', `v1/jobs/${encodeURIComponent(id)}`);
+export const cancelJob = id => json('DELETE', `v1/jobs/${encodeURIComponent(id)}`);
 export const removeDocument = (store, name) => json('DELETE', `${storePath(store)}/documents/${encodeURIComponent(name)}`);
 
 // The chunks of a completion as they come.

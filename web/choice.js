@@ -19,6 +19,11 @@ export function storeChoice(fieldset, onchange) {
       const boxes = names.map(name => el('label.check', {}, el('input', {type: 'checkbox', value: name, checked: !off.has(name)}), ' ', el('span.name', {}, name)));
       fieldset.replaceChildren(fieldset.firstElementChild, ...boxes);
     },
+    // Only these are on; null: all.
+    set(wanted) {
+      for (const name of names) off[!wanted || wanted.includes(name) ? 'delete' : 'add'](name);
+      for (const box of fieldset.querySelectorAll('input')) box.checked = !off.has(box.value);
+    },
     isOn: name => !off.has(name),
     knn: () => names.some(name => off.has(name)) ? {stores: names.filter(name => !off.has(name))} : {},
   };

@@ -16,6 +16,14 @@ export function el(kind, attributes = {}, ...children) {
   return element;
 }
 
+// The same of SVG: its attributes are set as they are.
+export function svg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
 // A bar of `part` (0 to 1) of its width.
 export function meter(part) {
   const bar = el('span');

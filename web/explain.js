@@ -2,6 +2,7 @@
 import {$, el, mark, meter, shown, shownWord, leadingSpace} from './dom.js';
 import {digits, fixed, percent, plural, times, whole} from './format.js';
 import {levelClass, levelOf} from './mixture.js';
+import {openDocument} from './reader.js';
 import * as api from './api.js';
 
 const LOOKED_AT = 64, NEAREST = 8, FURTHER = 4, WORDS = 6, AROUND = 14, STILL = 180;
@@ -38,7 +39,8 @@ function neighborItem(neighbor, token, most) {
   return el(hit ? 'li.hit' : 'li', {}, snippet(neighbor.before, neighbor.text, neighbor.after),
     el('p.meta', {}, el('span.share', {}, meter(neighbor.share / most), percent(neighbor.share)),
       hit ? el('span.helped', {}, '✓ the same token') : null, el('span', {}, `distance ${digits(neighbor.distance)}`),
-      el('span.name', {}, shown(neighbor.document), ` · position ${whole(neighbor.position)} · ${neighbor.store}`)));
+      el('button.link.name', {type: 'button', title: 'Open the document here', click: () => openDocument(neighbor)},
+        shown(neighbor.document), ` · position ${whole(neighbor.position)} · ${neighbor.store}`)));
 }
 
 // The nearest, and of those further away the first that have the token.

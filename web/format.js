@@ -3,6 +3,9 @@
 const minus = text => text.replace(/-/g, '−');
 const superscript = n => String(n).replace(/./g, c => c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]);
 
+// Thousands apart, in what is before the point.
+const grouped = text => text.replace(/^-?\d+/, n => n.replace(/\B(?=(\d{3})+$)/g, '\u202f'));
+
 export function digits(v, precision = 4) {
   if (v === null || v === undefined || Number.isNaN(v)) return '–';
   if (!Number.isFinite(v)) return v < 0 ? '−∞' : '∞';
@@ -13,20 +16,20 @@ export function digits(v, precision = 4) {
     return minus(head) + '·10' + superscript(Number(tail));
   }
   const text = exponent >= precision ? v.toFixed(0) : v.toPrecision(precision);
-  return minus(text.includes('.') ? text.replace(/0+$/, '').replace(/\.$/, '') : text);
+  return minus(grouped(text.includes('.') ? text.replace(/0+$/, '').replace(/\.$/, '') : text));
 }
 
-export const fixed = (v, places) => Number.isFinite(v) ? minus(v.toFixed(places)) : digits(v);
-export const whole = n => n.toLocaleString('en').replace(/,/g, '\u202f');
+export const fixed = (v, places) => Number.isFinite(v) ? minus(grouped(v.toFixed(places))) : digits(v);
+export const whole = n => grouped(String(n));
 export const plural = (n, what) => `${whole(n)} ${what}${n === 1 ? '' : 's'}`;
 export const percent = v => Number.isFinite(v) ? (v * 100).toPrecision(v < .0995 ? 2 : 3).replace(/^(\d+)\.0+$/, '$1') + '\u202f%' : '–';
-export const signedPercent = v => Number.isFinite(v) ? (v > 0 ? '+' : '') + minus((v * 100).toFixed(Math.abs(v) < .0995 ? 1 : 0)) + '\u202f%' : '–';
+export const signedPercent = v => Number.isFinite(v) ? (v > 0 ? '+' : '') + minus(grouped((v * 100).toFixed(Math.abs(v) < .0995 ? 1 : 0))) + '\u202f%' : '–';
 
 // How many times more or less: ×3.1, ÷1.4.
 export function times(gain) {
   if (!Number.isFinite(gain)) return gain < 0 ? '÷∞' : gain > 0 ? '×∞' : '–';
   const factor = Math.exp(Math.abs(gain));
-  return (gain < 0 ? '÷' : '×') + (factor >= 1000 && factor < 1e6 ? whole(Math.round(factor)) : digits(factor, 3));
+  return (gain < 0 ? '÷' : '×') + digits(factor, 3);
 }
 
 export function size(bytes) {

@@ -1,132 +1,72 @@
-// The panel that writes: words stream in, each passage of a store among them is underlined and numbered. A single word
-// that a store carried is marked quietly.
-import {$, el, readable, shown} from './dom.js';
+// The panel that writes: words stream in, with the stores, and beside that without them where one likes.
+import {$, el, shown} from './dom.js';
+import {copy} from './clipboard.js';
 import {percent, plural, whole} from './format.js';
 import {calm, problem} from './notice.js';
 import {passagePanel} from './passage.js';
 import {storeChoice} from './choice.js';
 import {roving} from './roving.js';
+import {styleOf, writer} from './writer.js';
 import {tips, hide as hideTip} from './tip.js';
 import * as api from './api.js';
 
-const STYLES = 6; // .s0 to .s5 of style.css
-const REDRAW = 150;
+const REDRAW = 150, SEEDS = 2 ** 32;
 
-let request = null;
-let runs = [];             // elements of what stands in a source
-let last = null;           // the run that grows: {source, node}; null: what stands in none
-let space = '';            // white space that came after it
-let sources = new Map();   // by number
-let lengths = new Map();   // tokens of each that came
-let count = 0, carried = 0;
+let request = null, drawing = 0;
 
 const choice = storeChoice($('generate-stores'), () => {});
 const panel = passagePanel($('passage'), leave);
-const walk = roving($('output'), {items: () => runs, onopen: i => openRun(i)});
+const mixed = writer($('output'), drawSources), alone = writer($('alone'));
+const walk = roving($('output'), {items: mixed.runs, onopen: i => openRun(i)});
 tips($('output'), describe);
-
-// ---------------------------------------------------------------- words as they come
-
-// The text of a chunk, cut where its tokens end: [[piece, token]]. Tokens that end within a character get its rest.
-function piecesOf(chunk, tokens) {
-  const words = readable(tokens.map(token => token.text)), pieces = [];
-  let at = 0;
-  tokens.forEach((token, i) => {
-    const end = i === tokens.length - 1 ? chunk.length : chunk.startsWith(words[i], at) ? at + words[i].length : at;
-    pieces.push([chunk.slice(at, end), token]);
-    at = end;
-  });
-  return tokens.length ? pieces : [[chunk, null]];
-}
-
-// White space around a run is not part of it; that between two words of it is.
-function write(text, source) {
-  const words = text.trim(), before = space + text.slice(0, text.indexOf(words));
-  if (!words) {
-    space += text;
-    return;
-  }
-  space = text.slice(text.indexOf(words) + words.length);
-  if (last?.source === source) return extend(before + words);
-  $('output').append(before);
-  last = source === null ? null : startRun(source);
-  extend(words);
-}
-
-function extend(text) {
-  const nodes = shown(text, 'text');
-  if (last) last.node.lastChild.before(el('span', {}, nodes));
-  else $('output').append(...nodes);
-}
-
-const styleOf = ({footnote}) => footnote ? `s${(footnote - 1) % STYLES}` : 'lone';
-
-function startRun(source) {
-  const known = sources.get(source);
-  const node = el('span', {role: 'button', tabindex: runs.length ? -1 : 0, 'data-i': runs.length, 'data-source': source, class: `run ${styleOf(known)}`},
-    el('sup', {}, known.footnote));
-  $('output').append(node);
-  runs.push(node);
-  return {source, node};
-}
-
-function take({text, knn}) {
-  for (const source of knn?.sources ?? []) sources.set(source.number, source);
-  for (const [piece, token] of piecesOf(text, knn?.tokens ?? [])) {
-    write(piece, token?.source ?? null);
-    if (token) tally(piece, sources.get(token.source));
-  }
-  if (knn?.tokens?.length || knn?.sources?.length) drawSources();
-}
-
-// A source comes with its first tokens, and again when it has ended: until then it grows here.
-function tally(piece, source) {
-  count++;
-  if (!source) return;
-  if (source.footnote) carried++;
-  const taken = (lengths.get(source.number) ?? 0) + 1;
-  lengths.set(source.number, taken);
-  if (taken <= source.tokens) return;
-  source.tokens = taken;
-  source.text += piece;
-}
 
 // ---------------------------------------------------------------- a request
 
 const numberOf = id => $(id).value === '' ? undefined : Number($(id).value);
 
+// What is left out is as tuned.
+function knnOf() {
+  const knn = {...choice.knn(), explain: true};
+  for (const name of ['lambda', 'temperature', 'k']) if ($(`knn-${name}`).value !== '') knn[name] = Number($(`knn-${name}`).value);
+  return knn;
+}
+
 async function generate() {
   clear();
   busy(true);
-  const own = request = new AbortController();
+  const own = request = new AbortController(), beside = $('beside').checked;
+  const body = {prompt: $('prompt').value, max_tokens: numberOf('length'), temperature: numberOf('heat'), top_p: numberOf('top-p'), seed: numberOf('seed')};
+  if (beside) body.seed ??= Math.floor(Math.random() * SEEDS); // what differs is the neighbours' doing
   try {
-    await follow(own.signal);
+    await Promise.all([follow({...body, knn: knnOf()}, own.signal), beside ? followAlone({...body, knn: {stores: []}}, own.signal) : null]);
   } catch (error) {
     if (own.signal.aborted) progress('stopped after');
     else problem(error);
+    own.abort();
   }
   if (request === own) busy(false);
 }
 
-async function follow(signal) {
-  const body = {
-    prompt: $('prompt').value, max_tokens: numberOf('length'), temperature: numberOf('heat'), top_p: numberOf('top-p'), seed: numberOf('seed'),
-    knn: {...choice.knn(), explain: true},
-  };
+async function follow(body, signal) {
   let reason = null;
   for await (const {choices} of api.complete(body, signal)) {
     if (!choices.length) continue;
-    take(choices[0]);
+    mixed.take(choices[0]);
     reason = choices[0].finish_reason ?? reason;
-    $('generate-count').textContent = `${plural(count, 'token')}…`;
+    $('generate-count').textContent = `${plural(mixed.counts().count, 'token')}…`;
   }
   progress(reason === 'stop' ? 'the text ended after' : 'wrote');
-  if (!$('passage').hidden) panel.show(sources.get(Number($('passage').dataset.number)));
+  if (!$('passage').hidden) panel.show(mixed.source(Number($('passage').dataset.number)));
+}
+
+async function followAlone(body, signal) {
+  for await (const {choices} of api.complete(body, signal)) if (choices.length) alone.take(choices[0]);
 }
 
 function progress(how) {
+  const {count, carried} = mixed.counts();
   $('generate-count').setAttribute('aria-live', 'polite');
-  const part = count ? `, ${percent(carried / count)} of them in ${plural(numbered().length, 'passage')} of the stores` : '';
+  const part = count ? `, ${percent(carried / count)} of them in ${plural(mixed.numbered().length, 'passage')} of the stores` : '';
   $('generate-count').textContent = `${how} ${plural(count, 'token')}${part}`;
 }
 
@@ -135,10 +75,17 @@ function clear() {
   request?.abort();
   close();
   hideTip();
-  [runs, last, space, sources, lengths, count, carried] = [[], null, '', new Map(), new Map(), 0, 0];
-  $('output').replaceChildren(el('span.prompt', {}, shown($('prompt').value, 'text')));
+  mixed.begin($('prompt').value);
+  alone.begin($('prompt').value);
+  $('written').classList.toggle('beside', $('beside').checked);
+  $('alone-text').hidden = !$('beside').checked;
   $('written').hidden = false;
-  drawSources();
+}
+
+async function copyAll() {
+  const done = await copy($('output').querySelector('.prompt').textContent + mixed.plain());
+  if (done) $('generate-count').textContent = 'copied, with its sources';
+  else problem(new Error('The browser lets this page copy nothing: it does so by https, or on this machine alone.'));
 }
 
 // Focus goes along with the button that can be pressed.
@@ -148,6 +95,7 @@ function busy(is) {
   to.disabled = false;
   if (had) to.focus();
   from.disabled = true;
+  $('copy').disabled = is;
   $('output').setAttribute('aria-busy', is);
   if (!is) return;
   $('generate-count').setAttribute('aria-live', 'off'); // not every token is said aloud
@@ -156,8 +104,6 @@ function busy(is) {
 
 // ---------------------------------------------------------------- sources
 
-const numbered = () => [...sources.values()].filter(source => source.footnote).sort((a, b) => a.footnote - b.footnote);
-
 function sourceItem(source) {
   return el('li', {}, el('button', {type: 'button', 'data-number': source.number},
     el('span', {class: `badge ${styleOf(source)}`}, source.footnote),
@@ -165,42 +111,42 @@ function sourceItem(source) {
       el('span.small', {}, `${plural(source.tokens, 'token')} · share ${percent(source.share)} · position ${whole(source.position)} · ${source.store}`))));
 }
 
-let drawing = 0;
 function drawSources() {
   if (!drawing) drawing = setTimeout(() => {
     drawing = 0;
     const focused = document.activeElement?.dataset?.number;
-    $('sources').replaceChildren(...numbered().map(sourceItem));
-    $('sources-card').hidden = !numbered().length;
+    $('sources').replaceChildren(...mixed.numbered().map(sourceItem));
+    $('sources-card').hidden = !mixed.numbered().length;
     if (focused) $('sources').querySelector(`[data-number="${focused}"]`)?.focus();
   }, REDRAW);
 }
 
 function describe(i) {
-  const source = sources.get(Number(runs[i].dataset.source));
+  const source = mixed.source(Number(mixed.runs()[i].dataset.source));
   return source ? [el('b', {}, source.footnote ? `${source.footnote} ` : ''), el('span.name', {}, shown(source.document)), ` · share ${percent(source.share)}`] : [];
 }
 
 let from = null; // where the focus goes back to
 function openSource(number, element) {
-  const source = sources.get(number);
+  const source = mixed.source(number);
   if (!source) return;
   from = element;
   hideTip();
-  for (const run of runs) run.classList.toggle('open', Number(run.dataset.source) === number);
+  for (const run of mixed.runs()) run.classList.toggle('open', Number(run.dataset.source) === number);
   $('generate').classList.add('opened');
   panel.show(source);
   if (element.dataset.i) element.scrollIntoView({block: 'nearest'});
 }
 
 function openRun(i) {
-  openSource(Number(runs[i].dataset.source), runs[i]);
+  const run = mixed.runs()[i];
+  openSource(Number(run.dataset.source), run);
 }
 
 function close() {
   panel.hide();
   $('generate').classList.remove('opened');
-  for (const run of runs) run.classList.remove('open');
+  for (const run of mixed.runs()) run.classList.remove('open');
 }
 
 function leave() {
@@ -219,6 +165,7 @@ export function startGenerate() {
     event.preventDefault();
     generate();
   });
+  $('copy').addEventListener('click', copyAll);
   $('stop').addEventListener('click', () => request?.abort());
   $('sources').addEventListener('click', event => {
     const button = event.target.closest('[data-number]');

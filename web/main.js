@@ -1,6 +1,6 @@
 // What the panels share: the header, the tabs, and the list of stores.
 import {$} from './dom.js';
-import {plural, whole} from './format.js';
+import {digits, plural, whole} from './format.js';
 import {problem} from './notice.js';
 import {startGenerate} from './generate.js';
 import {startRead} from './read.js';
@@ -8,12 +8,13 @@ import {startStores} from './stores.js';
 import {tabs} from './tabs.js';
 import * as api from './api.js';
 
-const panels = {read: startRead(), generate: startGenerate(), stores: startStores(refresh)};
+const panels = {read: startRead(), generate: startGenerate(), stores: startStores({refresh, present: store => isOwn(store) ? panels.read.present() : null})};
 let model = null;
 
-function millions(parameters) {
-  return parameters >= 1e9 ? `${(parameters / 1e9).toFixed(1)} billion parameters` : `${(parameters / 1e6).toFixed(1)} million parameters`;
-}
+const millions = parameters => parameters >= 1e9 ? `${digits(parameters / 1e9, 3)} billion parameters` : `${digits(parameters / 1e6, 3)} million parameters`;
+
+// A server may have several models: the page speaks with the first, and mixes in the stores that are its own.
+const isOwn = store => !store.model || store.model === model.id;
 
 function drawHeader(stores) {
   const entries = stores.reduce((sum, store) => sum + store.entries, 0);
@@ -25,9 +26,9 @@ function drawHeader(stores) {
 }
 
 async function refresh() {
-  const {data} = await api.stores();
-  drawHeader(data);
-  for (const panel of Object.values(panels)) panel.update(data);
+  const {data} = await api.stores(), own = data.filter(isOwn);
+  drawHeader(own);
+  for (const [name, panel] of Object.entries(panels)) panel.update(name === 'stores' ? data : own);
 }
 
 async function begin() {

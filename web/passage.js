@@ -1,16 +1,10 @@
 // A passage of a store, with what was taken from it marked.
-import {el, leadingSpace, mark, shown} from './dom.js';
+import {el, shown} from './dom.js';
 import {percent, plural, whole} from './format.js';
+import {openDocument, passageText} from './reader.js';
 import * as api from './api.js';
 
 const AROUND = 100;
-
-// A quiet ellipsis where the document goes on.
-function passageText({before, text, after, begins, ends}) {
-  const space = leadingSpace(text);
-  return el('p.passage', {lang: ''}, begins ? null : mark('…'), shown(before, 'text'), space, el('mark', {}, shown(text.slice(space.length), 'text')),
-    shown(after, 'text'), ends ? null : mark('…'));
-}
 
 // The panel itself scrolls on narrow screens, what is around it on wide ones.
 function center(mark, panel) {
@@ -23,7 +17,7 @@ function center(mark, panel) {
 export function passagePanel(panel, onclose) {
   let request = null;
   const head = source => el('header', {}, el('div', {}, el('p.small', {}, `${source.footnote ? `source ${source.footnote}` : 'a single word'}, of the store ${source.store}`),
-    el('h2', {id: 'passage-title'}, shown(source.document)),
+    el('h2', {id: 'passage-title'}, el('button.link', {type: 'button', title: 'Open the document here', click: () => openDocument(source, source.length)}, shown(source.document))),
     el('p.small', {}, `token ${whole(source.position)} (byte ${whole(source.offset)}) · ${plural(source.tokens, 'token')}${source.differ ? `, ${whole(source.differ)} of them other ones` : ''} · share ${percent(source.share)}`)),
     el('button.close', {type: 'button', 'aria-label': 'Close', click: onclose}, '✕'));
   return {

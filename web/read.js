@@ -1,15 +1,21 @@
 // The panel that reads a text: every token in the colour of what the neighbours changed.
 import {$, el, leadingSpace, readable, shown} from './dom.js';
-import {digits, fixed, plural, signedPercent, times} from './format.js';
-import {columnsOf, gains, grid, knnAt, levelClass, levelOf, mean, mix, perplexity, MIDDLE} from './mixture.js';
+import {digits, percent, plural, signedPercent, times} from './format.js';
+import {columnsOf, gains, grid, knnAt, levelClass, levelOf, mix, perplexity} from './mixture.js';
 import {calm, note, problem} from './notice.js';
+import {actions} from './actions.js';
+import {comparison} from './compare.js';
 import {extremes} from './extremes.js';
+import {knobs} from './knobs.js';
+import {origins} from './origins.js';
+import {progressBar, score} from './score.js';
+import {readFragment} from './link.js';
 import {storeChoice} from './choice.js';
+import {strip} from './strip.js';
 import {roving} from './roving.js';
 import {textPicker} from './texts.js';
 import {tips, hide as hideTip} from './tip.js';
 import {tokenPanel} from './explain.js';
-import * as api from './api.js';
 
 let stores = [];
 let request = null; // of /v1/score, under way
@@ -17,40 +23,48 @@ let text = null;    // that was read
 let read = null;    // {ids, texts, tokens, columns, temperatures}
 let spans = [], levels = [], p = [], gain = [];
 let opened = -1;
-const settings = {lambda: null, step: null};
 
-const choice = storeChoice($('read-stores'), () => { if (text !== null) score(text); });
+const turning = knobs(turned), {settings} = turning;
+const choice = storeChoice($('read-stores'), () => { if (text !== null) start(text); });
 const panel = tokenPanel($('token'), leave);
 const walk = roving($('tokens'), {items: () => spans, onmove: i => { if (opened >= 0) openToken(i); }, onopen: enter});
-const most = extremes(i => {
-  walk.goTo(i, 'center');
-  openToken(i, true);
-});
-const texts = textPicker(score);
+const most = extremes(pick);
+const along = strip(pick);
+const kept = comparison(pick);
+const whence = origins({tokenOf, gains: () => gain});
+const bar = progressBar();
+const texts = textPicker(start);
 tips($('tokens'), describe);
+actions({reading: () => ({...read, text, settings, p, gain, tokenOf, names: chosen(), knn: choice.knn()}), keep: () => kept.keep(compared())});
 
 // ---------------------------------------------------------------- asking the server
 
-async function score(asked) {
+const chosen = () => stores.filter(store => choice.isOn(store.name)).map(store => store.name);
+
+async function start(asked) {
   calm();
   if (!asked) return problem(new Error('There is no text to read.'));
   request?.abort();
-  const own = request = new AbortController();
-  const temperatures = grid(stores.filter(store => choice.isOn(store.name)));
-  busy(true);
-  try {
-    const answer = await api.score({text: asked, knn: {...choice.knn(), temperatures}}, own.signal);
+  const own = request = new AbortController(), temperatures = grid(stores.filter(store => choice.isOn(store.name)));
+  const onpart = answer => {
     text = asked;
     draw(answer, temperatures);
+  };
+  busy(true);
+  try {
+    await score({text: asked, knn: {...choice.knn(), temperatures}, signal: own.signal, onpart, onprogress: bar.show});
   } catch (error) {
     problem(error);
   }
-  if (request === own) busy(false);
+  if (request !== own) return;
+  busy(false);
+  if (own.signal.aborted) $('read-count').textContent = text === asked ? `stopped after ${plural(read.ids.length, 'token')}` : 'stopped';
 }
 
 function busy(is) {
   $('read-go').textContent = is ? 'Reading…' : 'Read it';
   $('reading').setAttribute('aria-busy', is);
+  bar.stop();
   if (is) note('');
 }
 
@@ -63,26 +77,34 @@ function spanOf(word, i) {
 }
 
 function draw({tokens}, temperatures) {
-  const ids = tokens.map(token => token.token), same = read && ids.join() === read.ids.join();
-  read = {ids, tokens, temperatures, columns: columnsOf(tokens), texts: same ? read.texts : readable(tokens.map(token => token.text))};
-  if (!same) drawTokens();
+  const ids = tokens.map(token => token.token), before = read;
+  read = {ids, tokens, temperatures, columns: columnsOf(tokens), texts: readable(tokens.map(token => token.text))};
+  drawTokens(before);
+  turning.fit(read);
   $('reading').hidden = false;
   $('read-count').textContent = plural(tokens.length, 'token');
   update();
   if (opened >= 0) openToken(opened);
 }
 
-function drawTokens() {
-  close();
+// What the text before had at its beginning stays: of a long text more and more comes.
+function drawTokens(before) {
+  let same = 0;
+  while (before && same < read.ids.length && read.ids[same] === before.ids[same] && read.texts[same] === before.texts[same]) same++;
+  if (opened >= same) close();
   hideTip();
+  if (before && same < before.ids.length) {
+    while ($('tokens').lastChild !== (spans[same - 1] ?? null)) $('tokens').lastChild.remove();
+    spans.length = levels.length = same;
+  }
   const nodes = document.createDocumentFragment();
-  spans = read.texts.map((word, i) => {
-    const space = leadingSpace(word), span = spanOf(word.slice(space.length), i);
+  for (let i = same; i < read.texts.length; i++) {
+    const word = read.texts[i], space = leadingSpace(word), span = spanOf(word.slice(space.length), i);
     nodes.append(space, span);
-    return span;
-  });
-  levels = new Array(spans.length).fill(null);
-  $('tokens').replaceChildren(nodes);
+    spans.push(span);
+    levels.push(null);
+  }
+  $('tokens').append(nodes);
 }
 
 // ---------------------------------------------------------------- colours and figures, for the λ and T of now
@@ -97,9 +119,15 @@ function update() {
     spans[i].className = classOf(i);
   });
   drawFigures();
-  drawKnobs();
+  turning.draw(read);
   most.update({texts: read.texts, lm: read.columns.lm, p, gain, levels});
+  along.update(gain);
+  kept.update(compared());
+  whence.clear();
 }
+
+const nameOf = () => `λ ${$('lambda-out').textContent}, T ${$('temperature-out').textContent}, ${chosen().join(' + ') || 'no store'}`;
+const compared = () => ({ids: read.ids, texts: read.texts, gain, perplexity: perplexity(p), name: nameOf()});
 
 const classOf = i => `t${read.texts[i] ? '' : ' part'}${levelClass(levels[i])}${i === opened ? ' open' : ''}`;
 
@@ -109,26 +137,21 @@ function drawFigures() {
   $('ppl').textContent = digits(mixed);
   $('ppl-change').textContent = signedPercent(mixed / alone - 1);
   $('ppl-change').className = mixed < alone ? 'helped' : mixed > alone ? 'hurt' : '';
+  drawShares();
 }
 
-function drawKnobs() {
-  const {lambda, step} = settings, average = mean(read.columns.lambda), without = Number.isNaN(mean(read.columns.knn));
-  const varied = read.columns.lambda.some(l => Math.abs(l - average) > 1e-6);
-  $('lambda-tuned').checked = lambda === null;
-  $('temperature-tuned').checked = step === null;
-  if (lambda === null) $('lambda').value = average;
-  if (step === null) $('temperature').value = MIDDLE;
-  const temperature = read.temperatures[$('temperature').value];
-  $('lambda-out').textContent = lambda === null ? `${fixed(average, 2)}${varied ? ' on average' : ''}` : fixed(lambda, 2);
-  $('temperature-out').textContent = digits(temperature, 3);
-  for (const id of ['lambda', 'temperature', 'lambda-tuned', 'temperature-tuned']) $(id).disabled = without;
-  $('lambda').setAttribute('aria-valuetext', $('lambda-out').textContent);
-  $('temperature').setAttribute('aria-valuetext', $('temperature-out').textContent);
+// Of all tokens, and what it made of one on average.
+function drawShares() {
+  const part = (sign, word) => {
+    const some = gain.filter(g => g * sign > 0), each = some.reduce((sum, g) => sum + g, 0) / some.length;
+    return some.length ? [el(`b.${word}`, {}, word), ` ${percent(some.length / gain.length)} of the tokens (${times(each)} on average)`] : [el(`b.${word}`, {}, word), ' none'];
+  };
+  $('shares').replaceChildren(...part(1, 'helped'), ', ', ...part(-1, 'hurt'));
 }
 
 let waiting = 0;
 function turned() {
-  if (!waiting) waiting = requestAnimationFrame(() => {
+  if (!waiting && read) waiting = requestAnimationFrame(() => {
     waiting = 0;
     update();
     if (opened >= 0) panel.show(tokenOf(opened));
@@ -158,6 +181,11 @@ function tokenOf(i) {
     lambda: settings.lambda ?? columns.lambda[i], nearest: tokens[i].nearest, entropy: tokens[i].entropy,
     request: {tokens: read.ids.slice(0, i), knn: knnOf()},
   };
+}
+
+function pick(i) {
+  walk.goTo(i, 'center');
+  openToken(i, true);
 }
 
 function openToken(i, now = false) {
@@ -201,23 +229,38 @@ function drawLegend() {
   $('legend').replaceChildren(el('span.end', {}, 'hurt'), el('span.scale', {}, el('span.swatches', {}, swatches), el('span.ticks', {}, ticks)), el('span.end', {}, 'helped'));
 }
 
-function listen() {
-  $('lambda').addEventListener('input', () => { settings.lambda = Number($('lambda').value); turned(); });
-  $('temperature').addEventListener('input', () => { settings.step = Number($('temperature').value); turned(); });
-  $('lambda-tuned').addEventListener('change', event => { settings.lambda = event.target.checked ? null : Number($('lambda').value); turned(); });
-  $('temperature-tuned').addEventListener('change', event => { settings.step = event.target.checked ? null : Number($('temperature').value); turned(); });
-  $('read').addEventListener('keydown', event => { if (event.key === 'Escape') leave(); });
+// A link that was followed: its text and settings. False: it has no text.
+async function follow() {
+  try {
+    const found = await readFragment(location.hash);
+    if (!found) return false;
+    choice.set(found.stores);
+    turning.wish(found);
+    $('read-text').value = found.text;
+    $('samples').value = '';
+    start(found.text);
+    return true;
+  } catch (error) {
+    problem(error);
+    return false;
+  }
 }
 
 export function startRead() {
   drawLegend();
-  listen();
+  $('read').addEventListener('keydown', event => { if (event.key === 'Escape') leave(); });
+  $('read-cancel').addEventListener('click', () => request?.abort());
+  addEventListener('hashchange', follow);
   return {
     update(list) {
       stores = list;
       choice.update(list);
       texts.update(list);
     },
-    begin: texts.begin,
+    // The token that is open, and those before it.
+    present: () => opened < 0 ? null : {text: read.texts[opened], tokens: read.ids.slice(0, opened)},
+    async begin() {
+      if (!await follow()) texts.begin();
+    },
   };
 }

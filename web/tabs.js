@@ -4,6 +4,7 @@
 export function tabs(list, onshow) {
   const all = [...list.querySelectorAll('[role=tab]')];
   const panelOf = tab => document.getElementById(tab.getAttribute('aria-controls'));
+  const pathOf = hash => hash.replace(/\?.*/, ''); // a panel may have more to say in the address
   const addressOf = tab => `#/${tab.getAttribute('aria-controls')}`;
 
   function show(tab) {
@@ -13,7 +14,7 @@ export function tabs(list, onshow) {
       other.tabIndex = chosen ? 0 : -1;
       panelOf(other).hidden = !chosen;
     }
-    history.replaceState(null, '', addressOf(tab));
+    if (pathOf(location.hash) !== addressOf(tab)) history.replaceState(null, '', addressOf(tab));
     onshow(panelOf(tab).id);
   }
 
@@ -30,5 +31,5 @@ export function tabs(list, onshow) {
     const tab = event.target.closest('[role=tab]');
     if (tab) show(tab);
   });
-  show(all.find(tab => addressOf(tab) === location.hash) ?? all[0]);
+  show(all.find(tab => addressOf(tab) === pathOf(location.hash)) ?? all[0]);
 }

@@ -79,6 +79,7 @@ static knnlm_status mix(kn_nexts *x) {
     KN_TRY(kn_predict(x->predictor, &rows, NULL));
     for (size_t i = 0; i < x->count; i++) {
         kn_next *n = &x->list[i];
+        n->state = x->states + i * (size_t)kn_lm_describe(x->lm)->key_width;
         kn_predictor_neighbors(x->predictor, i, n->found);
         KN_TRY(kn_distribution_mix(&n->distribution, x->mixtures[i], n->found,
                                    x->distributions + i * vocabulary, (double)x->entropies[i],
@@ -127,11 +128,9 @@ static void free_inputs(kn_nexts *x) {
     free(x->inputs);
     free(x->pasts);
     free(x->windows);
-    free(x->states);
     x->inputs = NULL;
     x->pasts = NULL;
     x->windows = NULL;
-    x->states = NULL;
     x->contexts = NULL;
 }
 
@@ -164,6 +163,7 @@ void kn_nexts_close(kn_nexts *x) {
     free(x->histories);
     free(x->distributions);
     free(x->entropies);
+    free(x->states);
     free(x);
 }
 

@@ -15,6 +15,7 @@ typedef struct kn_next {
     kn_distribution distribution;
     size_t tokens;                         // of the context that the model read
     bool cut;                              // there were more than its own context holds
+    const float *state;                    // of the model, from which the neighbours were searched
     kn_row_neighbors found[KN_STORES_MAX]; // in each of the mixture's stores
 } kn_next;
 

@@ -73,8 +73,9 @@ enum MHD_Result kn_answer_store(kn_exchange *x) {
 // ---------------------------------------------------------------- documents
 
 static void add_document_json(void *list, const kn_store_document *d) {
-    json_array_append_new(list, json_pack("{s:o, s:I, s:I}", "name", kn_json_text(d->name, d->name_size),
-                                          "tokens", (json_int_t)d->tokens, "bytes", (json_int_t)d->bytes));
+    json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I}", "name", kn_json_text(d->name, d->name_size),
+                                          "tokens", (json_int_t)d->tokens, "bytes", (json_int_t)d->bytes,
+                                          "entry", (json_int_t)d->first));
 }
 
 static json_t *documents_json(kn_exchange *x, const kn_document_range *range, kn_http_error *err) {

@@ -29,6 +29,8 @@ static const kn_route routes[] = {
     {"GET", "/v1/stores/*/documents/**", kn_answer_document, "documents", KEY | MODEL},
     {"DELETE", "/v1/stores/*/documents/**", kn_answer_remove_document, "documents", KEY | MODEL | WRITE},
     {"GET", "/v1/stores/*/entries/*", kn_answer_entry, "entries", KEY | MODEL},
+    {"GET", "/v1/stores/*/map", kn_answer_map, "map", KEY | MODEL},
+    {"POST", "/v1/stores/*/map", kn_answer_map_place, "map", KEY | MODEL | BODY},
     {"POST", "/v1/stores/*/compact", kn_answer_compact, "upkeep", KEY | MODEL | WRITE},
     {"POST", "/v1/stores/*/tune", kn_answer_tune, "upkeep", KEY | MODEL | BODY | WRITE},
     {"POST", "/v1/stores/*/verify", kn_answer_verify, "upkeep", KEY | MODEL},

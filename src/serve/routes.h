@@ -42,6 +42,6 @@ kn_answer kn_answer_completions, kn_answer_chat, kn_answer_embeddings, kn_answer
     kn_answer_remove_document, kn_answer_add_later, kn_answer_compact, kn_answer_tune, kn_answer_verify,
     kn_answer_jobs, kn_answer_job, kn_answer_cancel_job, kn_answer_entry, kn_answer_models, kn_answer_model,
     kn_answer_tokenize, kn_answer_detokenize, kn_answer_tokenizer_info, kn_answer_health, kn_answer_metrics,
-    kn_answer_page, kn_answer_version, kn_answer_openapi;
+    kn_answer_page, kn_answer_version, kn_answer_openapi, kn_answer_map, kn_answer_map_place;
 
 #endif

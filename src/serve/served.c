@@ -33,6 +33,7 @@ knnlm_status kn_served_store_reopen(const kn_served *s, const kn_served_store *b
 }
 
 void kn_served_state_close(kn_served_state *state) {
+    kn_key_map_close(state->map);
     kn_mixture_close(state->mixture);
     kn_store_close(state->store);
     *state = (kn_served_state){0};

@@ -6,6 +6,7 @@
 #ifndef KN_SERVE_SERVED_H
 #define KN_SERVE_SERVED_H
 
+#include "knn/key_map.h"
 #include "knn/mixture.h"
 #include "knn/origin.h"
 #include "serve/request.h"
@@ -154,6 +155,23 @@ typedef struct kn_passage {
 bool kn_served_passage(kn_served *served, const char *store, const kn_entry_span *span, kn_passage *out,
                        kn_http_error *err);
 void kn_passage_free(kn_passage *passage);
+
+// ---------------------------------------------------------------- a map
+
+typedef struct kn_served_map_info {
+    uint64_t generation; // of the store: a place belongs to a map of the same one
+    double variances[2], total;
+} kn_served_map_info;
+// A point of it, in the order of entries. Called under the lock, as kn_document_visit.
+typedef void kn_served_map_visit(void *context, const kn_key_map_point *point, const kn_store_entry *entry,
+                                 const kn_store_document *document);
+// A sample of its keys in two dimensions (knn/key_map.h). False: no such store, it has no keys, or it cannot
+// be read (error set).
+bool kn_served_map(kn_served *served, const char *store, kn_served_map_visit *visit, void *context,
+                   kn_served_map_info *out, kn_http_error *err);
+// Where the model is in it after these tokens. Takes the model's lock. False: as before.
+bool kn_served_map_place(kn_served *served, const char *store, const int32_t *tokens, size_t count,
+                         kn_key_map_point *place, kn_served_map_info *out, kn_http_error *err);
 
 // ---------------------------------------------------------------- changing
 

@@ -8,6 +8,7 @@
 typedef struct kn_served_state {
     kn_store *store;
     kn_mixture *mixture; // of it alone; NULL: it has no entries
+    kn_key_map *map;     // drawn when first asked for
 } kn_served_state;
 
 typedef struct kn_served_store {
