@@ -45,14 +45,14 @@ drive() { # CODE ARGUMENT...
 
 # looked STORE NAME OPTION...: everything that is asked of a store, in files NAME.*
 looked() {
-    store=$1 name=$2
+    looked_at=$1 files=$2
     shift 2
-    drive 0 eval -m "$model" -s "$store" --json --per-token "$name.rows" "$@" valid.txt texts/alike-3.txt
-    figures out >"$name.eval"
-    drive 0 explain -m "$model" -s "$store" --json "$@" "w3 w4 w5 w6"
-    figures out >"$name.explain"
-    drive 0 generate -m "$model" -s "$store" --seed 7 -n 20 --json "$@" -p "w1 w2"
-    figures out >"$name.generate"
+    drive 0 eval -m "$model" -s "$looked_at" --json --per-token "$files.rows" "$@" valid.txt texts/alike-3.txt
+    figures out >"$files.eval"
+    drive 0 explain -m "$model" -s "$looked_at" --json "$@" "w3 w4 w5 w6"
+    figures out >"$files.explain"
+    drive 0 generate -m "$model" -s "$looked_at" --seed 7 -n 20 --json "$@" -p "w1 w2"
+    figures out >"$files.generate"
 }
 alike() { # NAME NAME
     for what in rows eval explain generate; do

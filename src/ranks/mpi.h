@@ -23,7 +23,7 @@ enum { KN_PIECE = 1 << 30, KN_HOST_NAME = 128 }; // bytes of a message of MPI, w
 
 // The head of a call, and of an answer.
 typedef struct kn_call_head {
-    char service[KN_SERVICE_NAME]; // empty: the job ends, with code `tag`
+    char service[KN_SERVICE_NAME]; // empty: the job ends, with code `tag`; size 1: some rank is gone
     uint64_t size;
     int32_t tag, unused;
 } kn_call_head;

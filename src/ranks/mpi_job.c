@@ -104,10 +104,10 @@ knnlm_status kn_ranks_begin(void) {
 }
 
 int kn_ranks_end(int code) {
-    kn_call_head end = {.tag = code};
-    // Messages of a rank that is gone cannot be waited for: those that live notice that this one is.
+    kn_call_head end = {.tag = code, .size = kn_the_job.broken};
     for (int i = 1; kn_the_job.begun && i < kn_the_job.count; i++)
-        if (!kn_the_job.broken) MPI_Send(&end, sizeof end, MPI_BYTE, i, KN_TAG_CALL, MPI_COMM_WORLD);
+        if (kn_watch_check(i) == KNNLM_OK)
+            MPI_Send(&end, sizeof end, MPI_BYTE, i, KN_TAG_CALL, MPI_COMM_WORLD);
     leave();
     return code;
 }
@@ -211,6 +211,7 @@ int kn_ranks_serve(const kn_service *const *services, size_t count) {
             answer(services, count, &head);
             continue;
         }
+        if (head.size) _exit(head.tag); // MPI would wait for who is gone
         leave();
         return head.tag;
     }

@@ -114,7 +114,8 @@ bool kn_sharded_is_current(const kn_store *store) {
             continue;
         }
         kn_message_put_number(&call.in, one->handle);
-        current = kn_ranks_call(&call, 1, NULL) == KNNLM_OK && kn_message_take_number(&call.out);
+        // Of a rank that does not answer there is no newer state to be had.
+        current = kn_ranks_call(&call, 1, NULL) != KNNLM_OK || kn_message_take_number(&call.out);
         kn_calls_free(&call, 1);
     }
     return current;
