@@ -901,6 +901,9 @@ typedef struct knnlm_mixture_options {
     // "*" and "?" as in a shell, across slashes. A store that has no such document is KNNLM_EINVAL.
     const char *const *only, *const *except;
     size_t only_count, except_count;
+    // Above 0 and below 1: about this part of each store's documents counts, chosen by a hash of their text,
+    // so that smaller parts lie within larger ones; 0: all of them
+    double fraction;
 } knnlm_mixture_options;
 
 KNNLM_API knnlm_mixture_options knnlm_mixture_options_default(void);

@@ -59,6 +59,17 @@ words 22 600 >much.txt
 run 0 add own.store much.txt
 is own.store 'r["quick"]'
 words 31 200 >valid.txt
+# Letters drawn by chance are best known by all neighbours there are: the most that were tried, unless the store has no more.
+edges() { # EDGES OPTION...: the list, as JSON
+    edges=$1
+    shift
+    run 0 tune -m "$model" -s own.store --dry-run --json "$@" valid.txt
+    ensure "edges $edges of $*" "$python" -c "import json, sys; r = json.load(open('out'))['stores'][0]['edges']; sys.exit(r != $edges)"
+}
+edges '["k max"]' -k 16
+edges '[]' -k 100000
+run 0 tune -m "$model" -s own.store --dry-run -k 16 valid.txt
+says '^at the edge  *k 16 is the most that was tried: try -k 32$'
 run 0 tune -m "$model" -s own.store valid.txt
 is own.store 'not r["quick"]'
 words 23 2000 >more.txt

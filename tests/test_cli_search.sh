@@ -141,6 +141,21 @@ ensure 'a document that is left out is not found' not grep -q kings.txt out
 run 0 eval -s all.store -m "$model" asked.txt --only '*say*' --only '*kings*' --not '*kings*'
 says '^documents        of their neighbours: only \*say\*, \*kings\*; not \*kings\*$'
 complains 1 'all.store: --only and --not leave none' eval -s all.store asked.txt --not '*'
+# A part of the documents by a hash of their text: as a store of those alone.
+mkdir many some
+for i in 1 2 3 4 5 6 7 8 9; do echo "the king of $i and the river $i say that $i is the number" >many/$i.txt; done
+run 0 build -m "$model" -o many.store --no-tune many
+run 0 info --json many.store
+"$python" -c 'import json; print(*(d["name"] for d in json.load(open("out"))["documents"] if int(d["hash"][:16], 16) < 0.5 * 2**64), sep="\n")' >chosen
+ensure "some are chosen, some are not" test "$(wc -l <chosen)" -gt 0 -a "$(wc -l <chosen)" -lt 9
+while read -r name; do cp "many/$name" some; done <chosen
+run 0 build -m "$model" -o some.store --no-tune some
+run 0 eval -s many.store --fraction .5 --lambda .5 --per-token - asked.txt
+cp out fraction.tsv
+run 0 eval -s some.store --lambda .5 --per-token - asked.txt
+ensure "a fraction is a smaller store" cmp out fraction.tsv
+complains 1 'many.store: --fraction leaves none of its 9 documents' eval -s many.store --fraction .00001 asked.txt
+complains 2 'fraction' eval -s many.store --fraction 2 asked.txt
 complains 2 'name it with -s' eval -m "$model" asked.txt --only x
 
 # ---- tokens

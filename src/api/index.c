@@ -124,7 +124,7 @@ knnlm_search_options knnlm_search_options_default(void) {
 
 // *bits: one per entry, set for those of the documents; NULL when all are wanted. Released with free().
 static knnlm_status allow(const kn_store *store, const knnlm_search_options *o, uint64_t **bits) {
-    kn_name_filter names = {o->only, o->except, o->only_count, o->except_count};
+    kn_name_filter names = {o->only, o->except, o->only_count, o->except_count, 0};
     *bits = NULL;
     if (!o->documents) return kn_store_select(store, &names, bits);
     if (o->only_count || o->except_count)

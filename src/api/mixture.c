@@ -46,6 +46,7 @@ static knnlm_status check(const knnlm_mixture_options *o) {
     if (!is_temperature(o->temperature) || !is_temperature(o->cache_temperature))
         return kn_fail(KNNLM_EINVAL, "a temperature beyond %g to %g", KN_TEMPERATURE_MIN, KN_TEMPERATURE_MAX);
     if (!(o->skip_entropy >= 0)) return kn_fail(KNNLM_EINVAL, "skip_entropy is below 0");
+    if (!(o->fraction >= 0 && o->fraction <= 1)) return kn_fail(KNNLM_EINVAL, "fraction is not from 0 to 1");
     if (o->distance >= KN_DISTANCES) return kn_fail(KNNLM_EINVAL, "no such distance: %d", o->distance);
     return KNNLM_OK;
 }
@@ -81,7 +82,7 @@ knnlm_status api_mixture_options(const knnlm_mixture_options *options, kn_store_
                                 .include_self = o.include_self,
                                 .skip_entropy = o.skip_entropy,
                                 .memory = o.memory,
-                                .filter = {o.only, o.except, o.only_count, o.except_count},
+                                .filter = {o.only, o.except, o.only_count, o.except_count, o.fraction},
                                 .cache = o.cache,
                                 .cache_lambda = given(o.cache_lambda),
                                 .cache_temperature = given(o.cache_temperature),

@@ -80,6 +80,7 @@ static json_t *json_mixture(const knnlm_eval_result *r) {
                                       r->cache_lambda, "temperature", r->cache_temperature));
     json_object_set_new(o, "stores", json_stores(r));
     json_object_set_new(o, "only", cli_json_list(&args.mixture.only));
+    json_object_set_new(o, "fraction", json_real(args.mixture.fraction > 0 ? args.mixture.fraction : 1));
     json_object_set_new(o, "not", cli_json_list(&args.mixture.except));
     json_object_set_new(o, "own_documents", json_integer((json_int_t)r->own_documents));
     json_object_set_new(o, "skip_entropy", json_real(r->skip_entropy));

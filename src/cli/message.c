@@ -28,6 +28,7 @@ static const struct {
     {"field", "--field"},
     {"follow", "--follow"},
     {"force", "--force"},
+    {"fraction", "--fraction"},
     {"from", "--from"},
     {"heads", "--heads"},
     {"host", "--host"},

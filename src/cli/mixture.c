@@ -64,7 +64,7 @@ json_t *cli_json_list(const cli_list *list) {
 static int check_use(const cli_command *command, const cli_mixture *m) {
     bool of_stores = m->k || m->probes || !isnan(m->lambda) || !isnan(m->temperature) || m->codes ||
                      m->exact || m->distance >= 0 || m->fixed || m->bins || m->include_self ||
-                     m->only.count || m->except.count;
+                     m->only.count || m->except.count || m->fraction > 0;
     bool of_cache = !isnan(m->cache_lambda) || !isnan(m->cache_temperature);
     if (m->exact && m->codes) return cli_usage(command, "--exact and --codes are each other's contrary");
     if (of_stores && !m->stores.count)
@@ -105,6 +105,7 @@ int cli_mixture_read(const cli_command *command, cli_mixture *m, knnlm_mixture_o
     out->only_count = m->only.count;
     out->except = m->except.items;
     out->except_count = m->except.count;
+    out->fraction = m->fraction;
     out->warn = cli_warn;
     return CLI_DONE;
 }

@@ -11,7 +11,7 @@ typedef struct cli_mixture {
     cli_list stores;       // STORE or STORE=L[,T[,K]]
     cli_list only, except; // documents that count, and do not
     int64_t k, probes, cache;
-    double lambda, temperature, cache_lambda, cache_temperature;
+    double lambda, temperature, cache_lambda, cache_temperature, fraction;
     bool codes, exact, fixed, bins, include_self;
     int distance;
     uint64_t memory;
@@ -26,6 +26,7 @@ typedef struct cli_mixture {
     {'s', "store", CLI_LIST, &(m).stores, "STORE", "neighbours come from here; may be given several times; STORE=L,T,K: lambda, temperature and k of its own", 0, 0, NULL}, \
     {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MAX, NULL}, \
     {0, "lambda", CLI_NUMBER, &(m).lambda, "L", "weight of the neighbours (default: as tuned, else 0.25)", 0, 1, NULL}, \
+    {0, "fraction", CLI_NUMBER, &(m).fraction, "F", "about this part of the store's documents counts, the same ones every time: what a smaller store would give", 1e-6, 1, NULL}, \
     {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}, \
     {0, "exact", CLI_FLAG, &(m).exact, NULL, "distances of the keys (default)", 0, 0, NULL}, \
     {0, "codes", CLI_FLAG, &(m).codes, NULL, "distances of the index's codes", 0, 0, NULL}, \

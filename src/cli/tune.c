@@ -4,6 +4,7 @@
 #include "cli/model.h"
 #include "cli/plot.h"
 #include "cli/texts.h"
+#include "cli/tune_edges.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -215,12 +216,25 @@ static void print_skips(void) {
     printf("\n");
 }
 
+static cli_tune_edges edges_of(size_t store) {
+    size_t k = args.mixture.k > 0 ? (size_t)args.mixture.k : 1024;
+    return cli_tune_edges_of(&result, store, k, !isnan(args.mixture.temperature));
+}
+
+static void print_edges(void) {
+    for (size_t i = 0; i < result.store_count; i++) {
+        cli_tune_edges edges = edges_of(i);
+        cli_tune_edges_print(&edges);
+    }
+}
+
 static void print_text(void) {
     char search[32], sweep[32], tokens[32];
     if (result.tuned.known)
         print_one();
     else
         print_several();
+    print_edges();
     if (result.store_count) print_skips();
     printf("tokens           %s\n", cli_count((double)result.tokens, tokens));
     printf("time             %s searching, %s for %zu settings\n",
@@ -272,6 +286,8 @@ static json_t *json_stores(void) {
         json_t *one = json_point(&result.stores[i].best);
         json_object_set_new(one, "path", json_string(result.stores[i].path));
         json_object_set_new(one, "lambda", json_real(result.stores[i].lambda));
+        cli_tune_edges edges = edges_of(i);
+        json_object_set_new(one, "edges", cli_tune_edges_json(&edges));
         cli_json_append(list, one);
     }
     return list;

@@ -175,10 +175,12 @@ void kn_store_find_lost(const kn_store *store, kn_lost_entries *found, void *con
 // Whether a document is called `pattern`, or its name matches it as a shell's would ("*" goes beyond
 // slashes).
 bool kn_store_document_matches(const kn_store_document *d, const char *pattern);
-// Documents that one of `only` means (none given: all), and none of `except`.
+// Documents that one of `only` means (none given: all), and none of `except`; and of those about a fraction,
+// by a hash of their text: what is in a smaller fraction is in a larger one too.
 typedef struct kn_name_filter {
     const char *const *only, *const *except;
     size_t only_count, except_count;
+    double fraction; // 0: all of them
 } kn_name_filter;
 // *bits: one per entry, set for those of the chosen documents; NULL where the filter is empty. Released with
 // free(). KNNLM_EINVAL: no document is left; KNNLM_ENOMEM.
