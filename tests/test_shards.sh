@@ -45,6 +45,16 @@ for kind in one many; do
 done
 ensure "figures of codes differ" cmp coded-one.rows coded-many.rows
 
+# ---- only some of the documents
+
+for store in one s5; do
+    drive 0 eval -m "$model" -s $store.store --only 'alike-*' --not alike-2.txt --json --per-token $store.only valid.txt
+    drive 0 eval -m "$model" -s $store.store --fraction 0.5 --json --per-token $store.half valid.txt
+done
+check cmp one.only s5.only
+check cmp one.half s5.half
+complains 1 'leave none of its documents' eval -m "$model" -s s5.store --only nobody valid.txt
+
 # ---- changes: the same as of one store
 
 mkdir more && write_text 8 700 >more/new.txt && { cat begin && write_text 9 30; } >more/alike-0.txt

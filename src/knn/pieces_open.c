@@ -14,6 +14,7 @@ static void put_request(kn_message *in, const char *path, const kn_lm *lm, const
     kn_message_put_number(in, o->warn != NULL);
     kn_message_put_texts(in, o->filter.only, o->filter.only_count);
     kn_message_put_texts(in, o->filter.except, o->filter.except_count);
+    kn_message_put_real(in, o->filter.fraction);
 }
 
 // What damage each found is told by who opened all of them.
@@ -70,7 +71,8 @@ static knnlm_status join_indexes(kn_datastore *s) {
     if (s->all.listed) s->all.imbalance = weighed / (double)s->all.listed;
     s->info.index = &s->all;
     if (first) return KNNLM_OK;
-    return kn_fail(KNNLM_EINVAL, "%s: `only` and `except` leave none of its documents", s->info.store->path);
+    return kn_fail(KNNLM_EINVAL, "%s: `only`, `except` or `fraction` leave none of its documents",
+                   s->info.store->path);
 }
 
 knnlm_status kn_pieces_open(kn_datastore *s, const kn_lm *lm, const kn_datastore_options *o) {

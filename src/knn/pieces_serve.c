@@ -59,7 +59,9 @@ static knnlm_status take_options(kn_message *in, kn_datastore_options *o) {
     o->warn = kn_message_take_number(in) ? keep_warning : NULL;
     o->shard = true;
     KN_TRY(kn_message_take_texts(in, (const char ***)(uintptr_t)&o->filter.only, &o->filter.only_count));
-    return kn_message_take_texts(in, (const char ***)(uintptr_t)&o->filter.except, &o->filter.except_count);
+    KN_TRY(kn_message_take_texts(in, (const char ***)(uintptr_t)&o->filter.except, &o->filter.except_count));
+    o->filter.fraction = kn_message_take_real(in);
+    return kn_message_read(in);
 }
 
 static bool is_empty(const kn_datastore *s) {
