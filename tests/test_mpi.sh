@@ -58,6 +58,18 @@ ranks 3
 looked r2s5.store changed-many
 alike changed changed-many
 
+# ---- shards on the disk of a machine: found there by any number of ranks, and by one process
+
+mkdir local
+ranks 2
+drive 0 build -m "$model" -o local.store --shards 3 --local "$work/local" texts
+check test -d local/local-0002.store
+for number in 0 3; do
+    ranks $number
+    drive 0 eval -m "$model" -s local.store --json --per-token local.rows valid.txt texts/alike-3.txt
+    check cmp one.rows local.rows
+done
+
 # ---- failures: one line, which names the rank
 
 failing() { # PATTERN
@@ -113,7 +125,11 @@ while [ $kills -lt "$wanted" ] && [ $kill -lt $((3 * wanted)) ]; do # some have 
     # shellcheck disable=SC2086 # words
     $launch "$knnlm" build -m "$model" -o killed.store --shards 4 --segment 60 --no-index texts >out 2>err &
     child=$!
-    moment=$(awk -v seed="$seed" -v kill="$kill" 'BEGIN { srand(seed + kill); print int(rand() * 3), rand() * 2 }')
+    moment=$(awk -v seed="$seed" -v kill="$kill" 'BEGIN { srand(seed + kill); print int(rand() * 3), rand() * 0.6 }')
+    for wait in $(seq 100); do # until there are three
+        [ "$(pgrep -P "$child" -f killed.store | wc -l)" -lt 3 ] || break
+        sleep 0.05
+    done
     sleep "${moment#* }"
     victim=$(pgrep -P "$child" -f killed.store | sed -n "$((${moment% *} + 1))p")
     [ -z "$victim" ] || { kill -9 "$victim" && kills=$((kills + 1)); }

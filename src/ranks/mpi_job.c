@@ -29,7 +29,10 @@ int kn_rank_count(void) {
 }
 
 const char *kn_rank_host(int rank) {
-    return kn_the_job.hosts ? kn_the_job.hosts[rank] : "";
+    static char own[KN_HOST_NAME];
+    if (kn_the_job.hosts) return kn_the_job.hosts[rank];
+    if (!*own && gethostname(own, sizeof own - 1) != 0) strcpy(own, "?");
+    return own;
 }
 
 const char *kn_ranks_library(void) {

@@ -31,6 +31,9 @@ typedef struct kn_shards {
 bool kn_shards_exist(const char *path);
 // KNNLM_EDATA: malformed, or a shard is listed twice. To be freed whatever the status.
 knnlm_status kn_shards_read(const char *path, kn_shards *out);
+// The same from the bytes of SHARDS; `file` is used in messages.
+knnlm_status kn_shards_parse(const char *path, const char *file, const char *data, size_t size,
+                             kn_shards *out);
 // `count` shards in a new sharded store; `local`: their directory on the disk of the rank that has each, or
 // NULL: below the store. Nothing is written. To be freed whatever the status.
 knnlm_status kn_shards_plan(const char *path, size_t count, const char *local, kn_shards *out);

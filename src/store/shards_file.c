@@ -87,9 +87,11 @@ static knnlm_status take_places(kn_shards *s, const char *path, const json_t *ro
     return KNNLM_OK;
 }
 
-static knnlm_status parse(const char *path, const char *file, const char *data, size_t size, kn_shards *out) {
+knnlm_status kn_shards_parse(const char *path, const char *file, const char *data, size_t size,
+                             kn_shards *out) {
     size_t body = 0;
     json_error_t error;
+    *out = (kn_shards){0};
     KN_TRY(check_line(file, data, size, &body));
     json_t *root = json_loadb(data + body, size - body, 0, &error);
     if (!root) return kn_fail(KNNLM_EDATA, "%s: malformed at line %d: %s", file, error.line + 1, error.text);
@@ -103,7 +105,7 @@ knnlm_status kn_shards_read(const char *path, kn_shards *out) {
     size_t size;
     *out = (kn_shards){0};
     knnlm_status status = file ? kn_file_read(file, &data, &size) : KNNLM_ENOMEM;
-    if (status == KNNLM_OK) status = parse(path, file, data, size, out);
+    if (status == KNNLM_OK) status = kn_shards_parse(path, file, data, size, out);
     free(data);
     free(file);
     return status;
@@ -191,7 +193,7 @@ knnlm_status kn_shards_rank(const kn_shards *s, size_t number, int *rank) {
     const char *host = s->places[number].host;
     size_t there = 0, turn = 0;
     *rank = (int)(number % (size_t)kn_rank_count());
-    if (!host || (kn_rank_count() > 1 && strcmp(kn_rank_host(*rank), host) == 0)) return KNNLM_OK;
+    if (!host || strcmp(kn_rank_host(*rank), host) == 0) return KNNLM_OK;
     for (int i = 0; i < kn_rank_count(); i++) there += strcmp(kn_rank_host(i), host) == 0;
     if (!there)
         return kn_fail(KNNLM_EINVAL, "%s: shard %zu (%s) is on the disk of %s, where no rank runs", s->path,
