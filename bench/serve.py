@@ -2,6 +2,9 @@
 server, so it is as light as Python can be: requests are made beforehand, answers are counted and not read.
 
     /usr/bin/python3 bench/serve.py load URL PID TEXT SECONDS CLIENTS     scores, completions and explanations, mixed
+    /usr/bin/python3 bench/serve.py chat URL PID TEXT SECONDS CLIENTS     as load, with chat among it, whole and streamed
+    /usr/bin/python3 bench/serve.py add URL PID TEXT SECONDS CLIENTS STORE
+        clients score for so long, then while a document of 1 MB is added by a job: their latency, alone and then
     /usr/bin/python3 bench/serve.py scale URL PID TEXT SECONDS CLIENTS... scores alone, by the number of clients
     /usr/bin/python3 bench/serve.py soak URL PID TEXT SECONDS CLIENTS STORE PAUSE
         as load, while a writer adds a document to STORE every PAUSE seconds and removes the oldest but some
@@ -24,6 +27,7 @@ import urllib.parse
 import urllib.request
 
 KINDS = {"score": 50, "complete": 20, "stream": 5, "explain": 25}  # per cent of the requests
+WITH_CHAT = {"score": 35, "complete": 10, "stream": 5, "explain": 20, "chat": 20, "chat_stream": 10}
 MIN, MAX = 30, 120  # tokens of a text
 KEPT = 50  # documents that the writer of soak leaves in the store
 
@@ -61,13 +65,17 @@ def request_of(path, payload, method="POST"):
 
 def requests_of(texts):
     """For each kind: (the bytes of a request, the tokens it has)."""
-    out = {kind: [] for kind in KINDS}
+    out = {kind: [] for kind in WITH_CHAT}
     for text, tokens in texts:
         half = text[: len(text) // 2]
         out["score"].append((request_of("/v1/score", {"text": text}), tokens))
         for kind in ("complete", "stream"):
             more = {"max_tokens": 16, "temperature": 0.8, "stream": kind == "stream"}
             out[kind].append((request_of("/v1/completions", {"prompt": half, **more}), tokens // 2 + 16))
+        for kind in ("chat", "chat_stream"):
+            messages = [{"role": "system", "content": "Answer briefly."}, {"role": "user", "content": half}]
+            more = {"max_tokens": 16, "temperature": 0.8, "stream": kind == "chat_stream"}
+            out[kind].append((request_of("/v1/chat/completions", {"messages": messages, **more}), tokens // 2 + 16))
         out["explain"].append((request_of("/v1/explain", {"context": half}), tokens // 2))
     return out
 
@@ -77,7 +85,7 @@ def requests_of(texts):
 
 class Tally:
     def __init__(self):
-        self.latencies = {kind: [] for kind in KINDS}
+        self.latencies = {kind: [] for kind in WITH_CHAT}
         self.answers = []  # (when, latency) of all kinds
         self.tokens = self.busy = 0
         self.errors, self.examples = 0, []
@@ -248,8 +256,8 @@ def growth(samples, column):
     return {name: round(value, 1) for name, value in out.items()}
 
 
-def load(place, pid, requests, seconds, clients):
-    tally, samples, took, share = asyncio.run(run(place, pid, requests, KINDS, clients, seconds))
+def load(place, pid, requests, seconds, clients, kinds):
+    tally, samples, took, share = asyncio.run(run(place, pid, requests, kinds, clients, seconds))
     everything = [x for values in tally.latencies.values() for x in values]
     return {
         "clients": clients, "seconds": round(took, 1), "requests": tally.count(), "requests_per_second": round(tally.count() / took, 1),
@@ -297,6 +305,28 @@ def soak(url, place, pid, requests, texts, seconds, clients, store, pause):
     }
 
 
+def add(url, place, pid, requests, texts, seconds, clients, store):
+    """Asked: the median latency at most doubles. Scores are counted from the job's beginning to its end."""
+    scores = lambda beside=None, most=seconds: asyncio.run(run(place, pid, requests, {"score": 1}, clients, most, beside))[0]
+    alone = scores()
+    chooser, text = random.Random(2), ""
+    while len(text.encode()) < 1 << 20:
+        text += " " + chooser.choice(texts)[0]
+    begun = time.monotonic()
+    job = ask(url, f"/v1/stores/{store}/documents", {"name": "bench/large", "text": text})
+    state = {"status": "waiting"}
+    answers, errors = [], alone.errors
+    while state["status"] in ("waiting", "running"):
+        tally = scores(most=5)
+        answers += tally.latencies["score"]
+        errors += tally.errors
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{url}/v1/jobs/{job['id']}", timeout=60) as answer:
+            state = json.load(answer)
+    before, during = milliseconds(alone.latencies["score"]), milliseconds(answers)
+    return {"clients": clients, "errors": errors, "alone_ms": before, "while_adding_ms": during, "status": state["status"],
+            "ratio_p50": round(during["p50"] / before["p50"], 2), "bytes": len(text.encode()), "seconds": round(time.monotonic() - begun, 1)}
+
+
 def mappings(pid):
     with open(f"/proc/{pid}/maps", encoding="utf-8") as file:
         return sum(1 for _ in file)
@@ -331,9 +361,12 @@ def main():
     if mode == "soak":
         print(json.dumps(soak(url, place, pid, requests, texts, seconds, int(sys.argv[6]), sys.argv[7], float(sys.argv[8]))))
         return
+    if mode == "add":
+        print(json.dumps(add(url, place, pid, requests, texts, seconds, int(sys.argv[6]), sys.argv[7])))
+        return
     counts = [int(x) for x in sys.argv[6:]]
-    if mode == "load":
-        print(json.dumps(load(place, pid, requests, seconds, counts[0])))
+    if mode in ("load", "chat"):
+        print(json.dumps(load(place, pid, requests, seconds, counts[0], KINDS if mode == "load" else WITH_CHAT)))
     else:
         print(json.dumps(scale(place, pid, requests, seconds, counts)))
 

@@ -18,10 +18,16 @@ static void parse_all(const json_t *root) {
     kn_score_request score;
     kn_explain_request explain;
     kn_prompt prompt;
+    kn_embedding_request embedding;
     const char *name;
     bool special;
     check(kn_completion_parse(root, &completion, &err), &err);
     kn_completion_free(&completion);
+    check(kn_chat_parse(root, &completion, &err), &err);
+    kn_completion_free(&completion);
+    check(kn_embedding_parse(root, 8, &embedding, &err), &err);
+    kn_embedding_free(&embedding);
+    check(kn_tune_parse(root, &prompt, &err), &err);
     check(kn_score_parse(root, &score, &err), &err);
     kn_score_free(&score);
     check(kn_explain_parse(root, &explain, &err), &err);

@@ -1335,10 +1335,15 @@ typedef struct knnlm_server_options {
     // Called by a thread of the server. NULL: nobody listens.
     void (*warn)(void *context, const char *store, const char *message);
     void *warn_context;
+    size_t models; // that will be loaded, at most 16: requests are answered once all are
+    // A line for each request is appended to this file ("-": standard error): when, who, what, how it went;
+    // never a text. NULL: none is.
+    const char *access_log;
+    bool access_log_json; // lines are JSON
 } knnlm_server_options;
 
 // 127.0.0.1:8080; queue 256, parallel 8, 16384 tokens, body 16 MiB, memory 1 GiB, 512 connections, timeout
-// 300, patience 5.
+// 300, patience 5, one model.
 KNNLM_API knnlm_server_options knnlm_server_options_default(void);
 
 // A key from the first line of a file, where others do not see it as they see arguments and the environment.
@@ -1353,8 +1358,10 @@ KNNLM_API knnlm_status knnlm_server_open(const knnlm_server_options *options, kn
 KNNLM_API const char *knnlm_server_url(const knnlm_server *server);
 // Serves the model, which is not to be used by others until the server is closed, with the stores of
 // `mixture`, which requests choose from; `mixture` may be NULL, and is copied. A cache that it asks for
-// (`cache` above 0) is of texts that are generated. Once: after a failure the server can only be closed.
-// KNNLM_EINVAL: it was called before, two stores have one name; else as knnlm_mixture_open.
+// (`cache` above 0) is of texts that are generated. Once for each of options->models, one after another:
+// requests choose by name (its file's, without ".gguf"), the first is that of those that name none. After a
+// failure the server can only be closed. KNNLM_EINVAL: it has all its models, or two models or stores have
+// one name; else as knnlm_mixture_open.
 KNNLM_API knnlm_status knnlm_server_load(knnlm_server *server, knnlm_model *model,
                                          const knnlm_mixture_options *mixture);
 // Returns after knnlm_server_stop, at once where that was called before; then the server is to be closed.
@@ -1362,6 +1369,12 @@ KNNLM_API knnlm_status knnlm_server_load(knnlm_server *server, knnlm_model *mode
 KNNLM_API knnlm_status knnlm_server_run(knnlm_server *server);
 // Any thread, and handlers of signals.
 KNNLM_API void knnlm_server_stop(knnlm_server *server);
+// From now on clients must have this key, in place of the one it was opened with. Any thread. KNNLM_EINVAL:
+// it was opened without; KNNLM_ENOMEM.
+KNNLM_API knnlm_status knnlm_server_set_key(knnlm_server *server, const char *key);
+// After the access log was renamed: it goes on in a new file of its name. Any thread. KNNLM_EIO: there is
+// none to be had, and the old one stays.
+KNNLM_API knnlm_status knnlm_server_reopen_log(knnlm_server *server);
 // Lets nobody in, waits for requests under way, as long as its patience lasts, and ends the others. Not while
 // another thread is in knnlm_server_run. NULL is allowed.
 KNNLM_API void knnlm_server_close(knnlm_server *server);

@@ -224,6 +224,24 @@ def fields():
         yield path, request, ("knn", "stores"), "any"
         yield path, request, ("knn", "stores", 0), "any"
         yield path, request, ("knn", "unheard"), "never"
+    chat = {"messages": [{"role": "user", "content": "who?"}], "max_tokens": 2}
+    for member, kind in (("max_tokens", "count"), ("max_completion_tokens", "count"), ("n", "count"), ("top_logprobs", "natural"), ("temperature", "positive0")):
+        yield "/v1/chat/completions", {**chat, "logprobs": True}, member, kind
+    for member in ("messages", "tools", "response_format", "logit_bias", "stop", "knn"):
+        yield "/v1/chat/completions", chat, member, "any"
+    yield "/v1/chat/completions", chat, ("messages", 0), "any"
+    yield "/v1/chat/completions", chat, ("messages", 0, "role"), "any"
+    yield "/v1/chat/completions", chat, "logprobs", "flag"
+    yield "/v1/completions", prompt, ("logit_bias", "5"), "real"
+    for member in ("input", "encoding_format", "pooling", "dimensions"):
+        yield "/v1/embeddings", {"input": "the nearest"}, member, "any"
+    yield "/v1/embeddings", {}, ("input", 0), "prompt"
+    yield "/v1/embeddings", {}, ("input", 0, 0), "token"
+    yield "/v1/embeddings", {"input": "x"}, "normalize", "flag"
+    yield "/v1/score", {"text": "the nearest"}, ("knn", "exclude_self"), "flag"
+    for member in ("only", "not"):
+        yield "/v1/score", {"text": "the nearest"}, ("knn", member), "any"
+        yield "/v1/score", {"text": "the nearest"}, ("knn", member, 0), "any"
     for member in ("fallback", "carry", "cache", "explain"):
         yield "/v1/completions", prompt, ("knn", member), "flag"
     yield "/v1/score", {"text": "the nearest"}, ("knn", "temperatures"), "any"
@@ -243,6 +261,7 @@ def fields():
     yield "/detokenize", {}, ("tokens", 0), "token"
     yield f"/v1/stores/{store}/documents", {"text": "x"}, "name", "any"
     yield f"/v1/stores/{store}/documents", {"name": "x"}, "text", "any"
+    yield f"/v1/stores/{store}/documents", {"name": "", "text": "x"}, "job", "flag"
 
 
 def with_member(request, member, literal):

@@ -94,7 +94,11 @@ ask() {
     method=$1 path=$2 sent=${3:-}
     last="$method $path $(printf %.300s "$sent")"
     if [ $# -gt 3 ]; then shift 3; else shift $#; fi
-    [ -z "$sent" ] || set -- --data-binary "$sent" -H 'Content-Type: application/json' "$@"
+    case "$*" in
+    *Content-Type:*) ;;
+    *) [ -z "$sent" ] || set -- -H 'Content-Type: application/json' "$@" ;;
+    esac
+    [ -z "$sent" ] || set -- --data-binary "$sent" "$@"
     [ -z "$key" ] || set -- -H "Authorization: Bearer $key" "$@"
     case $method in
     HEAD) set -- -I "$@" ;;

@@ -86,7 +86,8 @@ def reset_peak():
 
 def metric(name):
     lines = ask("GET", "/metrics")[2].decode().split("\n")
-    return next(float(line.split(" ")[1]) for line in lines if line.startswith(name + " "))
+    # None: it was refused, as while connections of others are still being closed.
+    return next((float(line.split(" ")[1]) for line in lines if line.startswith(name + " ")), None)
 
 
 # ---- memory

@@ -92,6 +92,62 @@ await check("echo with logprobs", async () => {
     assert.equal(token_logprobs.at(-1), Math.max(...Object.values(top_logprobs.at(-1))))
 })
 
+const messages = [{ role: "system", content: "Be brief." }, { role: "user", content: "Who has a say?" }]
+
+await check("chat, whole and as a stream", async () => {
+    const request = { model: "any", messages, max_completion_tokens: 8, temperature: 0, knn: { explain: true } }
+    const whole = await client.chat.completions.create(request)
+    assert.equal(whole.object, "chat.completion")
+    assert.equal(whole.choices[0].message.role, "assistant")
+    assert.ok(whole.usage.completion_tokens <= 8)
+    assert.ok(whole.choices[0].knn.tokens.length > 0)
+    const stream = await client.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } })
+    let text = "", usage = null, role = null, reason = null
+    for await (const chunk of stream) {
+        text += chunk.choices[0]?.delta.content ?? ""
+        role ??= chunk.choices[0]?.delta.role ?? null
+        reason = chunk.choices[0]?.finish_reason ?? reason
+        usage = chunk.usage ?? usage
+    }
+    assert.equal(text, whole.choices[0].message.content)
+    assert.equal(role, "assistant")
+    assert.equal(reason, whole.choices[0].finish_reason)
+    assert.deepEqual(usage, whole.usage)
+})
+
+await check("the package's own way to stream chat", async () => {
+    const runner = client.chat.completions.stream({ model: "any", messages, max_completion_tokens: 6, temperature: 0 })
+    const final = await runner.finalChatCompletion()
+    assert.equal(final.choices[0].message.role, "assistant")
+    assert.equal(await runner.finalContent(), final.choices[0].message.content)
+})
+
+await check("logprobs of chat", async () => {
+    const answer = await client.chat.completions.create({ model: "any", messages, max_tokens: 3, logprobs: true, top_logprobs: 2, temperature: 0 })
+    const { content } = answer.choices[0].logprobs
+    assert.equal(content[0].top_logprobs.length, 2)
+    assert.equal(content[0].logprob, content[0].top_logprobs[0].logprob)
+    assert.equal(Buffer.from(content[0].bytes).toString(), content[0].token)
+})
+
+await check("embeddings, which the package asks for in base64 and unpacks", async () => {
+    const input = ["The nearest neighbours", "of a word"]
+    const packed = await client.embeddings.create({ model: "any", input })
+    const plain = await client.embeddings.create({ model: "any", input, encoding_format: "float" })
+    assert.equal(packed.data.length, 2)
+    assert.deepEqual(packed.data[1].embedding.map(Math.fround), plain.data[1].embedding.map(Math.fround))
+    const length = Math.hypot(...packed.data[0].embedding)
+    assert.ok(Math.abs(length - 1) < 1e-5, String(length))
+})
+
+await check("logit_bias and best_of", async () => {
+    const banned = await client.completions.create({ model: "any", prompt, max_tokens: 4, temperature: 0, logit_bias: { 5: -100 } })
+    assert.equal(banned.choices.length, 1)
+    const best = await client.completions.create({ model: "any", prompt, max_tokens: 4, n: 1, best_of: 3, seed: 1 })
+    assert.equal(best.choices.length, 1)
+    assert.ok(best.usage.completion_tokens > 4)
+})
+
 await check("members of our own go through", async () => {
     const answer = await client.completions.create({ model: "any", prompt, max_tokens: 3, knn: { explain: true, lambda: 0.5 } })
     assert.equal(answer.choices[0].knn.tokens.length, 3)
@@ -108,7 +164,8 @@ await check("models", async () => {
 await check("errors are those of the package", async () => {
     await refused(OpenAI.BadRequestError, 400, client.completions.create({ model: "any", prompt, max_tokens: -1 }))
     await refused(OpenAI.BadRequestError, 400, client.completions.create({ model: "any", prompt, stream: true, logprobs: 99 }))
-    await refused(OpenAI.NotFoundError, 404, client.chat.completions.create({ model: "any", messages: [{ role: "user", content: "hi" }] }))
+    await refused(OpenAI.BadRequestError, 400, client.chat.completions.create({ model: "any", messages: [] }))
+    await refused(OpenAI.NotFoundError, 404, client.images.generate({ model: "any", prompt }))
     const stranger = new OpenAI({ apiKey: "wrong", baseURL: url + "/v1", maxRetries: 0 })
     await refused(OpenAI.AuthenticationError, 401, stranger.models.list())
     const error = await client.completions.create({ model: "any", prompt, temperature: -1 }).catch((error) => error)

@@ -203,6 +203,71 @@ static void damage_is_told(void **state) {
     knnlm_server_close(server);
 }
 
+// ---------------------------------------------------------------- several models, another key, a log
+
+static void models_are_chosen_by_name(void **state) {
+    fixture *d = *state;
+    const char *store;
+    char answer[8192];
+    knnlm_server_options o = knnlm_server_options_default();
+    knnlm_mixture_options mix = options_of(d, &store);
+    knnlm_model *other;
+    o.models = 2;
+    knnlm_server *server = open_server(&o);
+    int port = port_of(server);
+    OK(knnlm_model_open(KN_SOURCE_DIR "/tests/golden/plain.model.gguf", NULL, &other));
+    OK(knnlm_server_load(server, d->model, &mix));
+    assert_int_equal(get(port, "/health"), 503); // until both are there
+    FAILS(KNNLM_EINVAL, "1 of its 2", knnlm_server_run(server));
+    OK(knnlm_server_load(server, other, NULL));
+    assert_int_equal(get(port, "/health"), 200);
+    assert_int_equal(get(port, "/v1/models/plain.model"), 200);
+    const char *named = "{\"prompt\": \"a\", \"max_tokens\": 1, \"model\": \"plain.model\"}";
+    assert_int_equal(ask(port, "POST /v1/completions", "", named, answer, sizeof answer), 200);
+    assert_non_null(strstr(answer, "\"model\":\"plain.model\""));
+    const char *unknown = "{\"prompt\": \"a\", \"model\": \"nobody\"}";
+    assert_int_equal(ask(port, "POST /v1/completions", "", unknown, answer, sizeof answer), 404);
+    FAILS(KNNLM_EINVAL, "once", knnlm_server_load(server, other, NULL));
+    knnlm_server_close(server);
+    knnlm_model_close(other);
+}
+
+static size_t lines_of(const char *path) {
+    FILE *f = fopen(path, "r");
+    size_t lines = 0;
+    for (int c; f && (c = getc(f)) != EOF;) lines += c == '\n';
+    if (f) fclose(f);
+    return lines;
+}
+
+static void keys_and_logs_are_changed_on_the_way(void **state) {
+    fixture *d = *state;
+    char path[96], old[100], answer[4096];
+    knnlm_server_options o = knnlm_server_options_default();
+    snprintf(path, sizeof path, "%s/access", d->folder);
+    snprintf(old, sizeof old, "%s.1", path);
+    o.api_key = "first";
+    o.access_log = path;
+    knnlm_server *server = open_server(&o);
+    OK(knnlm_server_load(server, d->model, NULL));
+    int port = port_of(server);
+    static const char first[] = "Authorization: Bearer first\r\n", second[] = "Authorization: Bearer 2\r\n";
+    assert_int_equal(ask(port, "GET /v1/models", first, "", answer, sizeof answer), 200);
+    OK(knnlm_server_set_key(server, "2"));
+    assert_int_equal(ask(port, "GET /v1/models", first, "", answer, sizeof answer), 401);
+    assert_int_equal(rename(path, old), 0);
+    OK(knnlm_server_reopen_log(server));
+    assert_int_equal(ask(port, "GET /v1/models", second, "", answer, sizeof answer), 200);
+    FAILS(KNNLM_EINVAL, "empty", knnlm_server_set_key(server, ""));
+    knnlm_server_close(server);
+    assert_int_equal(lines_of(old), 2);
+    assert_int_equal(lines_of(path), 1);
+    server = open_server(NULL);
+    FAILS(KNNLM_EINVAL, "no key", knnlm_server_set_key(server, "x"));
+    OK(knnlm_server_reopen_log(server));
+    knnlm_server_close(server);
+}
+
 // ---------------------------------------------------------------- what is refused
 
 #define REFUSED(status, text, field, value)                                                                  \
@@ -232,6 +297,9 @@ static void options_that_make_no_sense(void **state) {
     REFUSED(KNNLM_EINVAL, "`connections`", connections, 0);
     REFUSED(KNNLM_EINVAL, "`connections`", connections, SIZE_MAX);
     REFUSED(KNNLM_EINVAL, "`per_address`", per_address, 10001);
+    REFUSED(KNNLM_EINVAL, "`models`", models, 0);
+    REFUSED(KNNLM_EINVAL, "`models`", models, 17);
+    REFUSED(KNNLM_EIO, "/nowhere/log", access_log, "/nowhere/log");
     REFUSED(KNNLM_EINVAL, "`timeout`", timeout, 0);
     REFUSED(KNNLM_EINVAL, "`timeout`", timeout, NAN);
     REFUSED(KNNLM_EINVAL, "`patience`", patience, -1);
@@ -305,6 +373,8 @@ int main(void) {
         TEST(answers_are_those_of_the_mixture),
         TEST(options_are_obeyed),
         TEST(damage_is_told),
+        TEST(models_are_chosen_by_name),
+        TEST(keys_and_logs_are_changed_on_the_way),
         cmocka_unit_test(options_that_make_no_sense),
         TEST(stores_that_do_not_fit),
         TEST(keys_are_read_from_files),

@@ -147,12 +147,13 @@ static kn_mixture *view(const kn_mixture *of, kn_view_options o) {
 // Settings of their own for each.
 static void open_views(fixture *d, kn_mixture **mixtures) {
     const kn_view_options same = {.lambda = NAN, .temperature = NAN, .fallback = -1};
-    mixtures[0] = view(d->listed, (kn_view_options){NAN, NAN, 0, 1});
+    mixtures[0] =
+        view(d->listed, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 0, .fallback = 1});
     mixtures[1] = no_store(d->small);
-    mixtures[2] = view(d->both, (kn_view_options){NAN, NAN, 7, -1});
+    mixtures[2] = view(d->both, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 7, .fallback = -1});
     mixtures[3] = view(d->listed, same);
-    mixtures[4] = view(d->both, (kn_view_options){0.9, 3, 0, -1});
-    mixtures[5] = view(d->both, (kn_view_options){NAN, NAN, 0, 1});
+    mixtures[4] = view(d->both, (kn_view_options){.lambda = 0.9, .temperature = 3, .k = 0, .fallback = -1});
+    mixtures[5] = view(d->both, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 0, .fallback = 1});
 }
 
 static void open_many(fixture *d, kn_sequence **sequences, kn_generate_options *options) {

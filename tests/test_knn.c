@@ -255,9 +255,11 @@ static kn_mixture *view(const kn_mixture *const *of, size_t count, kn_view_optio
 static void rows_do_not_disturb_each_other(void **state) {
     fixture *f = *state;
     const kn_mixture *both[] = {f->listed_mixture, f->flat_mixture};
-    kn_mixture *views[4] = {view(both, 2, (kn_view_options){NAN, NAN, 0, -1}),
-                            view(both, 1, (kn_view_options){0.5, 2, 5, 1}),
-                            view(both + 1, 1, (kn_view_options){NAN, NAN, 3, -1}), NULL};
+    kn_mixture *views[4] = {
+        view(both, 2, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 0, .fallback = -1}),
+        view(both, 1, (kn_view_options){.lambda = 0.5, .temperature = 2, .k = 5, .fallback = 1}),
+        view(both + 1, 1, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 3, .fallback = -1}),
+        NULL};
     OK(kn_mixture_open(f->lm, &(kn_mixture_options){.distance = -1}, &views[3]));
     const kn_mixture *mixtures[QUERIES];
     int32_t targets[QUERIES] = {0, 1, 2, 3, 4, 0, 1, 2, 3};
@@ -292,8 +294,10 @@ static void views_share(void **state) {
     fixture *f = *state;
     kn_mixture *own[2] = {open_mixture(f->lm, f->listed, 0), open_mixture(f->lm, f->flat, 0)};
     const kn_mixture *both[] = {own[0], own[1]};
-    kn_mixture *shared = view(both, 2, (kn_view_options){NAN, NAN, 0, -1});
-    kn_mixture *given = view(both, 2, (kn_view_options){0.6, 9, 100000, 1});
+    kn_mixture *shared =
+        view(both, 2, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 0, .fallback = -1});
+    kn_mixture *given =
+        view(both, 2, (kn_view_options){.lambda = 0.6, .temperature = 9, .k = 100000, .fallback = 1});
     kn_mixture_close(own[0]); // views stand by themselves
     kn_mixture_close(own[1]);
     const kn_mixture_info *s = kn_mixture_describe(shared), *g = kn_mixture_describe(given);

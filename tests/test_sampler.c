@@ -84,6 +84,8 @@ static double log_p_of(const fixture *d, const kn_sampling *how, const kn_sample
     if (recent) log_p *= how->repeat_penalty;
     for (size_t i = 0; before->rarer && i < before->rarer->count; i++)
         if (before->rarer->tokens[i] == token) log_p += before->rarer->logs[i];
+    for (size_t i = 0; i < before->bias_count; i++)
+        if (before->biases[i].token == token) log_p += before->biases[i].bias;
     return log_p - how->frequency_penalty * times - how->presence_penalty * (times > 0);
 }
 
@@ -127,7 +129,13 @@ static void check_frequencies(fixture *d, const kn_sampling *how) {
     static double p[TOKENS];
     static size_t counts[TOKENS];
     kn_rarer rarer = {.tokens = {history[0], TOKENS - 1, 3}, .logs = {-2, -0.5, -50}, .count = 3};
-    kn_sampled before = {history, PROMPT, HISTORY, how->top_k % 2 ? &rarer : NULL};
+    const kn_logit_bias biases[] = {{history[0], 3}, {5, 2.5}, {400, -100}, {5, 0.5}};
+    kn_sampled before = {.tokens = history,
+                         .prompt = PROMPT,
+                         .count = HISTORY,
+                         .rarer = how->top_k % 2 ? &rarer : NULL,
+                         .biases = biases,
+                         .bias_count = how->top_k % 3 ? 4 : 0};
     double chi = 0, cells = 0, rest = 0, rest_seen = 0;
     expect(d, how, &before, p);
     draw_many(d, how, &before, counts);
@@ -223,8 +231,10 @@ static void temperature_0_takes_the_most_probable(void **state) {
     kn_random random = {1};
     for (uint64_t i = 0; i < 40; i++) {
         kn_sampling how = {.top_k = 3, .top_p = 0.5, .repeat_penalty = 1, .repeat_last = 64};
-        kn_sampled before = {history, PROMPT, HISTORY, NULL};
+        const kn_logit_bias biases[] = {{(int32_t)(17 * i), 4}, {33, -3}};
+        kn_sampled before = {.tokens = history, .prompt = PROMPT, .count = HISTORY, .biases = biases};
         int32_t best = 0;
+        before.bias_count = i % 3;
         if (i % 2) how.presence_penalty = 3;
         if (i % 4 > 1) how.repeat_penalty = 2;
         fill(d, i % 5 ? 0.3 : 0, 0.3, i);
@@ -250,7 +260,7 @@ static void ties_and_extremes(void **state) {
     assert_int_equal(kn_sampler_pick(d->sampler, &d->guess, &how, &before, &random), 70);
     how.top_k = 0;
     how.presence_penalty = 100;
-    before = (kn_sampled){(int32_t[]){70}, 0, 1, NULL};
+    before = (kn_sampled){.tokens = (int32_t[]){70}, .count = 1};
     for (int i = 0; i < 100; i++)
         assert_int_equal(kn_sampler_pick(d->sampler, &d->guess, &how, &before, &random), 700);
     how.temperature = 1e-300;

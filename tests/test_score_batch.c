@@ -70,11 +70,13 @@ static int fixture_open(void **state) {
                             .cache_lambda = NAN,
                             .cache_temperature = NAN};
     OK(kn_mixture_open(d->lm, &o, &d->whole));
-    d->views[0] = view(d->whole, (kn_view_options){NAN, NAN, 0, -1});
-    d->views[1] = view(d->whole, (kn_view_options){NAN, NAN, 7, -1});
+    d->views[0] =
+        view(d->whole, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 0, .fallback = -1});
+    d->views[1] =
+        view(d->whole, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 7, .fallback = -1});
     OK(kn_mixture_open(d->lm, &(kn_mixture_options){.distance = -1}, &d->views[2]));
-    d->views[3] = view(d->whole, (kn_view_options){0.9, 2, 0, -1});
-    d->views[4] = view(d->whole, (kn_view_options){NAN, NAN, 0, 1});
+    d->views[3] = view(d->whole, (kn_view_options){.lambda = 0.9, .temperature = 2, .k = 0, .fallback = -1});
+    d->views[4] = view(d->whole, (kn_view_options){.lambda = NAN, .temperature = NAN, .k = 0, .fallback = 1});
     static const size_t lengths[TEXTS] = {1, 30, 200, 400, 1000};
     for (size_t i = 0; i < TEXTS; i++) fill_text(d, i, lengths[i]);
     *state = d;
@@ -230,7 +232,9 @@ static void other_temperatures(void **state) {
     kn_score_text a = ask(d, 1);
     OK(kn_score_batch(d->lm, &a, 1, NULL, NULL));
     for (size_t t = 0; t < TEMPERATURES; t++) {
-        kn_mixture *m = view(d->views[1], (kn_view_options){NAN, temperatures[t], 0, -1});
+        kn_mixture *m =
+            view(d->views[1],
+                 (kn_view_options){.lambda = NAN, .temperature = temperatures[t], .k = 0, .fallback = -1});
         kn_score_text b = ask(d, 1);
         b.mixture = m;
         OK(kn_score_batch(d->lm, &b, 1, NULL, NULL));

@@ -310,7 +310,7 @@ holds "any(s in told for _, told in ${chunks}[:-1] for s in ${chunks}[-1][1]) an
 
 # ---- what is refused, and what is not
 
-for members in '"suffix": "x"' '"logit_bias": {"5": 1}' '"best_of": 2' '"n": 17' '"logprobs": 21' '"max_tokens": -1' \
+for members in '"suffix": "x"' '"logit_bias": {"5": 101}' '"best_of": 17' '"n": 17' '"logprobs": 21' '"max_tokens": -1' \
     '"temperature": -0.1' '"top_p": 1.1' '"presence_penalty": 2.1' '"stop": ["1","2","3","4","5","6","7","8","9","10","11","12","13","14","15","16","17"]' \
     '"prompt": [16000]' '"prompt": 5' '"prompt": [-1]' '"seed": "x"' '"stream": 1' '"knn": []' '"knn": {"k": 0}' '"knn": {"temperature": 0}' '"knn": {"lambda": 1.01}'; do
     refused 400 invalid_request_error None POST /v1/completions "{$members}"

@@ -108,7 +108,17 @@ export const passage = (store, entry, {around, tokens = 1}, signal) =>
   json('GET', `${storePath(store)}/entries/${entry}?${new URLSearchParams({around, tokens})}`, {signal});
 export const documents = (store, {offset, limit, q}, signal) =>
   json('GET', `${storePath(store)}/documents?${new URLSearchParams({offset, limit, q})}`, {signal});
-export const addDocument = (store, name, text) => json('POST', `${storePath(store)}/documents`, {body: {name, text}});
+// A large text becomes a job of the server's: it is waited for.
+export async function addDocument(store, name, text) {
+  let answer = await json('POST', `${storePath(store)}/documents`, {body: {name, text}});
+  if (answer.object !== 'job') return answer;
+  while (answer.status === 'waiting' || answer.status === 'running') {
+    await new Promise(done => setTimeout(done, 500));
+    answer = await json('GET', `/v1/jobs/${answer.id}`);
+  }
+  if (answer.status !== 'done') throw new ServerError(sentence(answer.error?.message ?? 'The document was not added'));
+  return {name, tokens: answer.result.tokens, unchanged: answer.result.documents === 0};
+}
 export const removeDocument = (store, name) => json('DELETE', `${storePath(store)}/documents/${encodeURIComponent(name)}`);
 
 // The chunks of a completion as they come.

@@ -10,8 +10,8 @@
 struct knnlm_server {
     kn_server *server;
     double patience;
-    bool tried; // to load a model, which it does once
-    bool loaded;
+    size_t wanted, loaded; // models
+    bool failed;           // to load one
     sem_t stopped;
 };
 
@@ -26,7 +26,8 @@ knnlm_server_options knnlm_server_options_default(void) {
                                   .max_memory = 1 << 30,
                                   .connections = 512,
                                   .timeout = 300,
-                                  .patience = 5};
+                                  .patience = 5,
+                                  .models = 1};
 }
 
 // ---------------------------------------------------------------- checking
@@ -62,6 +63,7 @@ static knnlm_status check(const knnlm_server_options *o) {
     KN_TRY(check_range("max_tokens", o->max_tokens, 1, TOKENS_MAX));
     KN_TRY(check_range("connections", o->connections, 1, CONNECTIONS_MAX));
     KN_TRY(check_range("per_address", o->per_address, 0, CONNECTIONS_MAX));
+    KN_TRY(check_range("models", o->models, 1, KN_MODELS_MAX));
     if (o->max_memory < MEMORY_MIN)
         return kn_fail(KNNLM_EINVAL, "`max_memory` %zu: at least %d", o->max_memory, MEMORY_MIN);
     if (!(o->timeout >= timeout_min && o->timeout <= seconds_max))
@@ -91,6 +93,7 @@ knnlm_status knnlm_server_open(const knnlm_server_options *options, knnlm_server
         return status;
     }
     s->patience = o.patience;
+    s->wanted = o.models;
     sem_init(&s->stopped, 0, 0);
     *out = s;
     return KNNLM_OK;
@@ -103,12 +106,16 @@ const char *knnlm_server_url(const knnlm_server *s) {
 knnlm_status knnlm_server_load(knnlm_server *s, knnlm_model *model, const knnlm_mixture_options *mixture) {
     kn_store_choice choices[KN_STORES_MAX];
     kn_mixture_options mix;
-    if (s->tried) return kn_fail(KNNLM_EINVAL, "a server loads a model once");
+    if (s->failed)
+        return kn_fail(KNNLM_EINVAL,
+                       "a server loads a model once, and this one could not: it can only be closed");
+    if (s->loaded == s->wanted)
+        return kn_fail(KNNLM_EINVAL, "a server loads a model once, and has all its `models`: %zu", s->wanted);
     KN_TRY(api_mixture_options(mixture, choices, &mix));
-    s->tried = true;
-    KN_TRY(kn_server_load(s->server, (kn_lm *)model, &mix));
-    s->loaded = true;
-    return KNNLM_OK;
+    knnlm_status status = kn_server_load(s->server, (kn_lm *)model, &mix);
+    s->failed = status != KNNLM_OK;
+    s->loaded += status == KNNLM_OK;
+    return status;
 }
 
 // Waits for it; where there are other ranks, for a second.
@@ -122,6 +129,8 @@ static bool is_stopped(knnlm_server *s) {
 
 knnlm_status knnlm_server_run(knnlm_server *s) {
     if (!s->loaded) return kn_fail(KNNLM_EINVAL, "the server has no model");
+    if (s->loaded < s->wanted)
+        return kn_fail(KNNLM_EINVAL, "the server has %zu of its %zu `models`", s->loaded, s->wanted);
     while (!is_stopped(s)) KN_TRY(kn_ranks_check()); // what another rank has is lost with it
     sem_post(&s->stopped);                           // it stays stopped
     return KNNLM_OK;
@@ -129,6 +138,15 @@ knnlm_status knnlm_server_run(knnlm_server *s) {
 
 void knnlm_server_stop(knnlm_server *s) {
     sem_post(&s->stopped);
+}
+
+knnlm_status knnlm_server_set_key(knnlm_server *s, const char *key) {
+    if (!key || !*key) return kn_fail(KNNLM_EINVAL, "the key is empty");
+    return kn_server_set_key(s->server, key);
+}
+
+knnlm_status knnlm_server_reopen_log(knnlm_server *s) {
+    return kn_server_reopen_log(s->server);
 }
 
 void knnlm_server_close(knnlm_server *s) {

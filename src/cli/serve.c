@@ -1,6 +1,9 @@
 // knnlm serve: the HTTP server.
 #include "cli/mixture.h"
 #include "cli/model.h"
+#include "cli/notify.h"
+#include "cli/serve_models.h"
+#include "cli/settings.h"
 
 #include <malloc.h>
 #include <pthread.h>
@@ -14,18 +17,19 @@
 static struct {
     cli_common common;
     cli_mixture mixture;
-    cli_list allowed_hosts;
-    const char *model, *host, *api_key, *key_file, *cors;
+    cli_list allowed_hosts, models;
+    const char *host, *api_key, *key_file, *cors, *config, *access_log;
     int64_t port, queue, parallel, max_tokens, connections, per_address;
     uint64_t max_body, max_memory;
     double timeout;
-    bool read_only, no_key;
+    bool read_only, no_key, log_json;
 } args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
-    {'m', "model", CLI_STRING, &args.model, "FILE", "the model (default: the one that the first store was made with)", 0, 0, NULL},
+    {'m', "model", CLI_LIST, &args.models, "FILE", "the model (default: the one that the first store was made with); may be given several times: clients choose by name", 0, 0, NULL},
+    {0, "config", CLI_STRING, &args.config, "FILE", "more options: lines NAME = VALUE (also KNNLM_SERVE_NAME in the environment)", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
     {0, "host", CLI_STRING, &args.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere, with a key)", 0, 0, NULL},
@@ -35,6 +39,8 @@ static const cli_option options[] = {
     {0, "no-key", CLI_FLAG, &args.no_key, NULL, "other machines may ask, and change stores, without a key", 0, 0, NULL},
     {0, "allowed-host", CLI_LIST, &args.allowed_hosts, "NAME", "clients may call the server so, behind a proxy for example; may be given several times", 0, 0, NULL},
     {0, "read-only", CLI_FLAG, &args.read_only, NULL, "no document is added to or removed from a store", 0, 0, NULL},
+    {0, "access-log", CLI_STRING, &args.access_log, "FILE", "a line for each request, never its texts; -: on standard error (default: none)", 0, 0, NULL},
+    {0, "access-log-json", CLI_FLAG, &args.log_json, NULL, "its lines are JSON", 0, 0, NULL},
     {0, "cors", CLI_STRING, &args.cors, "ORIGIN", "let pages of this origin ask, such as https://example.org; *: all (default: only our own)", 0, 0, NULL},
     {0, "parallel", CLI_INTEGER, &args.parallel, "N", "texts generated at a time (default: 8)", 1, 256, NULL},
     {0, "queue", CLI_INTEGER, &args.queue, "N", "requests that may wait; more are told to come again (default: 256)", 1, 1 << 20, NULL},
@@ -55,16 +61,39 @@ static struct {
     _Atomic(knnlm_server *) serving; // NULL: nothing yet
 } signals;
 
+static void complain(const char *what) {
+    char text[1000];
+    cli_message(knnlm_message(), text, sizeof text);
+    fprintf(stderr, "knnlm serve: warning: %s: %s\n", what, text);
+}
+
+// SIGHUP: the log was renamed, or the key's file has another one. What cannot be had leaves things as they
+// were.
+static void reload(knnlm_server *server) {
+    char *key = NULL;
+    cli_notify("RELOADING=1");
+    if (knnlm_server_reopen_log(server) != KNNLM_OK) complain("the access log stays where it was");
+    if (args.key_file && (knnlm_server_read_key(args.key_file, &key) != KNNLM_OK ||
+                          knnlm_server_set_key(server, key) != KNNLM_OK))
+        complain("the key stays what it was");
+    knnlm_free(key);
+    cli_notify("READY=1");
+}
+
 // Before there is anything to serve, nothing is lost by ending at once.
-static void *wait_for_signal(void *context) {
-    int which;
+static void *wait_for_signals(void *context) {
+    int which = SIGHUP;
     (void)context;
-    sigwait(&signals.set, &which);
+    while (sigwait(&signals.set, &which) == 0 && which == SIGHUP) {
+        knnlm_server *server = signals.serving;
+        if (server) reload(server);
+    }
     knnlm_server *server = signals.serving;
     if (!server) {
         fprintf(stderr, "knnlm serve: interrupted\n");
         _exit(CLI_FAILED);
     }
+    cli_notify("STOPPING=1");
     knnlm_server_stop(server);
     return NULL;
 }
@@ -75,9 +104,10 @@ static knnlm_status expect_signals(void) {
     sigemptyset(&signals.set);
     sigaddset(&signals.set, SIGINT);
     sigaddset(&signals.set, SIGTERM);
+    sigaddset(&signals.set, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals.set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    if (pthread_create(&thread, NULL, wait_for_signal, NULL))
+    if (pthread_create(&thread, NULL, wait_for_signals, NULL))
         return kn_fail(KNNLM_ENOMEM, "cannot start a thread");
     pthread_detach(thread);
     return KNNLM_OK;
@@ -94,18 +124,18 @@ static void return_memory(void) {
     malloc_trim(0);
 }
 
-static void tell_ready(const knnlm_server *server, const knnlm_model *model, size_t stores) {
-    knnlm_model_info info;
-    knnlm_model_describe(model, &info);
-    printf("%s serves %s with %zu store%s\n", knnlm_server_url(server), info.path, stores,
-           stores == 1 ? "" : "s");
+static void tell_ready(const knnlm_server *server, size_t stores) {
+    printf("%s serves %s", knnlm_server_url(server), args.models.items[0]);
+    if (args.models.count > 1) printf(" and %zu more", args.models.count - 1);
+    printf(" with %zu store%s\n", stores, stores == 1 ? "" : "s");
     fflush(stdout);
+    cli_notify("READY=1");
 }
 
-static knnlm_status serve_model(knnlm_server *server, knnlm_model *model, const knnlm_mixture_options *mix) {
-    KN_TRY(knnlm_server_load(server, model, mix));
+static knnlm_status serve_models(knnlm_server *server, cli_models *models, const knnlm_mixture_options *mix) {
+    KN_TRY(cli_models_load(&args.models, &args.common, mix, server, models));
     signals.serving = server;
-    tell_ready(server, model, mix->store_count);
+    tell_ready(server, mix->store_count);
     KN_TRY(knnlm_server_run(server));
     if (args.common.verbose) fprintf(stderr, "knnlm serve: ending: requests that run are finished\n");
     return KNNLM_OK;
@@ -114,16 +144,15 @@ static knnlm_status serve_model(knnlm_server *server, knnlm_model *model, const 
 // The address is taken first: who cannot have it need not wait for the model.
 static knnlm_status serve(const knnlm_server_options *o, const knnlm_mixture_options *mix) {
     knnlm_server *server;
-    knnlm_model *model = NULL;
+    cli_models models = {0};
     return_memory();
     KN_TRY(expect_signals());
     KN_TRY(knnlm_server_open(o, &server));
     if (args.common.verbose)
         fprintf(stderr, "knnlm serve: %s answers 503 until the model is open\n", knnlm_server_url(server));
-    knnlm_status status = cli_open_model(args.model, &args.common, &model);
-    if (status == KNNLM_OK) status = serve_model(server, model, mix);
+    knnlm_status status = serve_models(server, &models, mix);
     knnlm_server_close(server);
-    knnlm_model_close(model);
+    cli_models_close(&models);
     return status;
 }
 
@@ -152,6 +181,9 @@ static knnlm_server_options make_options(const char *key) {
     o.per_address = (size_t)args.per_address;
     o.timeout = args.timeout;
     o.warn = warn;
+    o.models = args.models.count;
+    o.access_log = args.access_log;
+    o.access_log_json = args.log_json;
     return o;
 }
 
@@ -174,6 +206,10 @@ static int check_usage(size_t count) {
     if (args.max_memory < 1000000) return cli_usage(&cli_serve, "--max-memory: at least 1M");
     if (args.api_key && args.key_file) return cli_usage(&cli_serve, "either --api-key or --api-key-file");
     if (args.no_key && (args.api_key || args.key_file)) return cli_usage(&cli_serve, "a key and --no-key");
+    if (args.log_json && !args.access_log)
+        return cli_usage(&cli_serve, "--access-log-json is of --access-log");
+    if (args.models.count > CLI_MODELS_MAX)
+        return cli_usage(&cli_serve, "-m: at most %d models", CLI_MODELS_MAX);
     return CLI_DONE;
 }
 
@@ -188,25 +224,44 @@ static knnlm_status serve_with_key(const knnlm_mixture_options *mix) {
     return status;
 }
 
-static int run(int argc, char **argv) {
+// Without -m: the model that made the first store.
+static int find_model(void) {
+    const char *model = NULL;
+    if (args.models.count) return CLI_DONE;
+    int code = cli_mixture_find_model(&cli_serve, &args.mixture, &model);
+    if (code == CLI_DONE) args.models.items[args.models.count++] = model;
+    return code;
+}
+
+static int run_with(const cli_arguments *a) {
     knnlm_mixture_options mix;
     char **rest;
     size_t count;
-    defaults();
-    int code = cli_parse(&cli_serve, options, sizeof options / sizeof *options, argc, argv, &rest, &count);
+    int code =
+        cli_parse(&cli_serve, options, sizeof options / sizeof *options, a->count, a->words, &rest, &count);
     if (code >= 0) return code;
     code = check_usage(count);
     if (code == CLI_DONE) code = cli_mixture_read(&cli_serve, &args.mixture, &mix);
-    if (code == CLI_DONE) code = cli_mixture_find_model(&cli_serve, &args.mixture, &args.model);
+    if (code == CLI_DONE) code = find_model();
     if (code == CLI_DONE) code = cli_start(&cli_serve, &args.common);
     if (code == CLI_DONE && serve_with_key(&mix) != KNNLM_OK) code = cli_fail(&cli_serve);
     cli_mixture_free(&args.mixture);
     return code;
 }
 
+static int run(int argc, char **argv) {
+    cli_arguments arguments;
+    defaults();
+    int code =
+        cli_settings_read(&cli_serve, options, sizeof options / sizeof *options, argc, argv, &arguments);
+    if (code == CLI_DONE) code = run_with(&arguments);
+    cli_arguments_free(&arguments);
+    return code;
+}
+
 const cli_command cli_serve = {
     .name = "serve",
-    .summary = "answer over HTTP: OpenAI's completions, scores, explanations, and a page to look at",
+    .summary = "answer over HTTP: OpenAI's completions and chat, scores, explanations, and a page to look at",
     .usage = "[-m MODEL] [-s STORE]... [options]",
     .examples = "  knnlm serve -s notes.store\n"
                 "  knnlm serve -m my.gguf -s notes.store -s wiki.store --port 9000 --read-only\n"

@@ -81,14 +81,12 @@ knnlm_status kn_explain_next(const kn_mixture *m, const kn_next *next, int32_t t
     return status;
 }
 
-// Of each token of the target, what is said of it after those before it.
-static knnlm_status tell_targets(const kn_nexts *nexts, const kn_tokens *tokens, size_t context,
-                                 kn_explanation *out) {
-    size_t count = tokens->count - context;
+knnlm_status kn_explain_targets(const kn_nexts *nexts, size_t first, const int32_t *targets, size_t count,
+                                kn_explanation *out) {
     out->targets = kn_alloc(count, sizeof *out->targets);
     if (!out->targets) return KNNLM_ENOMEM;
     for (size_t i = 0; i < count; i++)
-        out->targets[i] = word_of(&kn_nexts_at(nexts, i)->distribution, tokens->ids[context + i]);
+        out->targets[i] = word_of(&kn_nexts_at(nexts, first + i)->distribution, targets[i]);
     out->target_count = count;
     return KNNLM_OK;
 }
@@ -106,7 +104,7 @@ static knnlm_status explain_tokens(kn_lm *lm, const kn_mixture *m, const kn_toke
     knnlm_status status =
         kn_explain_next(m, kn_nexts_at(nexts, 0), target, o->words, o->neighbors, o->around, out);
     if (status == KNNLM_OK && target >= 0) {
-        status = tell_targets(nexts, tokens, context, out);
+        status = kn_explain_targets(nexts, 0, tokens->ids + context, count, out);
         if (status != KNNLM_OK) kn_explanation_free(out);
     }
     kn_nexts_close(nexts);

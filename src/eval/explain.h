@@ -17,7 +17,7 @@ typedef struct kn_explanation {
     kn_neighbor_detail *neighbors;
     size_t neighbor_count;
     double lambda, nearest, entropy; // lambda: of all stores together
-    knnlm_word *targets; // all tokens of the target, each after those before it (kn_explain alone)
+    knnlm_word *targets;             // all tokens of the target, each after those before it
     size_t target_count;
 } kn_explanation;
 
@@ -37,6 +37,10 @@ knnlm_status kn_explain(kn_lm *lm, const kn_mixture *mixture, const char *contex
 // The same of what was guessed; `target` -1: none.
 knnlm_status kn_explain_next(const kn_mixture *mixture, const kn_next *next, int32_t target, size_t words,
                              size_t neighbors, size_t around, kn_explanation *out);
+// Fills in out->targets: contexts from number `first` on are the one explained, and the same with one token
+// of the target more each. KNNLM_ENOMEM.
+knnlm_status kn_explain_targets(const kn_nexts *nexts, size_t first, const int32_t *targets, size_t count,
+                                kn_explanation *out);
 // Appends the tokens of a word that comes after the context.
 knnlm_status kn_explain_target(const kn_lm *lm, const char *context, const char *target, kn_tokens *out);
 void kn_explanation_free(kn_explanation *e);

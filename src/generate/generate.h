@@ -14,6 +14,8 @@ typedef struct kn_generate_options {
     size_t tokens;            // at most
     const char *const *stops; // the text ends before any of these; copied
     size_t stop_count;
+    const kn_logit_bias *biases; // copied
+    size_t bias_count;
     size_t top;            // alternatives noted for each token
     bool sources;          // find out which passages the tokens stand in
     size_t around;         // tokens of text on both sides of a source
@@ -62,8 +64,8 @@ typedef struct kn_sequence kn_sequence;
 
 // Begins after the model's start token and `prompt` (count, without the start token; copied), of which the
 // model sees as much as its context holds beside the tokens to come. Options are copied. The model must stay
-// open as long. KNNLM_EINVAL: a token out of range, settings that make no sense, a stop that is empty or not
-// UTF-8; KNNLM_ENOMEM; else as kn_session_open.
+// open as long. KNNLM_EINVAL: a token (of a bias, too) out of range, settings that make no sense, a stop that
+// is empty or not UTF-8; KNNLM_ENOMEM; else as kn_session_open.
 knnlm_status kn_sequence_open(kn_lm *lm, const kn_generate_options *options, const int32_t *prompt,
                               size_t count, kn_sequence **out);
 void kn_sequence_close(kn_sequence *sequence); // NULL: nothing happens

@@ -70,7 +70,7 @@ static bool counts_matter(const kn_sampling *s) {
 
 static bool penalises(const kn_sampling *s, const kn_sampled *before) {
     return counts_matter(s) || (s->repeat_penalty != 1 && s->repeat_last) ||
-           (before->rarer && before->rarer->count);
+           (before->rarer && before->rarer->count) || before->bias_count;
 }
 
 // ---------------------------------------------------------------- memory
@@ -138,6 +138,10 @@ static void gather_special(kn_sampler *s, const kn_distribution *g, const kn_sam
     for (size_t i = 0; before->rarer && i < before->rarer->count; i++) {
         mark(s, before->rarer->tokens[i], SPECIAL);
         s->rarer[before->rarer->tokens[i]] = before->rarer->logs[i];
+    }
+    for (size_t i = 0; i < before->bias_count; i++) {
+        mark(s, before->biases[i].token, SPECIAL);
+        s->rarer[before->biases[i].token] += before->biases[i].bias;
     }
     // Not kn_distribution_logprob: a probability that f64 cannot hold is never drawn, and this is half the
     // work.

@@ -39,11 +39,19 @@ typedef struct kn_rarer {
     size_t count;
 } kn_rarer;
 
+// What is added to log p of a token, before anything else is done with it; -100 as good as forbids it.
+typedef struct kn_logit_bias {
+    int32_t token;
+    double bias;
+} kn_logit_bias;
+
 // What was read and generated before: penalties are about it.
 typedef struct kn_sampled {
     const int32_t *tokens; // of prompt and text
     size_t prompt, count;  // tokens of the prompt; of both
     const kn_rarer *rarer; // NULL: none
+    const kn_logit_bias *biases;
+    size_t bias_count;
 } kn_sampled;
 
 // A token; -1: no token has a probability (the model's numbers are not numbers). `sampling` was checked.

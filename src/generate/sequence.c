@@ -23,6 +23,18 @@ static knnlm_status take_prompt(kn_sequence *s, const int32_t *prompt, size_t co
     return KNNLM_OK;
 }
 
+static knnlm_status take_biases(kn_sequence *s, const kn_generate_options *o) {
+    int32_t vocabulary = kn_lm_describe(s->lm)->vocabulary;
+    for (size_t i = 0; i < o->bias_count; i++)
+        if (o->biases[i].token < 0 || o->biases[i].token >= vocabulary)
+            return kn_fail(KNNLM_EINVAL, "a bias of token %d: the vocabulary has %d", o->biases[i].token,
+                           vocabulary);
+    s->biases = kn_alloc(o->bias_count, sizeof *s->biases);
+    if (!s->biases) return KNNLM_ENOMEM;
+    if (o->bias_count) memcpy(s->biases, o->biases, o->bias_count * sizeof *s->biases);
+    return KNNLM_OK;
+}
+
 // What the context holds beside the start token and the tokens to come, of which the last is not read; but
 // half of the context at least is the prompt's.
 static void fit_prompt(kn_sequence *s) {
@@ -35,6 +47,7 @@ static void fit_prompt(kn_sequence *s) {
 static knnlm_status init(kn_sequence *s, const kn_generate_options *o, const int32_t *prompt, size_t count) {
     KN_TRY(kn_sampling_check(&o->sampling));
     KN_TRY(kn_stops_init(&s->stops, o->stops, o->stop_count));
+    KN_TRY(take_biases(s, o));
     KN_TRY(take_prompt(s, prompt, count));
     KN_TRY(kn_text_append(&s->text, "", 0));
     fit_prompt(s);
@@ -50,6 +63,7 @@ knnlm_status kn_sequence_open(kn_lm *lm, const kn_generate_options *o, const int
     s->kept = 1;
     s->options = *o;
     s->options.stops = NULL;
+    s->options.biases = NULL;
     s->options.top = kn_min(o->top, KN_DISTRIBUTION_TOP);
     s->random = (kn_random){kn_mix64(o->seed)}; // seeds that follow each other are not alike
     knnlm_status status = init(s, o, prompt, count);
@@ -73,6 +87,7 @@ void kn_sequence_close(kn_sequence *s) {
     kn_states_free(&s->states);
     free(s->followers);
     kn_stops_free(&s->stops);
+    free(s->biases);
     kn_text_free(&s->text);
     free(s->history);
     free(s->tokens);

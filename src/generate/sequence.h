@@ -46,8 +46,9 @@ typedef struct kn_follower {
 struct kn_sequence {
     kn_lm *lm;
     kn_session *session;
-    kn_generate_options options; // but for the stops
+    kn_generate_options options; // but for stops and biases
     kn_stops stops;
+    kn_logit_bias *biases; // (options.bias_count)
     kn_random random;
     int32_t *history;    // prompt and text
     kn_history learnt;   // what the text has shown of the stores

@@ -140,6 +140,51 @@ const kn_datastore_info *kn_datastore_describe(const kn_datastore *s) {
     return &s->info;
 }
 
+// ---------------------------------------------------------------- some of its documents
+
+// All entries, where nobody has chosen yet.
+static knnlm_status have_bits(const kn_datastore *s, uint64_t **bits) {
+    size_t words = (size_t)(s->info.store->entries / 64 + 1);
+    if (*bits) return KNNLM_OK;
+    *bits = kn_alloc(words, sizeof **bits);
+    if (*bits) memset(*bits, 0xff, words * sizeof **bits);
+    return *bits ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+static knnlm_status drop_content(const kn_datastore *s, const uint64_t hash[2], uint64_t **bits) {
+    size_t count;
+    const kn_content *same = kn_contents_find(&s->contents, hash, &count);
+    if (!count) return KNNLM_OK;
+    KN_TRY(have_bits(s, bits));
+    for (size_t i = 0; i < count; i++) {
+        kn_store_document d;
+        KN_TRY(kn_store_document_at(s->store, same[i].number, &d));
+        for (uint64_t id = d.first; id < d.first + d.count; id++)
+            (*bits)[id / 64] &= ~((uint64_t)1 << id % 64);
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status narrow(const kn_datastore *s, uint64_t *bits) {
+    uint64_t entries = s->info.store->entries, any = 0;
+    for (uint64_t i = 0; i <= entries / 64; i++) {
+        if (s->allowed) bits[i] &= s->allowed[i];
+        any |= i < entries / 64 ? bits[i] : bits[i] & (((uint64_t)1 << entries % 64) - 1);
+    }
+    return any ? KNNLM_OK : kn_fail(KNNLM_EINVAL, "%s: none of its documents is left", s->info.store->path);
+}
+
+knnlm_status kn_datastore_select(const kn_datastore *s, const kn_name_filter *names, const uint64_t *content,
+                                 uint64_t **bits) {
+    KN_TRY(kn_store_select(s->store, names, bits));
+    knnlm_status status = content ? drop_content(s, content, bits) : KNNLM_OK;
+    if (status == KNNLM_OK && *bits) status = narrow(s, *bits);
+    if (status == KNNLM_OK) return KNNLM_OK;
+    free(*bits);
+    *bits = NULL;
+    return status;
+}
+
 // ---------------------------------------------------------------- its entries
 
 knnlm_status kn_datastore_origin(const kn_datastore *s, uint64_t id, size_t count, size_t around,

@@ -40,6 +40,13 @@ typedef struct kn_datastore_info {
 
 const kn_datastore_info *kn_datastore_describe(const kn_datastore *datastore);
 
+// A bit for each entry that is found by those who pass it on (kn_retrieve_options): those of the documents
+// that the names choose, without those whose content has the hash (NULL: any), and of those that it was
+// opened for. *bits is the caller's, released with free(); NULL: all of these. KNNLM_EINVAL: no document is
+// left; KNNLM_ENOMEM.
+knnlm_status kn_datastore_select(const kn_datastore *datastore, const kn_name_filter *names,
+                                 const uint64_t *content, uint64_t **bits);
+
 // ---------------------------------------------------------------- searching
 
 typedef struct kn_retrieve_options {
@@ -55,6 +62,8 @@ typedef struct kn_retrieve_options {
     bool singly;
     uint64_t memory;            // bytes that the search may hold; 0: any
     kn_search_scratch *scratch; // as of kn_search_options
+    const uint64_t
+        *allowed; // a bit per entry that may be found (kn_datastore_select); NULL: as it was opened
 } kn_retrieve_options;
 
 // The neighbours of one state in one store, nearest first.

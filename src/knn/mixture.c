@@ -112,6 +112,7 @@ static void settle_store(const kn_mixture *m, kn_mixture_part *p, kn_mixture_sto
         .codes = s->codes,
         .temperature = s->fallback && !s->gated ? s->temperature : NAN,
         .memory = p->retrieve.memory,
+        .allowed = p->retrieve.allowed,
     };
     p->rule.lambda = s->lambda;
     p->rule.max = 1 - m->info.cache.lambda;

@@ -87,6 +87,9 @@ typedef struct kn_view_options {
     double temperature; // of every store; NAN: as it has it
     int64_t k;          // likewise; 0: as it has it
     int fallback;       // 1, 0; negative: as it has it
+    // Of each store, in the view's order, the entries that may be found, which outlive the view (NULL: as it
+    // has it); NULL: so of all.
+    const uint64_t *const *allowed;
 } kn_view_options;
 
 // The stores of these mixtures (one at least, of one model and one tap, or without stores) in one, in this

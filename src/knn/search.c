@@ -95,7 +95,7 @@ static kn_search_options search_options(const kn_datastore *s, const kn_retrieve
                                .codes = o->codes,
                                .exclude = o->exclude,
                                .excludes = o->excludes,
-                               .allowed = s->allowed,
+                               .allowed = o->allowed ? o->allowed : s->allowed,
                                .memory = o->memory,
                                .scratch = o->scratch};
 }
@@ -198,5 +198,5 @@ bool kn_datastore_same_search(const kn_datastore *a, const kn_retrieve_options *
     bool same_entropy =
         by_a->temperature == by_b->temperature || (isnan(by_a->temperature) && isnan(by_b->temperature));
     return a == b && by_a->k == by_b->k && by_a->probes == by_b->probes && by_a->codes == by_b->codes &&
-           same_entropy;
+           by_a->allowed == by_b->allowed && same_entropy;
 }

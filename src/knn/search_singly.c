@@ -32,7 +32,7 @@ static knnlm_status find_one(const finding *f, size_t query, int worker) {
                            .codes = f->o->codes,
                            .exclude = f->o->exclude ? f->o->exclude + query * excludes : NULL,
                            .excludes = f->o->excludes,
-                           .allowed = f->s->allowed,
+                           .allowed = f->o->allowed ? f->o->allowed : f->s->allowed,
                            .memory = f->o->memory,
                            .spread = true};
     kn_neighbors neighbors = {out->found + row, out->distances + row, out->counts + query};

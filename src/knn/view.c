@@ -46,6 +46,7 @@ static knnlm_status join(kn_mixture *m, const kn_mixture *other, const kn_view_o
         m->info.stores[at] = other->info.stores[i];
         kn_datastore_hold(m->parts[at].store);
         apply(o, &m->info.stores[at]);
+        if (o->allowed && o->allowed[at]) m->parts[at].retrieve.allowed = o->allowed[at];
         m->info.count++;
     }
     return KNNLM_OK;

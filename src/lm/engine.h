@@ -22,6 +22,9 @@ typedef struct kn_engine {
                                   kn_tap tap, const kn_lm_output *out);
     // Whether a token ends a text. NULL: the start token alone does.
     bool (*ends)(const kn_lm *lm, int32_t token);
+    // Of conversations. NULL: the engine knows none.
+    const char *(*chat_template)(const kn_lm *lm);
+    knnlm_status (*chat)(const kn_lm *lm, const kn_chat_message *messages, size_t count, kn_tokens *out);
     size_t (*session_length)(const kn_session *s);
     void (*session_cut)(kn_session *s, size_t length);
 } kn_engine;

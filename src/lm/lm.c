@@ -27,6 +27,15 @@ bool kn_lm_ends(const kn_lm *lm, int32_t token) {
     return token == kn_tokenizer_start(lm->tokenizer) || (lm->engine->ends && lm->engine->ends(lm, token));
 }
 
+const char *kn_lm_chat_template(const kn_lm *lm) {
+    return lm->engine->chat_template ? lm->engine->chat_template(lm) : NULL;
+}
+
+knnlm_status kn_lm_chat(const kn_lm *lm, const kn_chat_message *messages, size_t count, kn_tokens *out) {
+    if (kn_lm_chat_template(lm)) return lm->engine->chat(lm, messages, count, out);
+    return kn_fail(KNNLM_ENOTSUP, "%s: has no template of conversations", lm->info.path);
+}
+
 // ---------------------------------------------------------------- taps
 
 static const char *const tap_names[] = {"ffn",           "ffn-raw",     "attention",

@@ -45,6 +45,21 @@ const kn_lm_info *kn_lm_describe(const kn_lm *lm);
 const kn_tokenizer *kn_lm_tokenizer(const kn_lm *lm); // owned by the model
 // Whether a token ends a text: the end of a text, or of a turn of a conversation.
 bool kn_lm_ends(const kn_lm *lm, int32_t token);
+
+// ---------------------------------------------------------------- conversations
+
+typedef struct kn_chat_message {
+    const char *role; // "system", "user" or "assistant"
+    const char *content;
+} kn_chat_message;
+
+// The template of conversations that the model's file has, in Jinja; NULL: none. Owned by the model.
+const char *kn_lm_chat_template(const kn_lm *lm);
+// Appends the tokens of a conversation by that template, up to where the assistant is to speak, without a
+// start token. Contents are text: what looks like a control token in them is none. KNNLM_ENOTSUP: there is
+// no template, or none that is known; KNNLM_ENOMEM.
+knnlm_status kn_lm_chat(const kn_lm *lm, const kn_chat_message *messages, size_t count, kn_tokens *out);
+
 // The release of llama.cpp that models would run on; NULL where this was built without it.
 const char *kn_llama_release(void);
 // The folder that holds its library; NULL where there is none.

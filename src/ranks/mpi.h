@@ -34,7 +34,7 @@ typedef struct kn_progress_note {
     uint64_t done, total;
 } kn_progress_note;
 
-typedef struct kn_job {
+typedef struct kn_ranks_job {
     int rank, count;
     char (*hosts)[KN_HOST_NAME];
     char library[64];
@@ -43,8 +43,8 @@ typedef struct kn_job {
     bool watched;
     atomic_bool ending, broken;
     _Atomic double *heard; // (count): of rank 0: when each was heard last
-} kn_job;
-extern kn_job kn_the_job;
+} kn_ranks_job;
+extern kn_ranks_job kn_the_job;
 
 // Begins and ends the thread that knows who lives.
 knnlm_status kn_watch_begin(void);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-kn_job kn_the_job = {.count = 1};
+kn_ranks_job kn_the_job = {.count = 1};
 
 // What every rank tells the others first.
 typedef struct card {
@@ -92,7 +92,7 @@ static void leave(void) {
     if (kn_the_job.begun && !kn_the_job.broken) MPI_Finalize();
     free(kn_the_job.hosts);
     free(kn_the_job.heard);
-    kn_the_job = (kn_job){.count = 1};
+    kn_the_job = (kn_ranks_job){.count = 1};
 }
 
 // Ranks that cannot work together end, each by itself; the first tells why.

@@ -76,6 +76,8 @@ enum {
     KN_COST_SOURCE = 6000,        // knn.explain: a source, of which each token may have its own
     KN_COST_SCORE = 3200,         // a token of /v1/score,
     KN_COST_TEMPERATURE = 160,    // and p_kNN at one temperature
+    KN_COST_CHAT_ENTRY = 2000,    // an entry of chat's logprobs, and each of its alternatives
+    KN_COST_NUMBER = 110,         // of a vector
     KN_COST_ID = 80,              // of /tokenize
     KN_COST_TEXT = 16,            // a byte of text, escaped
     KN_COST_TOKEN = 12,           // an id and its offset; a byte of text may be a token

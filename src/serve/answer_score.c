@@ -4,6 +4,7 @@
 #include "serve/replies.h"
 #include "serve/routes.h"
 #include "serve/server.h"
+#include "store/contents.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,10 +16,11 @@ static json_t *at_temperatures(const kn_score_text *a, size_t i) {
     return list;
 }
 
-static json_t *token_json(const kn_server *s, const kn_read_prompt *p, const kn_score_text *a, size_t i) {
+static json_t *token_json(const kn_served_model *m, const kn_read_prompt *p, const kn_score_text *a,
+                          size_t i) {
     const kn_score_result *v = &a->results[i];
     json_t *json = json_pack("{s:i, s:o, s:I, s:f, s:f, s:f, s:o, s:f, s:o, s:f}", "token", p->tokens[i],
-                             "text", kn_json_token(kn_lm_tokenizer(s->lm), p->tokens[i]), "offset",
+                             "text", kn_json_token(kn_lm_tokenizer(m->lm), p->tokens[i]), "offset",
                              (json_int_t)p->offsets[i], "logprob", kn_json_log(v->p), "p", exp(v->p), "p_lm",
                              exp(v->lm), "p_knn", kn_json_exp(v->knn), "lambda", v->lambda, "nearest",
                              kn_json_real(v->nearest), "entropy", v->entropy);
@@ -27,16 +29,16 @@ static json_t *token_json(const kn_server *s, const kn_read_prompt *p, const kn_
 }
 
 static json_t *score_json(const kn_exchange *x, const kn_read_prompt *p, const kn_score_text *a) {
-    const kn_server *s = x->server;
+    const kn_served_model *m = x->model;
     json_t *tokens = json_array();
     double lm = 0, mixed = 0;
     for (size_t i = 0; i < p->count && !x->account.shortage; i++) {
         lm -= a->results[i].lm;
         mixed -= a->results[i].p;
-        json_array_append_new(tokens, token_json(s, p, a, i));
+        json_array_append_new(tokens, token_json(m, p, a, i));
     }
     double n = (double)p->count;
-    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o}", "object", "score", "model", s->model, "count",
+    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o}", "object", "score", "model", m->name, "count",
                      (json_int_t)p->count, "ppl", kn_json_real(exp(mixed / n)), "ppl_lm",
                      kn_json_real(exp(lm / n)), "tokens", tokens);
 }
@@ -51,7 +53,9 @@ static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_pr
         kn_account_error(&x->account, r->text.text ? "text" : "tokens", err);
         return NULL;
     }
-    if (!kn_served_select(x->server->served, &r->knn, false, &task.selection, err)) return NULL;
+    if (!kn_served_select(x->model->served, &r->knn, false, &task.selection, err)) return NULL;
+    task.selection.without_content = r->knn.exclude_self;
+    kn_content_hash(p->text, p->size, task.selection.content);
     *a = (kn_score_text){.temperatures = r->knn.temperatures, .temperature_count = r->knn.temperature_count};
     a->results = kn_alloc(p->count + 1, sizeof *a->results);
     if (a->temperature_count) a->knn_at = kn_alloc(p->count * a->temperature_count + 1, sizeof *a->knn_at);
@@ -60,6 +64,10 @@ static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_pr
         kn_http_error_memory(err);
     else if (kn_exchange_run(x, &job, &task, 1, err))
         json = score_json(x, p, &task.scoring);
+    if (json && r->knn.exclude_self)
+        json_object_set_new(
+            json, "excluded",
+            json_integer((json_int_t)kn_served_copies(x->model->served, task.selection.content)));
     kn_request_job_destroy(&job);
     free(a->results);
     free(a->knn_at);
@@ -72,7 +80,7 @@ enum MHD_Result kn_answer_score(kn_exchange *x) {
     kn_read_prompt p = {0};
     json_t *json = NULL;
     if (kn_score_parse(x->request, &r, &err) &&
-        kn_prompt_read(x, &r.text, true, r.text.text ? "text" : "tokens", &p, &err))
+        kn_prompt_read(x, &r.text, KN_PROMPT_TEXT, r.text.text ? "text" : "tokens", &p, &err))
         json = score(x, &r, &p, &err);
     enum MHD_Result result = json ? kn_reply(x, 200, json) : kn_reply_error(x, &err);
     kn_score_free(&r);

@@ -1,4 +1,4 @@
-// /v1/completions with `stream`: an answer that is sent as it comes, as server-sent events.
+// Completions and chat with `stream`: an answer that is sent as it comes, as server-sent events.
 #include "serve/completion.h"
 #include "serve/json.h"
 #include "serve/replies.h"
@@ -36,7 +36,7 @@ static bool echo(kn_completion *a, kn_choice *choice) {
     kn_slice slice = kn_slice_open(a);
     bool fine = kn_slice_prompt(a, choice, &slice);
     if (!choice->task && !a->tasks[choice->prompt].next_wanted) choice->finish = "length";
-    return put_choice(a, kn_slice_close(choice, &slice)) && fine;
+    return put_choice(a, kn_slice_close(a, choice, &slice)) && fine;
 }
 
 static bool scored(kn_completion *a, const kn_choice *choice) {
@@ -52,7 +52,7 @@ static bool put_chunk(kn_completion *a, kn_choice *choice, kn_chunk *chunk) {
     kn_slice slice = kn_slice_open(a);
     bool fine = kn_slice_chunk(a, choice, chunk, &slice);
     kn_chunk_free(chunk);
-    return put_choice(a, kn_slice_close(choice, &slice)) && fine;
+    return put_choice(a, kn_slice_close(a, choice, &slice)) && fine;
 }
 
 // Whatever has come since the last time becomes events.
@@ -138,6 +138,7 @@ static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t 
     a->last_sent = kn_seconds();
     memcpy(buffer, a->out + a->out_sent, n);
     a->out_sent += n;
+    a->x->sent += n;
     kn_watch_sending(a->server->watch, a->x->connection);
     return (ssize_t)n;
 }
@@ -145,7 +146,7 @@ static ssize_t send_more(void *context, uint64_t position, char *buffer, size_t 
 enum MHD_Result kn_completion_stream(kn_completion *a) {
     kn_exchange *x = a->x;
     kn_http_error err;
-    if (a->task_count && !kn_request_job_submit(a->server->engine, &a->job, a->tasks, a->task_count, &err)) {
+    if (a->task_count && !kn_request_job_submit(a->model->engine, &a->job, a->tasks, a->task_count, &err)) {
         kn_completion_close(a);
         return kn_reply_error(x, &err);
     }
@@ -158,5 +159,6 @@ enum MHD_Result kn_completion_stream(kn_completion *a) {
         return MHD_NO;
     }
     MHD_add_response_header(response, "Cache-Control", "no-store");
+    MHD_add_response_header(response, "X-Accel-Buffering", "no"); // proxies: every event as it comes
     return kn_reply_response(x, 200, "text/event-stream; charset=utf-8", response);
 }

@@ -21,8 +21,8 @@ static bool names_start(const kn_tokenizer *t, const kn_prompt *p) {
 }
 
 static json_t *tokenize(kn_exchange *x, const kn_prompt *p, bool special, kn_http_error *err) {
-    const kn_server *s = x->server;
-    const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
+    const kn_served_model *m = x->model;
+    const kn_tokenizer *t = kn_lm_tokenizer(m->lm);
     kn_tokens tokens = {0};
     knnlm_status status = KNNLM_OK;
     bool fits = true;
@@ -49,7 +49,7 @@ static json_t *tokenize(kn_exchange *x, const kn_prompt *p, bool special, kn_htt
         return NULL;
     }
     return json_pack("{s:o, s:I, s:i}", "tokens", list, "count", (json_int_t)json_array_size(list),
-                     "max_model_len", kn_lm_describe(s->lm)->context);
+                     "max_model_len", kn_lm_describe(m->lm)->context);
 }
 
 enum MHD_Result kn_answer_tokenize(kn_exchange *x) {
@@ -62,11 +62,11 @@ enum MHD_Result kn_answer_tokenize(kn_exchange *x) {
 }
 
 static json_t *detokenize(kn_exchange *x, const kn_prompt *p, kn_http_error *err) {
-    const kn_server *s = x->server;
+    const kn_served_model *m = x->model;
     char *text;
     size_t size;
     if (!kn_ids_check(x, p, "tokens", KN_COST_TEXT, err)) return NULL;
-    if (kn_tokenizer_decode(kn_lm_tokenizer(s->lm), p->tokens, p->count, &text, &size) != KNNLM_OK) {
+    if (kn_tokenizer_decode(kn_lm_tokenizer(m->lm), p->tokens, p->count, &text, &size) != KNNLM_OK) {
         kn_http_error_status(err, KNNLM_ENOMEM, knnlm_message());
         return NULL;
     }
@@ -86,16 +86,18 @@ enum MHD_Result kn_answer_detokenize(kn_exchange *x) {
 }
 
 enum MHD_Result kn_answer_tokenizer_info(kn_exchange *x) {
-    const kn_tokenizer *t = kn_lm_tokenizer(x->server->lm);
-    const kn_lm_info *info = kn_lm_describe(x->server->lm);
+    const kn_tokenizer *t = kn_lm_tokenizer(x->model->lm);
+    const kn_lm_info *info = kn_lm_describe(x->model->lm);
     int32_t start = kn_tokenizer_start(t), end = start;
     for (int32_t i = 0; i < info->vocabulary && end == start; i++)
-        if (i != start && kn_lm_ends(x->server->lm, i)) end = i;
+        if (i != start && kn_lm_ends(x->model->lm, i)) end = i;
     const char *begins = kn_tokenizer_piece(t, start), *ends = kn_tokenizer_piece(t, end);
+    const char *template = kn_lm_chat_template(x->model->lm);
     return kn_reply(x, 200,
-                    json_pack("{s:s, s:s?, s:s?, s:s?, s:i, s:i, s:i, s:i, s:n}", "tokenizer_class",
+                    json_pack("{s:s, s:s?, s:s?, s:s?, s:i, s:i, s:i, s:i, s:o}", "tokenizer_class",
                               kn_tokenizer_kind_name(kn_tokenizer_kind_of(t)), "bos_token", begins,
                               "eos_token", ends, "pad_token", ends, "bos_token_id", start, "eos_token_id",
                               end, "vocab_size", info->vocabulary, "model_max_length", info->context,
-                              "chat_template"));
+                              "chat_template",
+                              template ? kn_json_text(template, strlen(template)) : json_null()));
 }

@@ -14,8 +14,8 @@
 kn_slice kn_slice_open(const kn_completion *a) {
     bool logs = a->r.logprobs >= 0, knn = a->r.knn.explain;
     kn_slice s = {0};
-    if (logs) {
-        s.tokens = json_array();
+    if (logs) s.tokens = json_array();
+    if (logs && !a->r.chat) {
         s.logprobs = json_array();
         s.tops = json_array();
         s.offsets = json_array();
@@ -68,7 +68,7 @@ static void put_scored(const kn_completion *a, const kn_choice *choice, kn_slice
                        size_t chars) {
     const kn_read_prompt *p = &a->prompts[choice->prompt];
     const kn_score_text *s = &a->tasks[choice->prompt].scoring;
-    const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
+    const kn_tokenizer *t = kn_lm_tokenizer(a->model->lm);
     bool first = i == 0 && !p->own_start;
     json_array_append_new(slice->tokens, kn_json_token(t, p->tokens[i]));
     json_array_append_new(slice->offsets, json_integer((json_int_t)chars));
@@ -87,7 +87,7 @@ static void put_scored(const kn_completion *a, const kn_choice *choice, kn_slice
 
 // A start token that was brought along is the first entry, which has no probability.
 static void put_start(const kn_completion *a, kn_slice *slice) {
-    const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
+    const kn_tokenizer *t = kn_lm_tokenizer(a->model->lm);
     json_array_append_new(slice->tokens, kn_json_token(t, kn_tokenizer_start(t)));
     json_array_append_new(slice->offsets, json_integer(0));
     json_array_append_new(slice->logprobs, json_null());
@@ -114,8 +114,12 @@ bool kn_slice_prompt(const kn_completion *a, kn_choice *choice, kn_slice *slice)
 
 static void put_logprobs(const kn_completion *a, const kn_choice *choice, kn_slice *slice,
                          const kn_chunk_token *token) {
-    const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
+    const kn_tokenizer *t = kn_lm_tokenizer(a->model->lm);
     const kn_generated *g = &token->generated;
+    if (a->r.chat) {
+        json_array_append_new(slice->tokens, kn_chat_logprob(a, g));
+        return;
+    }
     json_t *top = json_object();
     double log = kn_json_log(g->p);
     for (size_t i = 0; i < g->top_count; i++) put_top(top, t, g->top[i], kn_json_log(g->top_p[i]));
@@ -123,19 +127,20 @@ static void put_logprobs(const kn_completion *a, const kn_choice *choice, kn_sli
     json_array_append_new(slice->tokens, kn_json_token(t, g->token));
     json_array_append_new(slice->logprobs, json_real(log));
     json_array_append_new(slice->tops, top);
-    json_array_append_new(slice->offsets, json_integer((json_int_t)(choice->base + token->chars)));
+    size_t chars = token->chars - kn_min(token->chars, choice->skipped);
+    json_array_append_new(slice->offsets, json_integer((json_int_t)(choice->base + chars)));
 }
 
 static json_t *token_json(const kn_completion *a, const kn_generated *g) {
     return json_pack("{s:i, s:o, s:f, s:f, s:o, s:o, s:f, s:o, s:o}", "token", g->token, "text",
-                     kn_json_token(kn_lm_tokenizer(a->server->lm), g->token), "logprob", kn_json_log(g->p),
+                     kn_json_token(kn_lm_tokenizer(a->model->lm), g->token), "logprob", kn_json_log(g->p),
                      "p", exp(g->p), "p_lm", kn_json_exp(g->lm), "p_knn", kn_json_exp(g->knn), "lambda",
                      g->lambda, "nearest", kn_json_real(g->nearest), "source",
                      g->source ? json_integer((json_int_t)g->source) : json_null());
 }
 
 static json_t *source_json(const kn_completion *a, const kn_source *s, size_t number) {
-    const char *store = kn_served_name_of(a->server->served, s->store_path);
+    const char *store = kn_served_name_of(a->model->served, s->store_path);
     json_t *footnote = s->footnote ? json_integer((json_int_t)s->footnote) : json_null();
     return json_pack("{s:I, s:o, s:o, s:I, s:o, s:I, s:I, s:o, s:o, s:o, s:b, s:b, s:f, s:I, s:I, s:I, s:I}",
                      "number", (json_int_t)number, "footnote", footnote, "store",
@@ -160,6 +165,9 @@ bool kn_slice_chunk(const kn_completion *a, kn_choice *choice, const kn_chunk *c
     static const char *const names[] = {
         [KNNLM_FINISH_NOT] = NULL, [KNNLM_FINISH_LENGTH] = "length", [KNNLM_FINISH_STOP] = "stop"};
     choice->finish = names[chunk->finish];
+    size_t skip = choice->space && chunk->size && chunk->text[0] == ' ';
+    if (chunk->size) choice->space = false;
+    choice->skipped += skip;
     for (size_t i = 0; i < chunk->token_count; i++) {
         const kn_chunk_token *token = &chunk->tokens[i];
         if (slice->tokens) put_logprobs(a, choice, slice, token);
@@ -167,16 +175,22 @@ bool kn_slice_chunk(const kn_completion *a, kn_choice *choice, const kn_chunk *c
     }
     if (slice->tokens && chunk->ended) put_logprobs(a, choice, slice, &chunk->end);
     if (slice->sources) put_sources(a, slice, chunk);
-    return put_text(slice, chunk->text, chunk->size);
+    return put_text(slice, chunk->text + skip, chunk->size - skip);
 }
 
-json_t *kn_slice_close(const kn_choice *choice, kn_slice *slice) {
+static json_t *plain_choice(const kn_choice *choice, const kn_slice *slice, json_t *text) {
     json_t *logs =
         slice->tokens ? json_pack("{s:o, s:o, s:o, s:o}", "tokens", slice->tokens, "token_logprobs",
                                   slice->logprobs, "top_logprobs", slice->tops, "text_offset", slice->offsets)
                       : json_null();
-    json_t *json = json_pack("{s:o, s:I, s:o, s:s?}", "text", kn_json_text(slice->text, slice->size), "index",
-                             (json_int_t)choice->number, "logprobs", logs, "finish_reason", choice->finish);
+    return json_pack("{s:o, s:I, s:o, s:s?}", "text", text, "index", (json_int_t)choice->number, "logprobs",
+                     logs, "finish_reason", choice->finish);
+}
+
+json_t *kn_slice_close(const kn_completion *a, kn_choice *choice, kn_slice *slice) {
+    json_t *text = kn_json_text(slice->text, slice->size);
+    json_t *json =
+        a->r.chat ? kn_chat_choice(a, choice, text, slice->tokens) : plain_choice(choice, slice, text);
     if (slice->knn_tokens)
         json_object_set_new(json, "knn",
                             json_pack("{s:o, s:o}", "tokens", slice->knn_tokens, "sources", slice->sources));
@@ -191,13 +205,13 @@ json_t *kn_slice_close(const kn_choice *choice, kn_slice *slice) {
 static kn_chunk *next_chunk(const kn_completion *a, const kn_choice *choice) {
     const kn_score_text *s = &a->tasks[choice->prompt].scoring;
     const kn_read_prompt *p = &a->prompts[choice->prompt];
-    const kn_tokenizer *t = kn_lm_tokenizer(a->server->lm);
+    const kn_tokenizer *t = kn_lm_tokenizer(a->model->lm);
     kn_generated g = {.token = s->next,
                       .p = s->next_verdict.p,
                       .top = s->ranked + p->count * s->top,
                       .top_p = s->ranked_p + p->count * s->top,
                       .top_count = s->top};
-    bool ends = kn_lm_ends(a->server->lm, s->next);
+    bool ends = kn_lm_ends(a->model->lm, s->next);
     int32_t last = p->count ? p->tokens[p->count - 1] : -1;
     char *text = ends ? kn_strdup("") : NULL;
     size_t size = 0;
@@ -236,9 +250,12 @@ json_t *kn_completion_usage(const kn_completion *a) {
 }
 
 json_t *kn_completion_frame(const kn_completion *a, json_t *choices, bool usage) {
-    const char *model = a->server->model;
+    const char *model = a->model->name;
+    const char *object = !a->r.chat    ? "text_completion"
+                         : a->r.stream ? "chat.completion.chunk"
+                                       : "chat.completion";
     json_t *json =
-        json_pack("{s:s, s:s, s:I, s:o, s:o}", "id", a->id, "object", "text_completion", "created",
+        json_pack("{s:s, s:s, s:I, s:o, s:o}", "id", a->id, "object", object, "created",
                   (json_int_t)a->created, "model", kn_json_text(model, strlen(model)), "choices", choices);
     if (usage) json_object_set_new(json, "usage", kn_completion_usage(a));
     return json;

@@ -116,6 +116,7 @@ void kn_engine_finish(kn_server_engine *e, kn_request_task *t, knnlm_status stat
     kn_request_job *job = t->job;
     kn_sequence_close(t->sequence);
     view_free(t->view);
+    kn_chosen_entries_free(&t->chosen);
     t->sequence = NULL;
     t->view = NULL;
     pthread_mutex_lock(&e->lock);
@@ -161,8 +162,9 @@ knnlm_status kn_engine_view(kn_server_engine *e, kn_request_task *t) {
     view_free(t->view);
     t->view = kn_alloc(1, sizeof *t->view);
     if (!t->view) return KNNLM_ENOMEM;
-    KN_TRY(kn_served_view(e->served, &t->selection, &t->view->mixture, t->view->numbers));
-    return t->next_wanted ? kn_served_view(e->served, &t->next_selection, &t->view->next, numbers) : KNNLM_OK;
+    KN_TRY(kn_served_view(e->served, &t->selection, &t->chosen, &t->view->mixture, t->view->numbers));
+    if (!t->next_wanted) return KNNLM_OK;
+    return kn_served_view(e->served, &t->next_selection, &t->chosen, &t->view->next, numbers);
 }
 
 // ---------------------------------------------------------------- the thread
@@ -187,6 +189,7 @@ static void take_turns(kn_server_engine *e) {
     double begun = kn_seconds();
     kn_engine_score(e);
     kn_engine_explain(e);
+    kn_engine_embed(e);
     double middle = kn_seconds();
     do kn_engine_generate(e);
     while (e->sequence_count && kn_seconds() - middle < middle - begun);

@@ -22,6 +22,7 @@ typedef enum kn_request_kind {
     KN_REQUEST_SCORE,
     KN_REQUEST_EXPLAIN,
     KN_REQUEST_GENERATE,
+    KN_REQUEST_EMBED,
     KN_REQUEST_KINDS
 } kn_request_kind;
 
@@ -42,21 +43,26 @@ typedef struct kn_request_task {
     kn_score_text scoring;
     kn_selection next_selection;
     bool next_wanted;
-    // explain
-    int32_t target;
+    // explain: the tokens of the target stand behind those of the context
+    size_t targets;
     size_t words, neighbors, around;
     kn_request_explanation explanation;
+    // embed
+    float *vector;   // (key_width)
+    bool last_alone; // the state after the last token, rather than the mean of those after each
     // generate
     kn_generate_options options;
     bool tokens_wanted;    // chunks have tokens
     kn_chunk_queue chunks; // as they come, under the job's lock
     size_t generated;      // tokens; likewise
+    double mean_logprob;   // of them, once it is over
 
     // the engine's
     struct kn_request_job *job;
     struct kn_request_task *next;
     kn_sequence *sequence;
     struct kn_task_view *view; // how it is mixed; while it is at work
+    kn_chosen_entries chosen;  // of its selection
     kn_chunk_cursor cursor;
     bool begun, over;
 } kn_request_task;

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXPLAINED_TOGETHER = 32 };
+// Contexts that are read together: each has a row of the whole vocabulary.
+enum { EXPLAINED_TOGETHER = 64 };
 
 void kn_request_explanation_free(kn_request_explanation *x) {
     kn_explanation_free(&x->found);
@@ -28,12 +29,21 @@ static knnlm_status keep_names(kn_request_explanation *x) {
     return KNNLM_OK;
 }
 
-static knnlm_status explain_one(kn_request_task *t, const kn_next *next) {
+// One for each token of the target, after those before it; the first is the one explained.
+static size_t contexts_of(const kn_request_task *t) {
+    return kn_max(t->targets, 1);
+}
+
+static knnlm_status explain_one(kn_request_task *t, const kn_nexts *nexts, size_t first) {
     kn_request_explanation x = {0};
-    KN_TRY(kn_explain_next(t->view->mixture, next, t->target, t->words, t->neighbors, t->around, &x.found));
+    const int32_t *targets = t->tokens + t->count;
+    KN_TRY(kn_explain_next(t->view->mixture, kn_nexts_at(nexts, first), t->targets ? *targets : -1, t->words,
+                           t->neighbors, t->around, &x.found));
     for (size_t i = 0; i < x.found.neighbor_count; i++)
         x.found.neighbors[i].store = t->view->numbers[x.found.neighbors[i].store];
     knnlm_status status = keep_names(&x);
+    if (status == KNNLM_OK && t->targets)
+        status = kn_explain_targets(nexts, first, targets, t->targets, &x.found);
     if (status == KNNLM_OK)
         t->explanation = x;
     else
@@ -43,30 +53,42 @@ static knnlm_status explain_one(kn_request_task *t, const kn_next *next) {
 
 static void explain(kn_server_engine *e, kn_request_task **tasks, size_t count) {
     kn_context contexts[EXPLAINED_TOGETHER] = {{0}};
-    kn_nexts *next = NULL;
+    kn_nexts *nexts = NULL;
     knnlm_status status = KNNLM_OK;
+    size_t all = 0, first = 0;
     for (size_t i = 0; i < count && status == KNNLM_OK; i++) {
-        status = kn_engine_view(e, tasks[i]);
-        if (status == KNNLM_OK)
-            contexts[i] = (kn_context){tasks[i]->tokens, tasks[i]->count, tasks[i]->view->mixture};
+        kn_request_task *t = tasks[i];
+        status = kn_engine_view(e, t);
+        for (size_t c = 0; c < contexts_of(t) && status == KNNLM_OK; c++)
+            contexts[all++] = (kn_context){t->tokens, t->count + c, t->view->mixture};
     }
-    if (status == KNNLM_OK) status = kn_nexts_open(e->lm, contexts, count, &next);
+    if (status == KNNLM_OK) status = kn_nexts_open(e->lm, contexts, all, &nexts);
     for (size_t i = 0; i < count; i++) {
-        knnlm_status own = status == KNNLM_OK ? explain_one(tasks[i], kn_nexts_at(next, i)) : status;
+        size_t own_contexts = contexts_of(tasks[i]);
+        knnlm_status own = status == KNNLM_OK ? explain_one(tasks[i], nexts, first) : status;
         kn_engine_finish(e, tasks[i], own);
+        first += own_contexts;
     }
-    kn_nexts_close(next);
+    kn_nexts_close(nexts);
+}
+
+// The next one, where there is room for its contexts beside so many; NULL: none. The lock is held.
+static kn_request_task *take(kn_server_engine *e, size_t contexts) {
+    const kn_request_task *t = e->queues[KN_REQUEST_EXPLAIN].first;
+    if (!t || contexts + contexts_of(t) > EXPLAINED_TOGETHER) return NULL;
+    return kn_engine_take(e, KN_REQUEST_EXPLAIN, SIZE_MAX);
 }
 
 void kn_engine_explain(kn_server_engine *e) {
     kn_request_task *tasks[EXPLAINED_TOGETHER];
-    size_t count = 0, tokens = 0;
-    while (count < EXPLAINED_TOGETHER && tokens < KN_ENGINE_TOGETHER) {
+    size_t count = 0, tokens = 0, contexts = 0;
+    while (tokens < KN_ENGINE_TOGETHER) {
         pthread_mutex_lock(&e->lock);
-        kn_request_task *t = kn_engine_take(e, KN_REQUEST_EXPLAIN, SIZE_MAX);
+        kn_request_task *t = take(e, contexts);
         pthread_mutex_unlock(&e->lock);
         if (!t) break;
-        tokens += kn_min(t->count, (size_t)kn_lm_describe(e->lm)->context);
+        contexts += contexts_of(t);
+        tokens += contexts_of(t) * kn_min(t->count, (size_t)kn_lm_describe(e->lm)->context);
         if (kn_engine_unwanted(t))
             kn_engine_finish(e, t, KNNLM_OK);
         else

@@ -19,10 +19,19 @@ static void admit_some(kn_server_engine *e) {
     }
 }
 
+static double mean_logprob(const kn_sequence *s) {
+    size_t count;
+    const kn_generated *tokens = kn_sequence_tokens(s, &count), *end = kn_sequence_end(s);
+    double sum = end ? end->p : 0;
+    for (size_t i = 0; i < count; i++) sum += tokens[i].p;
+    return sum / (double)kn_max(count + (end != NULL), 1);
+}
+
 static knnlm_status send_chunk(kn_request_task *t) {
     kn_chunk *chunk;
     KN_TRY(kn_chunk_make(t->sequence, t->tokens_wanted, t->options.sources, &t->cursor, &chunk));
     if (!chunk) return KNNLM_OK;
+    if (kn_sequence_finish(t->sequence) != KNNLM_FINISH_NOT) t->mean_logprob = mean_logprob(t->sequence);
     pthread_mutex_lock(&t->job->lock);
     kn_chunk_queue_put(&t->chunks, chunk);
     t->generated = kn_sequence_generated(t->sequence) + (kn_sequence_end(t->sequence) != NULL);

@@ -2,6 +2,7 @@
 #ifndef KN_SERVE_ENGINE_PARTS_H
 #define KN_SERVE_ENGINE_PARTS_H
 
+#include "read/read.h"
 #include "serve/engine.h"
 
 // Tokens of texts that are scored together: enough to fill the model's batches, few enough for sequences not
@@ -49,6 +50,7 @@ void kn_engine_finish(kn_server_engine *e, kn_request_task *t, knnlm_status stat
 // Some of what waits, by the engine's thread.
 void kn_engine_score(kn_server_engine *e);
 void kn_engine_explain(kn_server_engine *e);
+void kn_engine_embed(kn_server_engine *e);
 // One step of every sequence.
 void kn_engine_generate(kn_server_engine *e);
 

@@ -2,6 +2,7 @@
 #include "serve/exchange.h"
 
 #include "serve/percent.h"
+#include "serve/routes.h"
 #include "serve/server.h"
 
 #include <errno.h>
@@ -55,10 +56,33 @@ bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t max, uint64_t
                              (unsigned long long)max);
 }
 
+// In the body, or in the query of what has none; NULL: the request names none.
+static const char *named_model(const kn_exchange *x) {
+    if (x->request) return json_string_value(json_object_get(x->request, "model"));
+    return MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, "model");
+}
+
+bool kn_exchange_choose_model(kn_exchange *x, kn_http_error *err) {
+    static const char of_store[] = "/v1/stores/";
+    kn_server *s = x->server;
+    x->model = &s->models[0];
+    if (s->model_count == 1) return true; // whatever clients call it
+    if (strncmp(x->route->path, of_store, sizeof of_store - 1) == 0) {
+        kn_served_model *m = kn_server_model_of_store(s, x->segments[0]);
+        if (m) x->model = m; // else that one will say that it has none
+        return true;
+    }
+    const char *name = named_model(x);
+    if (!name || !*name) return true;
+    x->model = kn_server_model(s, name);
+    return x->model ||
+           kn_http_error_set(err, 404, "model_not_found", "model", "no model is called '%.100s'", name);
+}
+
 bool kn_exchange_run(kn_exchange *x, kn_request_job *job, kn_request_task *tasks, size_t count,
                      kn_http_error *err) {
     bool gone = false, late = false;
-    if (!kn_request_job_submit(x->server->engine, job, tasks, count, err)) return false;
+    if (!kn_request_job_submit(x->model->engine, job, tasks, count, err)) return false;
     pthread_mutex_lock(&job->lock);
     while (job->open && !gone && !late) {
         kn_request_job_wait(job, job->changes);
@@ -67,7 +91,7 @@ bool kn_exchange_run(kn_exchange *x, kn_request_job *job, kn_request_task *tasks
     }
     bool over = job->open == 0;
     pthread_mutex_unlock(&job->lock);
-    if (!over) kn_request_job_end(x->server->engine, job);
+    if (!over) kn_request_job_end(x->model->engine, job);
     if (!over && gone) {
         atomic_fetch_add(&x->server->metrics.gone, 1);
         return kn_http_error_set(err, 400, NULL, NULL, "the client has closed the connection");

@@ -15,9 +15,12 @@ typedef struct kn_exchange {
     kn_server *server;
     struct MHD_Connection *connection;
     double begun;
+    char method[8];
+    uint64_t sent; // bytes of the answer's body
     kn_account account;
     const struct kn_route *route;
-    char *path; // segments that stars stand for are decoded in place
+    struct kn_served_model *model; // that the request is for, where the route needs one
+    char *path;                    // segments that stars stand for are decoded in place
     const char *segments[KN_SEGMENTS_MAX];
     size_t segment_count;
     char *rest; // what "**" stands for, with its slashes
@@ -36,6 +39,10 @@ char *kn_exchange_text(kn_exchange *x, const char *name);
 // A number of the query, or `otherwise`; false: something else is there (error set).
 bool kn_exchange_number(kn_exchange *x, const char *name, uint64_t max, uint64_t otherwise, uint64_t *out,
                         kn_http_error *err);
+
+// Sets x->model: the one whose store the path names, or that the request names, else the first. False: there
+// are several, and none has that name (error set).
+bool kn_exchange_choose_model(kn_exchange *x, kn_http_error *err);
 
 // Whether the client has closed the connection.
 bool kn_exchange_gone(const kn_exchange *x);

@@ -190,9 +190,12 @@ static bool same_key(const char *key, const char *given) {
 bool kn_guard_has_key(const kn_exchange *x) {
     static const char scheme[] = "Bearer ";
     const char *given = kn_exchange_header(x, "Authorization");
-    if (!x->server->api_key) return true;
+    if (!x->server->api_key) return true; // that there is one does not change
     if (!given || strncasecmp(given, scheme, sizeof scheme - 1) != 0) return false;
-    return same_key(x->server->api_key, given + sizeof scheme - 1);
+    pthread_mutex_lock(&x->server->key_lock);
+    bool same = same_key(x->server->api_key, given + sizeof scheme - 1);
+    pthread_mutex_unlock(&x->server->key_lock);
+    return same;
 }
 
 // ---------------------------------------------------------------- bodies

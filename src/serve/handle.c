@@ -2,12 +2,15 @@
 #include "serve/handle.h"
 
 #include "serve/guard.h"
+#include "serve/lines.h"
 #include "serve/replies.h"
 #include "serve/routes.h"
 #include "serve/server.h"
 #include "serve/watch.h"
 
+#include <arpa/inet.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -46,6 +49,7 @@ static enum MHD_Result check_head(kn_exchange *x, const char *url, const char *m
     kn_http_error err;
     x->path = kn_strdup(url);
     if (!x->path) return MHD_NO;
+    snprintf(x->method, sizeof x->method, "%s", method);
     if (s->metrics.connections > s->o.connections) return refuse_connection(x);
     if (!kn_guard_check(x, &err)) return kn_reply_error(x, &err);
     if (kn_guard_is_preflight(x, method)) return kn_guard_preflight(x);
@@ -97,9 +101,11 @@ static bool parse_body(kn_exchange *x, kn_http_error *err) {
 
 static enum MHD_Result answer(kn_exchange *x) {
     kn_http_error err;
-    if (!(x->route->needs & KN_NEEDS_BODY)) return x->route->answer(x);
-    if (!parse_body(x, &err)) return kn_reply_error(x, &err);
-    enum MHD_Result result = x->route->answer(x);
+    unsigned needs = x->route->needs;
+    bool lines = needs & KN_TAKES_LINES && kn_is_lines(kn_exchange_header(x, "Content-Type"));
+    if (needs & KN_NEEDS_BODY && !lines && !parse_body(x, &err)) return kn_reply_error(x, &err);
+    bool known = !(needs & KN_NEEDS_MODEL) || kn_exchange_choose_model(x, &err);
+    enum MHD_Result result = known ? x->route->answer(x) : kn_reply_error(x, &err);
     json_decref(x->request);
     x->request = NULL;
     return result;
@@ -129,6 +135,26 @@ enum MHD_Result kn_handle_request(void *context, struct MHD_Connection *connecti
     return *size ? take_body(x, data, size) : answer(x);
 }
 
+enum { CLIENT_LEFT = 499 }; // in the log alone
+
+static void note_access(const kn_server *s, const kn_exchange *x) {
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    char from[INET6_ADDRSTRLEN] = "-";
+    if (!s->log || !x->path) return;
+    if (address && address->sa_family == AF_INET6)
+        inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)address)->sin6_addr, from, sizeof from);
+    else if (address && address->sa_family == AF_INET)
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)address)->sin_addr, from, sizeof from);
+    kn_access_log_write(s->log, &(kn_access){.address = from,
+                                             .method = x->method,
+                                             .path = x->route->path ? x->route->path : x->path,
+                                             .status = x->status ? x->status : CLIENT_LEFT,
+                                             .bytes = x->sent,
+                                             .seconds = kn_seconds() - x->begun});
+}
+
 // A large request or answer was a million small pieces of JSON, which its thread's heap would keep.
 enum { LARGE = 1 << 20 };
 
@@ -141,6 +167,7 @@ void kn_handle_completed(void *context, struct MHD_Connection *connection, void 
     if (!x) return;
     if (x->status)
         kn_metrics_request(&s->metrics, kn_route_number(x->route), x->status, kn_seconds() - x->begun);
+    note_access(s, x);
     bool large = x->account.reserved > LARGE;
     kn_account_close(&x->account);
     free(x->path);

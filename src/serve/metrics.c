@@ -3,8 +3,8 @@
 
 #include <inttypes.h>
 
-static const unsigned statuses[KN_METRIC_STATUSES] = {200, 201, 204, 400, 401, 403, 404, 405, 408,
-                                                      409, 413, 415, 429, 500, 501, 503, 504};
+static const unsigned statuses[KN_METRIC_STATUSES] = {200, 201, 202, 204, 400, 401, 403, 404, 405,
+                                                      408, 409, 413, 415, 429, 500, 501, 503, 504};
 static const double bounds[KN_METRIC_BUCKETS] = {.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60};
 
 void kn_metrics_request(kn_metrics *m, size_t endpoint, unsigned status, double seconds) {
@@ -48,6 +48,7 @@ void kn_metrics_print(const kn_metrics *m, const char *const *labels, size_t cou
     print_counter(out, "knnlm_tokens_generated_total", "Tokens generated.", m->generated);
     print_counter(out, "knnlm_prompt_tokens_total", "Tokens of prompts that were continued.",
                   m->prompt_tokens);
+    print_counter(out, "knnlm_tokens_embedded_total", "Tokens of texts that became vectors.", m->embedded);
     print_counter(out, "knnlm_score_batches_total", "Batches in which texts were scored.", m->batches);
     print_counter(out, "knnlm_score_texts_total", "Texts in those batches.", m->batched);
     print_counter(out, "knnlm_generate_steps_total", "Steps of all sequences together.", m->steps);

@@ -12,7 +12,7 @@ typedef struct kn_metrics {
     atomic_uint_fast64_t requests[KN_METRIC_ENDPOINTS][KN_METRIC_STATUSES];
     atomic_uint_fast64_t seconds[KN_METRIC_ENDPOINTS][KN_METRIC_BUCKETS + 1]; // histogram
     atomic_uint_fast64_t microseconds[KN_METRIC_ENDPOINTS];                   // in sum
-    atomic_uint_fast64_t scored, generated, prompt_tokens;
+    atomic_uint_fast64_t scored, generated, prompt_tokens, embedded;
     atomic_uint_fast64_t batches, batched; // batches of texts, and texts in them
     atomic_uint_fast64_t steps, stepped;   // steps of sequences, and sequences in them
     atomic_uint_fast64_t connections;      // open now

@@ -26,13 +26,13 @@ static size_t text_bytes(const kn_tokenizer *t, const int32_t *tokens, size_t co
 }
 
 bool kn_ids_check(kn_exchange *x, const kn_prompt *p, const char *param, size_t copies, kn_http_error *err) {
-    int32_t vocabulary = kn_lm_describe(x->server->lm)->vocabulary;
+    int32_t vocabulary = kn_lm_describe(x->model->lm)->vocabulary;
     size_t bytes;
     for (size_t i = 0; i < p->count; i++)
         if (p->tokens[i] >= vocabulary)
             return kn_http_error_set(err, 400, NULL, param, "'%s': token %d is not in the vocabulary of %d",
                                      param, p->tokens[i], vocabulary);
-    if (kn_mul(copies, text_bytes(kn_lm_tokenizer(x->server->lm), p->tokens, p->count), &bytes) &&
+    if (kn_mul(copies, text_bytes(kn_lm_tokenizer(x->model->lm), p->tokens, p->count), &bytes) &&
         kn_account_take(&x->account, bytes))
         return true;
     return kn_account_error(&x->account, param, err);
@@ -40,7 +40,7 @@ bool kn_ids_check(kn_exchange *x, const kn_prompt *p, const char *param, size_t 
 
 static bool take_ids(kn_exchange *x, const kn_prompt *p, const char *param, kn_read_prompt *out,
                      kn_http_error *err) {
-    const kn_tokenizer *t = kn_lm_tokenizer(x->server->lm);
+    const kn_tokenizer *t = kn_lm_tokenizer(x->model->lm);
     if (!kn_ids_check(x, p, param, 2, err)) return false;
     if (!kn_account_take(&x->account, p->count * KN_COST_TOKEN))
         return kn_account_error(&x->account, param, err);
@@ -58,7 +58,7 @@ static bool take_text(kn_exchange *x, const kn_prompt *p, const char *param, kn_
     kn_tokens tokens = {.with_offsets = true};
     if (!kn_account_take(&x->account, p->size * (1 + KN_COST_TOKEN)))
         return kn_account_error(&x->account, param, err);
-    knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(x->server->lm), p->text, p->size, &tokens);
+    knnlm_status status = kn_tokenizer_encode(kn_lm_tokenizer(x->model->lm), p->text, p->size, &tokens);
     out->tokens = tokens.ids;
     out->offsets = tokens.offsets;
     out->count = tokens.count;
@@ -103,16 +103,22 @@ static knnlm_status decode(const kn_tokenizer *t, kn_read_prompt *p) {
     return status;
 }
 
-bool kn_prompt_read(kn_exchange *x, const kn_prompt *p, bool text, const char *param, kn_read_prompt *out,
-                    kn_http_error *err) {
-    const kn_server *s = x->server;
-    const kn_tokenizer *t = kn_lm_tokenizer(s->lm);
+bool kn_prompt_check(const kn_exchange *x, size_t tokens, const char *param, kn_http_error *err) {
+    size_t max = x->server->o.max_tokens;
+    return tokens <= max || kn_http_error_set(err, 400, "context_length_exceeded", param,
+                                              "'%s' has %zu tokens: at most %zu here", param, tokens, max);
+}
+
+bool kn_prompt_read(kn_exchange *x, const kn_prompt *given, int wanted, const char *param,
+                    kn_read_prompt *out, kn_http_error *err) {
+    kn_prompt continued = *given, *p = &continued;
+    const kn_tokenizer *t = kn_lm_tokenizer(x->model->lm);
     *out = (kn_read_prompt){0};
+    out->space = wanted & KN_PROMPT_CONTINUED && p->text && p->size > 1 && p->text[p->size - 1] == ' ';
+    p->size -= out->space;
     if (p->text ? !take_text(x, p, param, out, err) : !take_ids(x, p, param, out, err)) return false;
-    if (out->count > s->o.max_tokens)
-        return kn_http_error_set(err, 400, "context_length_exceeded", param,
-                                 "'%s' has %zu tokens: at most %zu here", param, out->count, s->o.max_tokens);
-    if (!text) return true;
+    if (!kn_prompt_check(x, out->count, param, err)) return false;
+    if (!(wanted & KN_PROMPT_TEXT)) return true;
     knnlm_status status = KNNLM_OK;
     if (p->text) {
         out->text = kn_strndup(p->text, p->size);

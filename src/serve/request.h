@@ -18,6 +18,10 @@ enum {
     KN_EXPLAINED_MAX = 100, // words, neighbours
     KN_AROUND_MAX = 1000,
     KN_SPAN_MAX = 16384, // tokens of a passage
+    KN_NAMES_MAX = 1024, // stores or documents
+    KN_BIASES_MAX = 1024,
+    KN_MESSAGES_MAX = 4096,
+    KN_INPUTS_MAX = 2048, // texts of /v1/embeddings
 };
 
 // The text of a body as JSON; NULL: broken (error set).
@@ -29,10 +33,15 @@ typedef struct kn_knn_request {
     int64_t k;                  // 0: not given
     const char **stores;        // names; NULL: all
     size_t store_count;
-    bool fallback, explain, carry, cache;
+    const char **only, **except; // patterns of documents' names; NULL: not given
+    size_t only_count, except_count;
+    bool fallback, explain, carry, cache, exclude_self;
     double temperatures[KN_TEMPERATURES_MAX];
     size_t temperature_count;
 } kn_knn_request;
+// Strings belong to `root`. To be freed whatever it returns.
+bool kn_knn_parse(const json_t *root, kn_knn_request *out, kn_http_error *err);
+void kn_knn_free(kn_knn_request *knn);
 
 // A text, or tokens. Owned by the JSON, but for tokens.
 typedef struct kn_prompt {
@@ -41,21 +50,33 @@ typedef struct kn_prompt {
     int32_t *tokens;
     size_t count;
 } kn_prompt;
+// The member `name`, which is there: one of them, or several. To be freed whatever it returns.
+bool kn_prompts_parse(const json_t *root, const char *name, size_t max, kn_prompt **out, size_t *count,
+                      kn_http_error *err);
+void kn_prompt_free(kn_prompt *p);
 
 typedef struct kn_completion_request {
     kn_prompt *prompts;
     size_t prompt_count;
     kn_sampling sampling;
-    const char *stops[KN_STOPS_MAX];
+    kn_logit_bias *biases;
+    size_t bias_count;
+    const char *stops[KN_STOPS_MAX + 1]; // one more may be added
     size_t stop_count, max_tokens, choices;
+    size_t best_of; // choices are the best of so many
     uint64_t seed;
     bool seed_given, stream, include_usage, echo;
     int logprobs; // negative: none
     kn_knn_request knn;
+    bool chat; // the prompt is these messages
+    kn_chat_message *messages;
+    size_t message_count;
 } kn_completion_request;
 
 // Strings belong to `root`, which must last as long. To be freed whatever it returns.
 bool kn_completion_parse(const json_t *root, kn_completion_request *out, kn_http_error *err);
+// The same of a conversation; max_tokens 0: not given.
+bool kn_chat_parse(const json_t *root, kn_completion_request *out, kn_http_error *err);
 void kn_completion_free(kn_completion_request *r);
 
 typedef struct kn_score_request {
@@ -80,8 +101,18 @@ void kn_explain_free(kn_explain_request *r);
 // A text of /tokenize, the ids of /detokenize.
 bool kn_tokenize_parse(const json_t *root, kn_prompt *out, bool *special, kn_http_error *err);
 bool kn_detokenize_parse(const json_t *root, kn_prompt *out, kn_http_error *err);
+// The text to tune on; none: the store's own.
+bool kn_tune_parse(const json_t *root, kn_prompt *text, kn_http_error *err);
 // A document to be added.
 bool kn_document_parse(const json_t *root, const char **name, kn_prompt *text, kn_http_error *err);
-void kn_prompt_free(kn_prompt *p);
+
+typedef struct kn_embedding_request {
+    kn_prompt *inputs;
+    size_t input_count;
+    bool base64, last, keep_length; // last: the state after the last token; else the mean of all
+} kn_embedding_request;
+// To be freed whatever it returns.
+bool kn_embedding_parse(const json_t *root, int64_t width, kn_embedding_request *out, kn_http_error *err);
+void kn_embedding_free(kn_embedding_request *r);
 
 #endif

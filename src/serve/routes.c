@@ -12,25 +12,37 @@ enum {
     MODEL = KN_NEEDS_MODEL,
     BODY = KN_NEEDS_BODY,
     WRITE = KN_NEEDS_WRITE,
+    LINES = KN_TAKES_LINES,
 };
 
 // clang-format off
 static const kn_route routes[] = {
     {"POST", "/v1/completions", kn_answer_completions, "completions", KEY | MODEL | BODY},
+    {"POST", "/v1/chat/completions", kn_answer_chat, "chat", KEY | MODEL | BODY},
+    {"POST", "/v1/embeddings", kn_answer_embeddings, "embeddings", KEY | MODEL | BODY},
     {"POST", "/v1/score", kn_answer_score, "score", KEY | MODEL | BODY},
     {"POST", "/v1/explain", kn_answer_explain, "explain", KEY | MODEL | BODY},
     {"GET", "/v1/stores", kn_answer_stores, "stores", KEY | MODEL},
     {"GET", "/v1/stores/*", kn_answer_store, "stores", KEY | MODEL},
     {"GET", "/v1/stores/*/documents", kn_answer_documents, "documents", KEY | MODEL},
-    {"POST", "/v1/stores/*/documents", kn_answer_add_document, "documents", KEY | MODEL | BODY | WRITE},
+    {"POST", "/v1/stores/*/documents", kn_answer_add_document, "documents", KEY | MODEL | BODY | LINES | WRITE},
+    {"GET", "/v1/stores/*/documents/**", kn_answer_document, "documents", KEY | MODEL},
     {"DELETE", "/v1/stores/*/documents/**", kn_answer_remove_document, "documents", KEY | MODEL | WRITE},
     {"GET", "/v1/stores/*/entries/*", kn_answer_entry, "entries", KEY | MODEL},
+    {"POST", "/v1/stores/*/compact", kn_answer_compact, "upkeep", KEY | MODEL | WRITE},
+    {"POST", "/v1/stores/*/tune", kn_answer_tune, "upkeep", KEY | MODEL | BODY | WRITE},
+    {"POST", "/v1/stores/*/verify", kn_answer_verify, "upkeep", KEY | MODEL},
+    {"GET", "/v1/jobs", kn_answer_jobs, "jobs", KEY | MODEL},
+    {"GET", "/v1/jobs/*", kn_answer_job, "jobs", KEY | MODEL},
+    {"DELETE", "/v1/jobs/*", kn_answer_cancel_job, "jobs", KEY | MODEL},
     {"GET", "/v1/models", kn_answer_models, "models", KEY | MODEL},
     {"GET", "/v1/models/**", kn_answer_model, "models", KEY | MODEL},
     {"POST", "/tokenize", kn_answer_tokenize, "tokenize", KEY | MODEL | BODY},
     {"POST", "/detokenize", kn_answer_detokenize, "detokenize", KEY | MODEL | BODY},
     {"GET", "/tokenizer_info", kn_answer_tokenizer_info, "tokenizer_info", KEY | MODEL},
     {"GET", "/health", kn_answer_health, "health", 0},
+    {"GET", "/version", kn_answer_version, "version", 0},
+    {"GET", "/openapi.json", kn_answer_openapi, "openapi", 0},
     {"GET", "/metrics", kn_answer_metrics, "metrics", KEY},
     {"GET", NULL, kn_answer_page, "page", 0}, // the files of the page
     {NULL, NULL, NULL, "none", KEY},          // whatever matches no other row

@@ -7,10 +7,11 @@
 
 // What a request must have before it is answered.
 enum {
-    KN_NEEDS_KEY = 1,   // the API key, where the server has one (401)
-    KN_NEEDS_MODEL = 2, // the model, which may still be being opened (503)
-    KN_NEEDS_BODY = 4,  // a JSON object, which becomes x->request (400)
-    KN_NEEDS_WRITE = 8, // leave to change stores: rows without it have none (403 where nobody has)
+    KN_NEEDS_KEY = 1,    // the API key, where the server has one (401)
+    KN_NEEDS_MODEL = 2,  // the model, which may still be being opened (503)
+    KN_NEEDS_BODY = 4,   // a JSON object, which becomes x->request (400)
+    KN_TAKES_LINES = 16, // or JSON lines, which stay x->body; x->request is NULL then
+    KN_NEEDS_WRITE = 8,  // leave to change stores: rows without it have none (403 where nobody has)
 };
 
 typedef enum MHD_Result kn_answer(kn_exchange *x);
@@ -36,9 +37,11 @@ size_t kn_route_labels(const char **out);
 // All methods of the table: "GET, POST, DELETE".
 void kn_route_methods(char *out, size_t size);
 
-kn_answer kn_answer_completions, kn_answer_score, kn_answer_explain, kn_answer_stores, kn_answer_store,
-    kn_answer_documents, kn_answer_add_document, kn_answer_remove_document, kn_answer_entry, kn_answer_models,
-    kn_answer_model, kn_answer_tokenize, kn_answer_detokenize, kn_answer_tokenizer_info, kn_answer_health,
-    kn_answer_metrics, kn_answer_page;
+kn_answer kn_answer_completions, kn_answer_chat, kn_answer_embeddings, kn_answer_score, kn_answer_explain,
+    kn_answer_stores, kn_answer_store, kn_answer_documents, kn_answer_add_document, kn_answer_document,
+    kn_answer_remove_document, kn_answer_add_later, kn_answer_compact, kn_answer_tune, kn_answer_verify,
+    kn_answer_jobs, kn_answer_job, kn_answer_cancel_job, kn_answer_entry, kn_answer_models, kn_answer_model,
+    kn_answer_tokenize, kn_answer_detokenize, kn_answer_tokenizer_info, kn_answer_health, kn_answer_metrics,
+    kn_answer_page, kn_answer_version, kn_answer_openapi;
 
 #endif

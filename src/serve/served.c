@@ -1,4 +1,4 @@
-// The served stores: opening, publishing new states, and mixing what a request asks for.
+// The served stores: opening, and publishing new states.
 #include "serve/served.h"
 
 #include "serve/served_parts.h"
@@ -199,6 +199,10 @@ void kn_served_hide_paths(const kn_served *s, kn_http_error *err) {
     for (size_t i = 0; i < s->count; i++) kn_http_error_hide_path(err, s->stores[i].path, s->stores[i].name);
 }
 
+kn_tap kn_served_tap(const kn_served *s) {
+    return s->tap;
+}
+
 uint64_t kn_served_entries(kn_served *s, size_t number) {
     pthread_rwlock_rdlock(&s->lock);
     const kn_store_info *info = kn_store_describe(s->stores[number].state.store);
@@ -207,14 +211,9 @@ uint64_t kn_served_entries(kn_served *s, size_t number) {
     return entries;
 }
 
-static size_t number_of(const kn_served *s, const char *name) {
-    size_t i = 0;
-    while (i < s->count && strcmp(s->stores[i].name, name) != 0) i++;
-    return i;
-}
-
 bool kn_served_find(const kn_served *s, const char *name, size_t *number, kn_http_error *err) {
-    *number = number_of(s, name);
+    *number = 0;
+    while (*number < s->count && strcmp(s->stores[*number].name, name) != 0) ++*number;
     return *number < s->count ||
            kn_http_error_set(err, 404, "not_found", NULL, "no store is called '%.100s'", name);
 }
@@ -222,53 +221,4 @@ bool kn_served_find(const kn_served *s, const char *name, size_t *number, kn_htt
 kn_served_store *kn_served_named(kn_served *s, const char *name, kn_http_error *err) {
     size_t number;
     return kn_served_find(s, name, &number, err) ? &s->stores[number] : NULL;
-}
-
-// ---------------------------------------------------------------- mixing
-
-static bool select_named(const kn_served *s, const kn_knn_request *knn, uint32_t *out, kn_http_error *err) {
-    *out = 0;
-    for (size_t i = 0; i < knn->store_count; i++) {
-        size_t n = number_of(s, knn->stores[i]);
-        if (n == s->count)
-            return kn_http_error_set(err, 404, "not_found", "knn.stores", "no store is called '%.100s'",
-                                     knn->stores[i]);
-        *out |= 1u << n;
-    }
-    return true;
-}
-
-bool kn_served_has_cache(const kn_served *s) {
-    return s->cached;
-}
-
-bool kn_served_select(const kn_served *s, const kn_knn_request *knn, bool generates, kn_selection *out,
-                      kn_http_error *err) {
-    *out = (kn_selection){.stores = (uint32_t)((1ull << s->count) - 1),
-                          .lambda = knn->lambda,
-                          .temperature = knn->temperature,
-                          .k = knn->k,
-                          .fallback = generates && knn->fallback,
-                          .cache = generates && knn->cache && s->cached};
-    return !knn->stores || select_named(s, knn, &out->stores, err);
-}
-
-knnlm_status kn_served_view(const kn_served *s, const kn_selection *selection, kn_mixture **out,
-                            size_t *numbers) {
-    const kn_mixture *mixtures[KN_STORES_MAX + 1] = {s->nothing};
-    size_t count = 0;
-    for (size_t i = 0; i < s->count; i++) {
-        const kn_served_store *b = &s->stores[i];
-        if (!(selection->stores >> i & 1) || !b->state.mixture) continue;
-        numbers[count++] = i;
-        mixtures[count] = b->state.mixture;
-    }
-    if (selection->cache && (count || !s->count))
-        mixtures[0] = s->cached; // no stores: the model alone is wanted
-    return kn_mixture_view(mixtures, count + 1,
-                           &(kn_view_options){.lambda = selection->lambda,
-                                              .temperature = selection->temperature,
-                                              .k = selection->k,
-                                              .fallback = selection->fallback},
-                           out);
 }

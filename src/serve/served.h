@@ -10,6 +10,7 @@
 #include "knn/origin.h"
 #include "serve/request.h"
 #include "serve/ticket_lock.h"
+#include "store/store.h"
 
 typedef struct kn_served kn_served;
 // The store's path, and a line that says what is wrong with it. Called by a thread of its own.
@@ -28,6 +29,8 @@ const char *kn_served_name(const kn_served *served, size_t number);
 const char *kn_served_name_of(const kn_served *served, const char *path); // "": none is there
 // Paths of stores in the message become their names.
 void kn_served_hide_paths(const kn_served *served, kn_http_error *err);
+// Where the keys of the stores are taken, or would be.
+kn_tap kn_served_tap(const kn_served *served);
 uint64_t kn_served_entries(kn_served *served, size_t number);
 // The number of a store; 404 where there is none of this name.
 bool kn_served_find(const kn_served *served, const char *name, size_t *number, kn_http_error *err);
@@ -40,18 +43,39 @@ typedef struct kn_selection {
     double lambda, temperature; // NAN: not given
     int64_t k;                  // 0: not given
     bool fallback, cache;
+    bool always;          // neighbours are wanted although they have no weight
+    kn_name_filter names; // of documents that count; the request's
+    bool without_content; // documents of this content do not:
+    uint64_t content[2];  // its hash
 } kn_selection;
+
+// Which entries a selection leaves of each store, found out once for a state of it. Zero at first; freed
+// after the last view. One thread at a time.
+typedef struct kn_chosen_entries {
+    kn_datastore *of[KN_STORES_MAX]; // held; NULL: not found out yet
+    uint64_t *bits[KN_STORES_MAX];   // NULL: all
+    bool none[KN_STORES_MAX];        // no entry is left
+} kn_chosen_entries;
+void kn_chosen_entries_free(kn_chosen_entries *chosen);
 
 // Whether texts that are generated have a cache of their own states.
 bool kn_served_has_cache(const kn_served *served);
+typedef struct kn_cache_info {
+    size_t size; // states; 0: none
+    double lambda, temperature;
+} kn_cache_info;
+kn_cache_info kn_served_cache(const kn_served *served);
 
-// 404 for a name that is none.
-bool kn_served_select(const kn_served *served, const kn_knn_request *knn, bool generates, kn_selection *out,
+// 404 for a name that is none, 400 where no document is left.
+bool kn_served_select(kn_served *served, const kn_knn_request *knn, bool generates, kn_selection *out,
                       kn_http_error *err);
-// A mixture by the selection, the caller's, with *numbers (KN_STORES_MAX) of its stores among those served.
-// Who calls holds the model's lock. KNNLM_ENOMEM.
-knnlm_status kn_served_view(const kn_served *served, const kn_selection *selection, kn_mixture **out,
-                            size_t *numbers);
+// A mixture by the selection, the caller's, with *numbers (KN_STORES_MAX) of its stores among those served;
+// `chosen` is the selection's, and outlives it. Stores that have no weight are left out where all of them
+// have none: they need not be searched. Who calls holds the model's lock. KNNLM_ENOMEM.
+knnlm_status kn_served_view(const kn_served *served, const kn_selection *selection, kn_chosen_entries *chosen,
+                            kn_mixture **out, size_t *numbers);
+// Documents of all stores that have this content.
+size_t kn_served_copies(kn_served *served, const uint64_t content[2]);
 
 // ---------------------------------------------------------------- reading
 
@@ -72,6 +96,14 @@ typedef struct kn_served_info {
         double lambda, temperature;
         int64_t k;
     } tuned;
+    // How it is mixed in by a request that says nothing about it, beside all other stores.
+    struct {
+        bool known; // false: it has no entries
+        bool adaptive, gated, codes;
+        double lambda, temperature;
+        size_t k;
+        uint32_t probes; // lists looked at; 0: every entry
+    } effect;
 } kn_served_info;
 void kn_served_describe(kn_served *served, size_t number, kn_served_info *out);
 
@@ -86,6 +118,23 @@ typedef void kn_document_visit(void *context, const kn_store_document *document)
 // *total counts all that are like it. False: no such store, or it cannot be read (error set).
 bool kn_served_documents(kn_served *served, const char *store, const kn_document_range *range,
                          kn_document_visit *visit, void *context, uint64_t *total, kn_http_error *err);
+
+// So many tokens of a document, from a position on.
+typedef struct kn_document_span {
+    uint64_t position;
+    size_t count;
+} kn_document_span;
+
+typedef struct kn_document_part {
+    uint64_t total, bytes;            // of the document: tokens, bytes
+    uint64_t entry, position, offset; // of the part's first token
+    size_t tokens;
+    char *text; // released with free()
+    size_t size;
+} kn_document_part;
+// As much of the span as there is. False: no such store or document, or it cannot be read (error set).
+bool kn_served_document(kn_served *served, const char *store, const char *name, const kn_document_span *span,
+                        kn_document_part *out, kn_http_error *err);
 
 // `count` entries of a document from one on, and so many tokens around them.
 typedef struct kn_entry_span {
@@ -111,17 +160,42 @@ typedef struct kn_served_change {
     bool allowed;          // false: 403, once the store is found
     bool (*go_on)(void *); // asked now and then
     void *context;
+    kn_progress progress; // told how far it is, and asked too; {0}: nobody listens
 } kn_served_change;
+
+typedef struct kn_new_document {
+    const char *name, *text;
+    size_t size;
+} kn_new_document;
 
 typedef struct kn_served_added {
     uint64_t entries;
-    bool created; // the store did not have the text before
+    size_t documents; // that the store did not have before, under this name
+    size_t unchanged; // that it had
 } kn_served_added;
 
 // On disk and seen by every request from then on, or nothing has changed (but where the new state cannot be
-// opened: then it is on disk alone). False: error set.
-bool kn_served_add(kn_served *served, const kn_served_change *change, const char *name, const char *text,
-                   size_t size, kn_served_added *out, kn_http_error *err);
+// opened: then it is on disk alone). Of several each for itself, in their order: those before one that fails
+// stay, and `out` counts them. False: error set.
+bool kn_served_add(kn_served *served, const kn_served_change *change, const kn_new_document *documents,
+                   size_t count, kn_served_added *out, kn_http_error *err);
+// What was removed is dropped, and the index made anew where it has to be.
+bool kn_served_compact(kn_served *served, const kn_served_change *change, knnlm_compact_result *out,
+                       kn_http_error *err);
+// Lambda, temperature, k and the rest are found on the text (NULL: on the store's own), and kept in the
+// store.
+typedef struct kn_served_tuned {
+    uint64_t tokens;
+    double ppl_lm, ppl; // of the model alone, and with one lambda
+    double ppl_best;    // by the gate or by bins, where the store has them now; else as ppl
+    bool written;
+} kn_served_tuned;
+bool kn_served_tune(kn_served *served, const kn_served_change *change, const char *text, size_t size,
+                    kn_served_tuned *out, kn_http_error *err);
+// Reads all of the store; `found` is told of every problem. out->document_damaged is NULL.
+bool kn_served_verify(kn_served *served, const kn_served_change *change,
+                      void (*found)(void *context, const knnlm_problem *problem), void *context,
+                      knnlm_verify_result *out, kn_http_error *err);
 // *removed entries.
 bool kn_served_remove(kn_served *served, const kn_served_change *change, const char *document, size_t size,
                       uint64_t *removed, kn_http_error *err);

@@ -1,8 +1,10 @@
 // Changes of served stores: a document is added or removed on disk, and the new state published.
 #include "serve/served_parts.h"
 
+#include "base/progress.h"
 #include "build/build.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -13,20 +15,20 @@ enum { GATHER = 512 };
 typedef struct addition {
     kn_served *s;
     kn_served_store *b;
-    bool (*go_on)(void *);
-    void *context;
+    const kn_served_change *change;
+    bool unstoppable;
+    size_t before, size, all; // bytes of the documents before, of the one at hand, of all
 } addition;
 
 // Called between two batches: whoever waits for the model has it first.
 static bool let_others(void *context, const char *what, uint64_t done, uint64_t total, const char *unit) {
     const addition *x = context;
-    (void)what;
-    (void)done;
-    (void)total;
     (void)unit;
+    uint64_t bytes = total ? (uint64_t)((double)x->size * (double)done / (double)total) : 0;
     kn_ticket_lock_release(x->s->model_lock);
+    bool told = kn_progress_report(&x->change->progress, what, x->before + bytes, x->all, "B");
     kn_ticket_lock_acquire(x->s->model_lock);
-    return !x->go_on || x->go_on(x->context);
+    return x->unstoppable || (told && x->change->go_on(x->change->context));
 }
 
 // One change at a time; who waits may leave.
@@ -42,7 +44,7 @@ static bool lock_writing(kn_served *s, bool (*go_on)(void *), void *context) {
     }
 }
 
-static kn_served_store *begin(kn_served *s, const kn_served_change *change, kn_http_error *err) {
+kn_served_store *kn_served_change_begin(kn_served *s, const kn_served_change *change, kn_http_error *err) {
     kn_served_store *b = kn_served_named(s, change->store, err);
     if (b && !change->allowed) {
         kn_http_error_set(err, 403, "read_only", NULL, "stores are served read-only");
@@ -54,12 +56,13 @@ static kn_served_store *begin(kn_served *s, const kn_served_change *change, kn_h
     return NULL;
 }
 
-static void end(kn_served *s) {
+void kn_served_change_end(kn_served *s) {
     pthread_mutex_unlock(&s->writing);
 }
 
-static void set_error(kn_http_error *err, knnlm_status status) {
+bool kn_served_change_error(kn_http_error *err, knnlm_status status) {
     const char *message = knnlm_message();
+    if (status == KNNLM_OK) return true;
     if (status == KNNLM_EBUSY)
         kn_http_error_set(err, 409, "conflict", NULL, "%s", message);
     else if (status == KNNLM_ESTOPPED)
@@ -67,39 +70,75 @@ static void set_error(kn_http_error *err, knnlm_status status) {
                           "the document was not added in time: nothing has changed");
     else
         kn_http_error_status(err, status, message);
+    return false;
 }
 
 // ---------------------------------------------------------------- adding
 
-static knnlm_status add(addition *x, const kn_document *d, kn_build_result *out) {
+// Of many documents, how long some may be on disk before they are served.
+static const double PUBLISH_SECONDS = 10;
+
+static knnlm_status add_one(addition *x, const kn_new_document *n, kn_served_added *out) {
+    kn_document d = {.name = n->name, .path = n->name, .text = n->text, .size = n->size};
+    kn_build_result result = {0};
+    kn_progress progress = {let_others, x};
+    x->size = n->size;
+    kn_ticket_lock_acquire(x->s->model_lock);
+    knnlm_status status = kn_build_add_one(x->s->lm, x->b->path, &d, GATHER, &progress, &result);
+    kn_ticket_lock_release(x->s->model_lock);
+    x->before += n->size;
+    if (status != KNNLM_OK) return status;
+    out->entries += result.entries_added;
+    out->documents += result.documents_added > 0;
+    out->unchanged += result.documents_added == 0;
+    return KNNLM_OK;
+}
+
+// The documents are there: what comes now only makes searches faster, and cannot undo it.
+static knnlm_status publish(addition *x) {
     static const kn_recipe as_ever = {.seed = 1};
     kn_progress progress = {let_others, x};
     kn_index_result index;
     bool indexed;
+    x->unstoppable = true;
     kn_ticket_lock_acquire(x->s->model_lock);
-    knnlm_status status = kn_build_add_one(x->s->lm, x->b->path, d, GATHER, &progress, out);
-    kn_ticket_lock_release(x->s->model_lock);
-    if (status != KNNLM_OK || out->documents_added == 0) return status;
-    // The document is there: what comes now only makes searches faster, and cannot undo it.
-    kn_ticket_lock_acquire(x->s->model_lock);
-    x->go_on = NULL;
     kn_build_index(x->b->path, &as_ever, false, x->s->lm, &progress, &indexed, &index);
     kn_ticket_lock_release(x->s->model_lock);
+    x->unstoppable = false;
     return kn_served_store_publish(x->s, x->b);
 }
 
-bool kn_served_add(kn_served *s, const kn_served_change *change, const char *name, const char *text,
-                   size_t size, kn_served_added *out, kn_http_error *err) {
-    kn_build_result result = {0};
-    kn_document d = {.name = name, .path = name, .text = text, .size = size};
-    kn_served_store *b = begin(s, change, err);
+// Opening a state takes as long as it has entries: many documents are published together.
+static knnlm_status add_all(addition *x, const kn_new_document *documents, size_t count,
+                            kn_served_added *out) {
+    knnlm_status status = KNNLM_OK;
+    size_t published = 0;
+    double last = kn_seconds();
+    for (size_t i = 0; i < count && status == KNNLM_OK; i++) {
+        status = add_one(x, &documents[i], out);
+        if (out->documents == published || (i + 1 < count && kn_seconds() - last < PUBLISH_SECONDS)) continue;
+        if (status == KNNLM_OK) status = publish(x);
+        published = out->documents;
+        last = kn_seconds();
+    }
+    if (status == KNNLM_OK || out->documents == published) return status;
+    char message[400];
+    snprintf(message, sizeof message, "%s", knnlm_message());
+    publish(x); // those before the one that failed
+    return kn_fail(status, "%s", message);
+}
+
+bool kn_served_add(kn_served *s, const kn_served_change *change, const kn_new_document *documents,
+                   size_t count, kn_served_added *out, kn_http_error *err) {
+    *out = (kn_served_added){0};
+    kn_served_store *b = kn_served_change_begin(s, change, err);
     if (!b) return false;
-    addition x = {s, b, change->go_on, change->context};
-    knnlm_status status = add(&x, &d, &result);
-    if (status != KNNLM_OK) set_error(err, status);
-    end(s);
-    *out = (kn_served_added){result.entries_added, result.documents_added > 0};
-    return status == KNNLM_OK;
+    addition x = {.s = s, .b = b, .change = change};
+    for (size_t i = 0; i < count; i++) x.all += documents[i].size;
+    knnlm_status status = add_all(&x, documents, count, out);
+    bool done = kn_served_change_error(err, status);
+    kn_served_change_end(s);
+    return done;
 }
 
 // ---------------------------------------------------------------- removing
@@ -135,12 +174,12 @@ static knnlm_status remove_from(kn_served *s, kn_served_store *b, const char *na
 bool kn_served_remove(kn_served *s, const kn_served_change *change, const char *document, size_t size,
                       uint64_t *removed, kn_http_error *err) {
     bool found;
-    kn_served_store *b = begin(s, change, err);
+    kn_served_store *b = kn_served_change_begin(s, change, err);
     if (!b) return false;
     knnlm_status status = remove_from(s, b, document, size, removed, &found);
-    if (status != KNNLM_OK) set_error(err, status);
-    end(s);
-    if (status != KNNLM_OK || found) return status == KNNLM_OK;
+    bool done = kn_served_change_error(err, status);
+    kn_served_change_end(s);
+    if (!done || found) return done;
     return kn_http_error_set(err, 404, "not_found", NULL, "the store '%.100s' has no document '%.100s'",
                              change->store, document);
 }

@@ -52,4 +52,11 @@ void kn_served_state_close(kn_served_state *state);
 knnlm_status kn_served_store_publish(kn_served *s, kn_served_store *b);
 void kn_served_refresh_end(kn_served *s);
 
+// Around a change: the store, to which others are kept from writing until the end; NULL: it cannot be had
+// (error set).
+kn_served_store *kn_served_change_begin(kn_served *s, const kn_served_change *change, kn_http_error *err);
+void kn_served_change_end(kn_served *s);
+// What the library reported, as an answer; true: nothing.
+bool kn_served_change_error(kn_http_error *err, knnlm_status status);
+
 #endif

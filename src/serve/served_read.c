@@ -2,6 +2,7 @@
 #include "base/words.h"
 #include "serve/served_parts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +30,36 @@ static void describe(const kn_served_store *b, kn_served_info *out) {
     out->index.codes = index->code_bytes > 0;
 }
 
+// As a request without a word about neighbours has it: flags of the server, then what was tuned, then
+// defaults.
+static void describe_effect(const kn_served *s, size_t number, kn_served_info *out) {
+    const kn_selection all = {
+        .stores = (uint32_t)((1ull << s->count) - 1), .lambda = NAN, .temperature = NAN, .always = true};
+    kn_chosen_entries chosen = {0};
+    size_t numbers[KN_STORES_MAX];
+    kn_mixture *m;
+    if (kn_served_view(s, &all, &chosen, &m, numbers) != KNNLM_OK) return;
+    const kn_mixture_info *info = kn_mixture_describe(m);
+    for (size_t i = 0; i < info->count; i++) {
+        const kn_mixture_store *x = &info->stores[i];
+        if (numbers[i] != number) continue;
+        out->effect.known = true;
+        out->effect.lambda = x->lambda;
+        out->effect.temperature = x->temperature;
+        out->effect.k = x->k;
+        out->effect.probes = x->looked;
+        out->effect.adaptive = x->adaptive;
+        out->effect.gated = x->gated;
+        out->effect.codes = x->of_codes;
+    }
+    kn_mixture_close(m);
+    kn_chosen_entries_free(&chosen);
+}
+
 void kn_served_describe(kn_served *s, size_t number, kn_served_info *out) {
     pthread_rwlock_rdlock(&s->lock);
     describe(&s->stores[number], out);
+    describe_effect(s, number, out);
     pthread_rwlock_unlock(&s->lock);
 }
 
@@ -69,6 +97,54 @@ bool kn_served_documents(kn_served *s, const char *store, const kn_document_rang
     pthread_rwlock_rdlock(&s->lock);
     knnlm_status status = visit_documents(b->state.store, range, visit, context, total);
     pthread_rwlock_unlock(&s->lock);
+    return status == KNNLM_OK || kn_http_error_status(err, KNNLM_EIO, knnlm_message());
+}
+
+// ---------------------------------------------------------------- a document
+
+// The newest of this name; KNNLM_EINVAL: none.
+static knnlm_status find_document(const kn_store *store, const char *name, kn_store_document *out) {
+    size_t size = strlen(name);
+    for (uint64_t i = kn_store_describe(store)->documents; i-- > 0;) {
+        knnlm_status status = kn_store_document_at(store, i, out);
+        if (status == KNNLM_EDATA) continue;
+        KN_TRY(status);
+        if (is_whole(out) && out->name_size == size && memcmp(out->name, name, size) == 0) return KNNLM_OK;
+    }
+    return KNNLM_EINVAL;
+}
+
+static knnlm_status read_document(const kn_served_store *b, const char *name, const kn_document_span *span,
+                                  kn_document_part *out) {
+    const kn_mixture *m = b->state.mixture;
+    kn_store_document d;
+    kn_origin o;
+    KN_TRY(find_document(b->state.store, name, &d));
+    *out = (kn_document_part){.total = d.count, .bytes = d.bytes};
+    out->position = kn_min((size_t)span->position, (size_t)d.count);
+    out->tokens = kn_min(span->count, (size_t)(d.count - out->position));
+    out->entry = d.first + out->position;
+    if (!m || !out->tokens) return KNNLM_OK;
+    KN_TRY(kn_origin_read_span(b->state.store, kn_datastore_tokenizer(kn_mixture_datastore(m, 0)), out->entry,
+                               out->tokens, 0, &o));
+    out->offset = o.entry.offset;
+    out->text = o.word;
+    out->size = o.word_size;
+    o.word = NULL;
+    kn_origin_free(&o);
+    return KNNLM_OK;
+}
+
+bool kn_served_document(kn_served *s, const char *store, const char *name, const kn_document_span *span,
+                        kn_document_part *out, kn_http_error *err) {
+    const kn_served_store *b = kn_served_named(s, store, err);
+    if (!b) return false;
+    pthread_rwlock_rdlock(&s->lock);
+    knnlm_status status = read_document(b, name, span, out);
+    pthread_rwlock_unlock(&s->lock);
+    if (status == KNNLM_EINVAL)
+        return kn_http_error_set(err, 404, "not_found", NULL, "the store '%.100s' has no document '%.100s'",
+                                 b->name, name);
     return status == KNNLM_OK || kn_http_error_status(err, KNNLM_EIO, knnlm_message());
 }
 

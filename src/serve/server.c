@@ -93,7 +93,10 @@ static knnlm_status copy_options(kn_server *s) {
                copy_option(&s->cors, o->cors);
     for (size_t i = 0; i < o->allowed_host_count && had; i++)
         had = copy_option(&s->allowed_hosts[i], o->allowed_hosts[i]);
-    return had ? kn_watch_open(o->timeout, o->connections, &s->watch) : KNNLM_ENOMEM;
+    if (!had) return KNNLM_ENOMEM;
+    if (o->access_log) KN_TRY(kn_access_log_open(o->access_log, o->access_log_json, &s->log));
+    KN_TRY(kn_jobs_open(&s->jobs));
+    return kn_watch_open(o->timeout, o->connections, &s->watch);
 }
 
 knnlm_status kn_server_open(const knnlm_server_options *options, kn_server **out) {
@@ -102,6 +105,7 @@ knnlm_status kn_server_open(const knnlm_server_options *options, kn_server **out
     s->o = *options;
     s->created = (int64_t)time(NULL);
     kn_ticket_lock_init(&s->model_lock);
+    pthread_mutex_init(&s->key_lock, NULL);
     kn_budget_init(&s->budget, options->max_memory);
     knnlm_status status = copy_options(s);
     if (status == KNNLM_OK) status = listen_on(s);
@@ -113,13 +117,32 @@ knnlm_status kn_server_open(const knnlm_server_options *options, kn_server **out
 }
 
 void kn_server_hide_paths(const kn_server *s, kn_http_error *err) {
-    if (s->ready) kn_served_hide_paths(s->served, err);
-    if (s->ready) kn_http_error_hide_path(err, kn_lm_describe(s->lm)->path, s->model);
+    for (size_t i = 0; s->ready && i < s->model_count; i++) {
+        kn_served_hide_paths(s->models[i].served, err);
+        kn_http_error_hide_path(err, kn_lm_describe(s->models[i].lm)->path, s->models[i].name);
+    }
     kn_http_error_hide_folders(err);
 }
 
 const char *kn_server_url(const kn_server *s) {
     return s->url;
+}
+
+knnlm_status kn_server_set_key(kn_server *s, const char *key) {
+    char *copy = kn_strdup(key);
+    if (!copy) return KNNLM_ENOMEM;
+    pthread_mutex_lock(&s->key_lock);
+    bool had = s->api_key != NULL;
+    if (had) free(s->api_key);
+    if (had) s->api_key = copy;
+    pthread_mutex_unlock(&s->key_lock);
+    if (had) return KNNLM_OK;
+    free(copy);
+    return kn_fail(KNNLM_EINVAL, "the server asks for no key");
+}
+
+knnlm_status kn_server_reopen_log(kn_server *s) {
+    return kn_access_log_reopen(s->log);
 }
 
 static char *model_name(const char *path) {
@@ -128,15 +151,58 @@ static char *model_name(const char *path) {
     return kn_strndup(name, n > 5 && strcmp(name + n - 5, ".gguf") == 0 ? n - 5 : n);
 }
 
-knnlm_status kn_server_load(kn_server *s, kn_lm *lm, const kn_mixture_options *mix) {
+kn_served_model *kn_server_model(kn_server *s, const char *name) {
+    for (size_t i = 0; i < s->model_count; i++)
+        if (strcmp(s->models[i].name, name) == 0) return &s->models[i];
+    return NULL;
+}
+
+kn_served_model *kn_server_model_of_store(kn_server *s, const char *store) {
+    kn_http_error ignored;
+    size_t number;
+    for (size_t i = 0; i < s->model_count; i++)
+        if (kn_served_find(s->models[i].served, store, &number, &ignored)) return &s->models[i];
+    return NULL;
+}
+
+// Clients name models and stores: no name may mean two.
+static knnlm_status check_names(kn_server *s, const kn_served_model *m) {
+    const char *path = kn_lm_describe(m->lm)->path;
+    if (kn_server_model(s, m->name))
+        return kn_fail(KNNLM_EINVAL, "%s: another model is called \"%s\" too", path, m->name);
+    for (size_t i = 0; i < kn_served_count(m->served); i++) {
+        const char *store = kn_served_name(m->served, i);
+        if (kn_server_model_of_store(s, store))
+            return kn_fail(KNNLM_EINVAL, "%s: another model has a store called \"%s\" too", path, store);
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status open_model(kn_server *s, const kn_mixture_options *mix, kn_served_model *m) {
     kn_engine_options o = {s->o.parallel, s->o.queue};
-    s->lm = lm;
-    s->model = model_name(kn_lm_describe(lm)->path);
-    if (!s->model) return KNNLM_ENOMEM;
-    KN_TRY(kn_served_open(lm, &s->model_lock, mix, &s->served));
-    KN_TRY(kn_served_refresh(s->served, s->o.warn, s->o.warn_context));
-    KN_TRY(kn_server_engine_open(lm, &s->model_lock, s->served, &s->metrics, &o, &s->engine));
-    s->ready = true;
+    m->name = model_name(kn_lm_describe(m->lm)->path);
+    if (!m->name) return KNNLM_ENOMEM;
+    KN_TRY(kn_served_open(m->lm, &s->model_lock, mix, &m->served));
+    KN_TRY(check_names(s, m));
+    KN_TRY(kn_served_refresh(m->served, s->o.warn, s->o.warn_context));
+    return kn_server_engine_open(m->lm, &s->model_lock, m->served, &s->metrics, &o, &m->engine);
+}
+
+static void close_model(kn_served_model *m) {
+    kn_server_engine_close(m->engine);
+    kn_served_close(m->served);
+    free(m->name);
+}
+
+knnlm_status kn_server_load(kn_server *s, kn_lm *lm, const kn_mixture_options *mix) {
+    kn_served_model m = {.lm = lm};
+    knnlm_status status = open_model(s, mix, &m);
+    if (status != KNNLM_OK) {
+        close_model(&m);
+        return status;
+    }
+    s->models[s->model_count++] = m;
+    s->ready = s->model_count == s->o.models;
     return KNNLM_OK;
 }
 
@@ -151,14 +217,16 @@ void kn_server_close(kn_server *s, double patience) {
     MHD_socket listening = s->daemon ? MHD_quiesce_daemon(s->daemon) : MHD_INVALID_SOCKET;
     if (listening != MHD_INVALID_SOCKET) close(listening);
     wait_for_answers(s, patience);
+    kn_jobs_hurry(s->jobs);
     s->hurry = true; // whoever still waits is late now
     wait_for_answers(s, 2);
     if (s->daemon) MHD_stop_daemon(s->daemon);
-    kn_server_engine_close(s->engine);
-    kn_served_close(s->served);
+    kn_jobs_close(s->jobs);
+    for (size_t i = 0; i < s->model_count; i++) close_model(&s->models[i]);
     kn_watch_close(s->watch);
     kn_ticket_lock_destroy(&s->model_lock);
-    free(s->model);
+    kn_access_log_close(s->log);
+    pthread_mutex_destroy(&s->key_lock);
     free(s->host);
     free(s->api_key);
     free(s->cors);

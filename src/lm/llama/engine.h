@@ -6,6 +6,7 @@
 //   score.c    logits to log-probabilities, while they last
 //   windows.c  windows as sequences of a batch
 //   session.c  one token after another
+//   chat.c     conversations by the file's template
 #ifndef KN_LM_LLAMA_ENGINE_H
 #define KN_LM_LLAMA_ENGINE_H
 
@@ -97,6 +98,12 @@ void kn_llama_score(const kn_llama *m, const float *logits, const int32_t *place
 
 // A number of the file's under its architecture's name; 0 when there is none.
 int32_t kn_llama_number(const kn_llama *m, const char *name);
+// The tokens of a text as llama.cpp finds them, *ids released with free(). `control`: names of control tokens
+// in it are those tokens. KNNLM_ENOTSUP: too long for it; KNNLM_ENOMEM.
+knnlm_status kn_llama_tokenize(const kn_llama_library *api, const struct llama_vocab *vocab, const char *text,
+                               size_t size, bool control, int32_t **ids, size_t *count);
+const char *kn_llama_chat_template(const kn_lm *lm);
+knnlm_status kn_llama_chat(const kn_lm *lm, const kn_chat_message *messages, size_t count, kn_tokens *out);
 knnlm_status kn_llama_tokenizer(const kn_llama *m, const char *path, kn_tokenizer **out);
 knnlm_status kn_llama_run_windows(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
                                   const kn_lm_output *out);

@@ -19,6 +19,7 @@
     X(llama_backend_init)                                                                                    \
     X(llama_batch_free)                                                                                      \
     X(llama_batch_init)                                                                                      \
+    X(llama_chat_apply_template)                                                                             \
     X(llama_context_default_params)                                                                          \
     X(llama_decode)                                                                                          \
     X(llama_free)                                                                                            \
@@ -28,6 +29,7 @@
     X(llama_log_set)                                                                                         \
     X(llama_memory_clear)                                                                                    \
     X(llama_memory_seq_rm)                                                                                   \
+    X(llama_model_chat_template)                                                                             \
     X(llama_model_default_params)                                                                            \
     X(llama_model_free)                                                                                      \
     X(llama_model_get_vocab)                                                                                 \

@@ -27,6 +27,8 @@ static const kn_engine llama_engine = {
     .session_close = kn_llama_session_close,
     .session_feed = kn_llama_session_feed,
     .ends = ends,
+    .chat_template = kn_llama_chat_template,
+    .chat = kn_llama_chat,
     .session_length = kn_llama_session_length,
     .session_cut = kn_llama_session_cut,
 };

@@ -89,21 +89,33 @@ static knnlm_status check_size(size_t size) {
                    size);
 }
 
+knnlm_status kn_llama_tokenize(const kn_llama_library *api, const struct llama_vocab *vocab, const char *text,
+                               size_t size, bool control, int32_t **ids, size_t *count) {
+    int32_t room = (int32_t)(size / 3 + 8), found = -1; // mostly a token is some letters
+    size_t capacity = 0;
+    *ids = NULL;
+    knnlm_status status = check_size(size);
+    while (status == KNNLM_OK && found < 0) {
+        status = kn_grow(ids, &capacity, (size_t)room, sizeof **ids);
+        if (status != KNNLM_OK) break;
+        found = api->llama_tokenize(vocab, text, (int32_t)size, *ids, room, false, control);
+        room = -found; // where it did not fit, llama.cpp says how many there are
+        if (found == INT32_MIN) status = kn_fail(KNNLM_ENOTSUP, "llama.cpp cannot tokenize %zu bytes", size);
+    }
+    *count = found > 0 ? (size_t)found : 0;
+    if (status == KNNLM_OK) return KNNLM_OK;
+    free(*ids);
+    *ids = NULL;
+    return status;
+}
+
 static knnlm_status encode(const kn_tokenizer *t, void *context, const char *text, size_t size,
                            kn_tokens *out) {
     const vocabulary *v = context;
-    int32_t *ids = NULL, room = (int32_t)(size / 3 + 8), count = -1; // mostly a token is some letters
-    size_t capacity = 0;
-    knnlm_status status = check_size(size);
-    while (status == KNNLM_OK && count < 0) {
-        status = kn_grow(&ids, &capacity, (size_t)room, sizeof *ids);
-        if (status != KNNLM_OK) break;
-        count = v->api->llama_tokenize(v->vocab, text, (int32_t)size, ids, room, false, false);
-        room = -count; // where it did not fit, llama.cpp says how many there are
-        if (count == INT32_MIN) status = kn_fail(KNNLM_ENOTSUP, "llama.cpp cannot tokenize %zu bytes", size);
-    }
-    if (status == KNNLM_OK)
-        status = put_tokens(kn_foreign_parts_of(t), v, text, size, ids, (size_t)count, out);
+    int32_t *ids;
+    size_t count;
+    KN_TRY(kn_llama_tokenize(v->api, v->vocab, text, size, false, &ids, &count));
+    knnlm_status status = put_tokens(kn_foreign_parts_of(t), v, text, size, ids, count, out);
     free(ids);
     return status;
 }
