@@ -76,12 +76,32 @@ KNNLM_API const char *knnlm_kernels(size_t number);
 KNNLM_API const char *knnlm_llama_release(void);
 KNNLM_API const char *knnlm_llama_folder(void);
 
+// The MPI that it was built with; NULL: none. A constant, any thread.
+KNNLM_API const char *knnlm_mpi(void);
+
 // Memory that the library handed out. NULL is allowed.
 KNNLM_API void knnlm_free(void *memory);
 
 // Worker threads of the process; 0: one per CPU that its affinity mask and its control group's quota allow.
 // Not while another call is under way. KNNLM_EINVAL: negative or above 256.
 KNNLM_API knnlm_status knnlm_threads_set(int threads);
+
+// Ranks: the processes of one job, which mpirun starts, perhaps on many machines; any other process is rank 0
+// of 1. Rank 0 is the driver, which calls the functions of this header as if it were alone: models, stores of
+// shards and their building are spread over all ranks. The others serve it, and call nothing else.
+//
+// knnlm_ranks_begin comes first in a program that is to be run so, before any thread is made. KNNLM_ENOTSUP:
+// a job of a build without MPI, or an MPI that does not know threads; KNNLM_EINVAL: ranks of other versions.
+KNNLM_API knnlm_status knnlm_ranks_begin(void);
+KNNLM_API int knnlm_rank(void);
+KNNLM_API int knnlm_rank_count(void);
+// Of ranks above 0: works for rank 0 until that ends; returns the code that the process is to leave with.
+KNNLM_API int knnlm_ranks_serve(void);
+// Of rank 0, after all handles are closed: ends the other ranks, which leave with `code`; returns it.
+KNNLM_API int knnlm_ranks_end(int code);
+// Of searches of shards so far: how often a shard was asked for the neighbours of one vector, and bytes of
+// all that, both ways, as they go between ranks. Any thread.
+KNNLM_API void knnlm_shards_asked(uint64_t *queries, uint64_t *bytes);
 
 // Who listens to long work. `report` is called now and then from the thread that called: `done` of `total`
 // units (total 0: not known) of a phase, such as "reading" ... "tokens". Each phase counts anew. Returning
@@ -275,6 +295,11 @@ typedef struct knnlm_build_options {
     void *planned_context;
     knnlm_progress progress;
     const knnlm_input_options *texts; // how texts are read; NULL: by the defaults. Its split does not count
+    // Of a new store: it is made of so many shards, stores of their own, which the processes of a job build
+    // at the same time (see ranks). 0: of none.
+    size_t shards;
+    const char *local; // absolute: shards are in this directory of the machine that builds each; NULL: in the
+                       // store's own, which all machines see
 } knnlm_build_options;
 
 typedef struct knnlm_build_result {
@@ -408,6 +433,16 @@ KNNLM_API void knnlm_store_describe(const knnlm_store *store, knnlm_store_info *
 KNNLM_API bool knnlm_store_is_current(const knnlm_store *store);
 // KNNLM_EINVAL, naming both, when another model or tokenizer made the store. Any thread.
 KNNLM_API knnlm_status knnlm_store_check_model(const knnlm_store *store, const knnlm_model *model);
+// Shards that it is made of; 0: none. Where one is: strings are the store's. Any thread. KNNLM_EINVAL: no
+// such number.
+typedef struct knnlm_shard {
+    const char *path;
+    const char *host;                   // whose disk it is on; NULL: every rank sees it
+    int rank;                           // that has it
+    uint64_t entries, documents, bytes; // removed ones included
+} knnlm_shard;
+KNNLM_API size_t knnlm_store_shards(const knnlm_store *store);
+KNNLM_API knnlm_status knnlm_store_shard(const knnlm_store *store, size_t number, knnlm_shard *out);
 // One segment, document or entry. Any thread. KNNLM_EINVAL: no such number; KNNLM_EDATA: damaged there (a
 // document's `removed` is told all the same).
 KNNLM_API knnlm_status knnlm_store_segment(const knnlm_store *store, size_t number, knnlm_segment *out);

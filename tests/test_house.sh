@@ -61,7 +61,7 @@ finds 'src/cli/go.c:2: cli includes api, which it may not know'
 fresh nowhere
 mkdir nowhere/src/attic
 echo '// Odds and ends.' >nowhere/src/attic/attic.c
-finds 'src/attic/attic.c:1: in no room: the rooms are base, math, text, lm, train, read, store, index, build, mix, knn, eval, generate, serve, api, cli'
+finds 'src/attic/attic.c:1: in no room: the rooms are base, ranks, math, text, lm, train, read, store, index, build, mix, knn, eval, generate, serve, api, cli'
 
 # ---- types
 

@@ -180,7 +180,7 @@ static void singly_as_together(void **state) {
     for (size_t q = 0; q < QUERIES; q++) {
         double distances[K];
         for (size_t i = 0; i < K; i++) distances[i] = (double)many.distances[q * K + i];
-        expect_like(f, &singly, many.ids + q * K, distances, q);
+        expect_like(f, &singly, many.found + q * K, distances, q);
         assert_int_equal(singly.begins[q], many.begins[q]);
     }
     kn_retrieved_free(&many);

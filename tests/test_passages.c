@@ -109,13 +109,13 @@ static void feed(const fixture *f, kn_random *r, kn_distribution *g, float *lm, 
                  made_token *t) {
     float distances[PLACES];
     int32_t values[PLACES];
-    uint32_t ids[PLACES];
+    uint64_t ids[PLACES];
     double p_lm = kn_random_below(r, 2) ? 0.9 : 1e-6, sum = 0, p;
     make_places(f, r, t);
     for (size_t i = 0; i < t->count; i++) {
         distances[i] = (float)(5 * i) + (float)kn_random_below(r, 5);
         values[i] = t->token;
-        ids[i] = (uint32_t)(f->first[t->places[i].document] + t->places[i].position);
+        ids[i] = f->first[t->places[i].document] + t->places[i].position;
         sum += exp(-(double)distances[i] / 20);
     }
     for (size_t i = 0; i < g->vocabulary; i++) lm[i] = -20;

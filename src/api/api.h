@@ -21,6 +21,7 @@ struct knnlm_store {
     pthread_mutex_t mutex; // of the rest, each of which is loaded when first asked for
     kn_tokenizer *tokenizer;
     kn_index *index, *flat; // with the store's lists, and without them
+    kn_datastore *shards;   // of a store of shards, in place of both
     api_searcher pool[API_SEARCHERS];
     size_t idle; // of them
 };

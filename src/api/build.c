@@ -26,7 +26,9 @@ static kn_build_options make_options(const knnlm_build_options *o) {
                               .memory = o->memory,
                               .force = o->force,
                               .planned = o->planned,
-                              .planned_context = o->planned_context};
+                              .planned_context = o->planned_context,
+                              .shards = o->shards,
+                              .local = o->local};
 }
 
 static knnlm_build_result built(const kn_build_result *r) {

@@ -2,6 +2,7 @@
 #include "api/api.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 // ---------------------------------------------------------------- indexing
@@ -87,8 +88,29 @@ static knnlm_status index_of(const knnlm_store *constant, bool exact, const kn_i
     return status;
 }
 
+// A store of shards, open for searching by keys.
+static knnlm_status shards_of(const knnlm_store *constant, const kn_datastore **out) {
+    knnlm_store *s = api_lock(constant);
+    kn_datastore_options o = {.distance = -1};
+    knnlm_status status = KNNLM_OK;
+    if (!s->shards) status = kn_datastore_open(NULL, kn_store_describe(s->store)->path, &o, &s->shards);
+    *out = s->shards;
+    api_unlock(s);
+    return status;
+}
+
 knnlm_status knnlm_store_index_describe(const knnlm_store *s, knnlm_index_info *out) {
     const kn_index *x;
+    const kn_datastore *shards;
+    if (kn_store_shards(s->store) && !kn_store_annex_note(s->store)) {
+        *out = (knnlm_index_info){.outside = kn_store_describe(s->store)->entries};
+        return KNNLM_OK;
+    }
+    if (kn_store_shards(s->store)) {
+        KN_TRY(shards_of(s, &shards));
+        *out = info_of(kn_datastore_describe(shards)->index);
+        return KNNLM_OK;
+    }
     KN_TRY(index_of(s, false, &x));
     *out = info_of(kn_index_describe(x));
     return KNNLM_OK;
@@ -155,6 +177,37 @@ static knnlm_status search_singly(const knnlm_store *s, const kn_index *x, const
     return status;
 }
 
+// Numbers of entries are of 32 bits in the public header: so many are searched by it.
+static knnlm_status search_shards(const knnlm_store *s, const float *queries, size_t n,
+                                  const knnlm_search_options *o, uint32_t *ids, float *distances,
+                                  uint32_t *counts) {
+    const kn_datastore *shards;
+    const kn_store_info *info = kn_store_describe(s->store);
+    kn_retrieved found;
+    if (info->entries > UINT32_MAX || o->documents || o->only_count || o->except_count)
+        return kn_fail(KNNLM_ENOTSUP,
+                       "%s: made of shards: not searched by chosen documents, nor above 2^32 entries",
+                       info->path);
+    if (o->k == 0 || o->k > KN_STORE_ENTRIES_MAX)
+        return kn_fail(KNNLM_EINVAL, "%zu neighbours asked for", o->k);
+    KN_TRY(shards_of(s, &shards));
+    KN_TRY(kn_retrieved_init(&found, n, o->k));
+    kn_retrieve_options how = {.k = o->k,
+                               .probes = o->exact ? UINT32_MAX : o->probes,
+                               .temperature = NAN,
+                               .exclude = (const kn_entry_range *)(const void *)o->exclude,
+                               .singly = o->singly,
+                               .memory = o->memory};
+    knnlm_status status = kn_datastore_search(shards, queries, n, &how, &found);
+    for (size_t i = 0; i < n * o->k && status == KNNLM_OK; i++) {
+        ids[i] = (uint32_t)found.ids[i];
+        distances[i] = found.distances[i];
+    }
+    for (size_t i = 0; i < n && status == KNNLM_OK; i++) counts[i] = found.counts[i];
+    kn_retrieved_free(&found);
+    return status;
+}
+
 knnlm_status knnlm_store_search(const knnlm_store *s, const float *queries, size_t n,
                                 const knnlm_search_options *options, uint32_t *ids, float *distances,
                                 uint32_t *counts) {
@@ -162,6 +215,7 @@ knnlm_status knnlm_store_search(const knnlm_store *s, const float *queries, size
     const kn_index *x;
     uint64_t *allowed;
     KN_TRY(API_TAKE(knnlm_search_options, options, &given));
+    if (kn_store_shards(s->store)) return search_shards(s, queries, n, &given, ids, distances, counts);
     KN_TRY(index_of(s, given.exact, &x));
     knnlm_status status = allow(s->store, &given, &allowed);
     kn_search_options o = {.k = given.k,

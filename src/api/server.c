@@ -1,9 +1,11 @@
 // The public functions that serve.
 #include "api/api.h"
+#include "ranks/ranks.h"
 #include "serve/serve.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct knnlm_server {
     kn_server *server;
@@ -105,12 +107,21 @@ knnlm_status knnlm_server_load(knnlm_server *s, knnlm_model *model, const knnlm_
     return status;
 }
 
+// Waits for it; where there are other ranks, for a second.
+static bool is_stopped(knnlm_server *s) {
+    struct timespec until;
+    if (kn_rank_count() == 1) return sem_wait(&s->stopped) == 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    return sem_timedwait(&s->stopped, &until) == 0;
+}
+
 knnlm_status knnlm_server_run(knnlm_server *s) {
     if (!s->loaded) return kn_fail(KNNLM_EINVAL, "the server has no model");
     if (s->loaded < s->wanted)
         return kn_fail(KNNLM_EINVAL, "the server has %zu of its %zu `models`", s->loaded, s->wanted);
-    while (sem_wait(&s->stopped)) continue; // a signal's handler, or a debugger's doing
-    sem_post(&s->stopped);                  // it stays stopped
+    while (!is_stopped(s)) KN_TRY(kn_ranks_check()); // what another rank has is lost with it
+    sem_post(&s->stopped);                           // it stays stopped
     return KNNLM_OK;
 }
 

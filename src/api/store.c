@@ -30,6 +30,7 @@ void knnlm_store_close(knnlm_store *s) {
     for (size_t i = 0; i < s->idle; i++) kn_searcher_close(s->pool[i].searcher);
     kn_index_close(s->index);
     kn_index_close(s->flat);
+    kn_datastore_release(s->shards);
     kn_store_close(s->store);
     pthread_mutex_destroy(&s->mutex);
     free(s);
@@ -91,6 +92,23 @@ void knnlm_store_describe(const knnlm_store *s, knnlm_store_info *out) {
                               .has_index = kn_store_annex_note(s->store) != NULL,
                               .tuned = api_tuned(&i->tuned)};
     describe_settings(&i->settings, out);
+}
+
+size_t knnlm_store_shards(const knnlm_store *s) {
+    return kn_store_shards(s->store);
+}
+
+knnlm_status knnlm_store_shard(const knnlm_store *s, size_t number, knnlm_shard *out) {
+    if (number >= kn_store_shards(s->store))
+        return kn_fail(KNNLM_EINVAL, "%s: has no shard %zu", kn_store_describe(s->store)->path, number);
+    kn_store_shard shard = kn_store_shard_at(s->store, number);
+    *out = (knnlm_shard){.path = shard.path,
+                         .host = shard.host,
+                         .rank = shard.rank,
+                         .entries = shard.info->entries,
+                         .documents = shard.info->documents,
+                         .bytes = shard.info->bytes};
+    return KNNLM_OK;
 }
 
 bool knnlm_store_is_current(const knnlm_store *s) {

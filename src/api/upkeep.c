@@ -65,10 +65,12 @@ static knnlm_status remove_from(const kn_store *store, kn_store_writer *w, const
     knnlm_status status = marked ? mark_all(store, o, marked) : KNNLM_ENOMEM;
     for (uint64_t i = 0; i < total && status == KNNLM_OK; i++)
         if (marked[i]) status = remove_one(store, w, i, o, out);
+    if (status == KNNLM_OK && !w && !o->dry_run) status = kn_shards_remove(store, marked);
     free(marked);
     return status == KNNLM_OK && w ? kn_store_writer_amend(w) : status;
 }
 
+// Without a writer: nothing is removed, or by those of the shards.
 static knnlm_status try_remove(const char *path, const knnlm_remove_options *o, knnlm_remove_result *out) {
     kn_store *store;
     KN_TRY(kn_store_open(path, &store));
@@ -90,7 +92,7 @@ knnlm_status knnlm_store_remove(const char *path, const knnlm_remove_options *op
     knnlm_remove_options o;
     knnlm_remove_result r = {0};
     KN_TRY(API_TAKE(knnlm_remove_options, options, &o));
-    KN_TRY(o.dry_run ? try_remove(path, &o, &r) : do_remove(path, &o, &r));
+    KN_TRY(o.dry_run || kn_shards_exist(path) ? try_remove(path, &o, &r) : do_remove(path, &o, &r));
     if (result) *result = r;
     return KNNLM_OK;
 }

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "build/changes.h"
 #include "build/plan.h"
+#include "build/shards.h"
 #include "index/projection.h"
 
 #include <inttypes.h>
@@ -32,6 +33,8 @@ typedef struct building {
     size_t begun; // number of the document whose entries are coming
     bool any_begun;
     const kn_folders *folders; // NULL: what is gone stays
+    const kn_dealt *dealt;     // of a shard; NULL: every document is its own
+    size_t passed;             // of those
     const kn_progress *progress;
     kn_build_result *out;
 } building;
@@ -64,7 +67,8 @@ static knnlm_status expect(building *b, const kn_document *d, const char *name, 
                                   .source_offset = d->offset,
                                   .bytes = d->size,
                                   .hash = {hash[0], hash[1]},
-                                  .has_offsets = true};
+                                  .has_offsets = true,
+                                  .order = c.about.order};
     b->queue[b->count++] = c;
     b->out->bytes_added += d->size;
     return KNNLM_OK;
@@ -97,9 +101,7 @@ static knnlm_status choose_unread(building *b, const kn_document *d, const char 
 
 // Known documents are left alone, and what is known under another name is copied: the model reads no text
 // twice.
-static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
-    building *b = context;
-    coming c = {.number = number};
+static knnlm_status choose_own(building *b, const kn_document *d, coming c, uint64_t *skip) {
     uint64_t hash[2];
     kn_given given;
     kn_content_hash(d->text, d->size, hash);
@@ -115,6 +117,22 @@ static knnlm_status choose(void *context, const kn_document *d, size_t number, u
     c.copies = true;
     c.original = same->number;
     return expect(b, d, given.name, c, hash);
+}
+
+// A shard takes the documents that were dealt to it, by the names that they have among all.
+static knnlm_status choose(void *context, const kn_document *d, size_t number, uint64_t *skip) {
+    building *b = context;
+    coming c = {.number = number};
+    if (!b->dealt) return choose_own(b, d, c, skip);
+    const kn_dealt_text *mine = &b->dealt->documents[b->passed];
+    *skip = UINT64_MAX;
+    if (b->passed == b->dealt->count || mine->number != number) return KNNLM_OK;
+    b->passed++;
+    kn_document named = *d;
+    named.name = mine->name;
+    named.typed = NULL;
+    c.about.order = mine->order;
+    return choose_own(b, &named, c, skip);
 }
 
 static knnlm_status copy(building *b, const coming *c) {
@@ -250,8 +268,9 @@ static knnlm_status run(building *b, const char *const *texts, size_t count) {
     kn_documents *source = NULL;
     knnlm_status status = kn_changes_load(&b->changes, base);
     if (status == KNNLM_OK) status = base ? kn_projection_of(base, &b->pca) : equip(b, texts, count);
-    if (status == KNNLM_OK) status = kn_documents_open(texts, count, &b->plan->read.texts, &source);
-    if (status == KNNLM_OK) status = read_all(b, source);
+    if (status == KNNLM_OK && !(b->dealt && !count)) // a new shard begins without any
+        status = kn_documents_open(texts, count, &b->plan->read.texts, &source);
+    if (status == KNNLM_OK) status = source ? read_all(b, source) : kn_store_writer_commit(b->w);
     status = explain_stop(b, status);
     kn_documents_close(source);
     building_free(b);
@@ -288,10 +307,12 @@ static knnlm_status work(const kn_plan *plan, const char *path, const kn_store *
     knnlm_build_estimate estimate;
     const kn_store_info *info = store ? kn_store_describe(store) : NULL;
     out->resumed = info && !info->complete;
-    KN_TRY(kn_plan_estimate(plan, path, store, texts, count, &estimate));
-    if (o->planned) o->planned(o->planned_context, &estimate);
-    KN_TRY(kn_plan_afford(plan, path, &estimate));
-    building b = {.plan = plan, .folders = folders, .progress = progress, .out = out};
+    if (!o->dealt) { // else it was estimated for all shards together
+        KN_TRY(kn_plan_estimate(plan, path, store, texts, count, &estimate));
+        if (o->planned) o->planned(o->planned_context, &estimate);
+        KN_TRY(kn_plan_afford(plan, path, &estimate));
+    }
+    building b = {.plan = plan, .folders = folders, .dealt = o->dealt, .progress = progress, .out = out};
     double start = kn_seconds();
     KN_TRY(store ? kn_store_write(path, &b.w) : kn_store_create(path, &plan->settings, &b.w));
     knnlm_status status = run(&b, texts, count);
@@ -303,6 +324,8 @@ knnlm_status kn_build(kn_lm *lm, const char *path, const char *const *texts, siz
                       const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
     kn_plan plan;
     kn_store *store = NULL;
+    if (o->shards || kn_shards_exist(path))
+        return kn_shards_build(KN_SHARDS_BUILD, lm, path, texts, count, o, progress, out);
     *out = (kn_build_result){0};
     knnlm_status status = kn_plan_build(lm, o, &plan);
     if (status == KNNLM_OK && kn_store_exists(path)) status = kn_store_open(path, &store);
@@ -330,12 +353,16 @@ static knnlm_status change(kn_lm *lm, const char *path, const char *const *texts
 
 knnlm_status kn_build_add(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                           const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
+    if (kn_shards_exist(path))
+        return kn_shards_build(KN_SHARDS_ADD, lm, path, texts, count, o, progress, out);
     return change(lm, path, texts, count, o, NULL, progress, out);
 }
 
 knnlm_status kn_build_sync(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                            const kn_build_options *o, const kn_progress *progress, kn_build_result *out) {
     kn_folders folders;
+    if (kn_shards_exist(path))
+        return kn_shards_build(KN_SHARDS_SYNC, lm, path, texts, count, o, progress, out);
     knnlm_status status = kn_folders_find(&folders, texts, count);
     if (status == KNNLM_OK) status = change(lm, path, texts, count, o, &folders, progress, out);
     kn_folders_free(&folders);
@@ -359,6 +386,8 @@ knnlm_status kn_build_add_one(kn_lm *lm, const char *path, const kn_document *do
     kn_store *store;
     kn_plan plan;
     *out = (kn_build_result){0};
+    if (kn_shards_exist(path))
+        return kn_fail(KNNLM_ENOTSUP, "%s: is made of shards: `knnlm_build_add` adds files to it", path);
     KN_TRY(kn_documents_open_one(document, &source));
     knnlm_status status = kn_store_open(path, &store);
     if (status == KNNLM_OK) {

@@ -4,12 +4,27 @@
 // content, are left alone, the others are stored, and those that came with new content lose the old. So a
 // name always has the content last given to it. Content that the store has under another name is copied, not
 // read again. The command that was interrupted, run again, goes on where the last commit left it.
+//
+// A store may be made of shards (store/shards.h), which all ranks build at the same time; what is said here
+// of stores is true of those too.
 #ifndef KN_BUILD_H
 #define KN_BUILD_H
 
 #include "index/index.h"
 #include "read/read.h"
 #include "store/store.h"
+
+// The documents of the texts that a shard gets, by their number in reading order, which ascends; what the
+// store calls them, and their order among those of all shards.
+typedef struct kn_dealt_text {
+    size_t number;
+    uint32_t order;
+    const char *name;
+} kn_dealt_text;
+typedef struct kn_dealt {
+    kn_dealt_text *documents;
+    size_t count;
+} kn_dealt;
 
 typedef struct kn_build_options {
     kn_text_options texts;
@@ -24,6 +39,9 @@ typedef struct kn_build_options {
     // Told what the work will cost, before it begins; may be NULL.
     void (*planned)(void *context, const knnlm_build_estimate *estimate);
     void *planned_context;
+    size_t shards;     // of a new store; 0: it has none
+    const char *local; // directory of the shards, on the disk of the rank that has each; NULL: in the store
+    const kn_dealt *dealt; // of a shard: the documents that are its own; NULL: all
 } kn_build_options;
 
 typedef struct kn_build_result {
@@ -90,6 +108,9 @@ knnlm_status kn_build_repair(const char *path, const knnlm_verify_result *verdic
 
 // Keeps the tokenizer in a new store, so that its tokens have a text without the model.
 knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t);
+// What ranks do with the shards that they have.
+extern const kn_service kn_service_build, kn_service_index, kn_service_learnt, kn_service_compact;
+
 // Whether `lm` made the store.
 knnlm_status kn_build_check_model(const kn_store *store, const kn_lm *lm);
 

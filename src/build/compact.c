@@ -1,5 +1,5 @@
 // Compaction of a store that has an index: it stays; only one that cannot be used is made anew.
-#include "build/build.h"
+#include "build/shards.h"
 
 // The recipe of the index that the store has; no lists: it has none.
 static knnlm_status recall_recipe(const char *path, kn_recipe *out) {
@@ -24,6 +24,7 @@ knnlm_status kn_build_compact(const char *path, bool force, const kn_progress *p
     kn_recipe recipe;
     kn_index_result index;
     bool done;
+    if (kn_shards_exist(path)) return kn_shards_compact(path, force, progress, out);
     KN_TRY(recall_recipe(path, &recipe));
     recipe.force = force;
     KN_TRY(kn_store_compact(path, force, kn_index_rearrange, progress, out));

@@ -1,4 +1,7 @@
 // Keeping the index of a store in step with its entries.
+#include "build/lists.h"
+
+#include "build/shards.h"
 #include "build/source.h"
 
 enum {
@@ -10,6 +13,14 @@ enum {
     WORTH_EXTENDING = 1024,
 };
 
+bool kn_lists_worth(uint64_t entries) {
+    return entries >= WORTH_LISTS;
+}
+
+bool kn_lists_worth_extending(uint64_t outside) {
+    return outside >= WORTH_EXTENDING;
+}
+
 static knnlm_status learn_or_extend(const kn_store *store, const char *path, const kn_recipe *recipe,
                                     bool wanted, const kn_progress *progress, bool *done,
                                     kn_index_result *out) {
@@ -20,10 +31,10 @@ static knnlm_status learn_or_extend(const kn_store *store, const char *path, con
     // What a model has computed is not thrown away: it is gone on with. Without keys nothing is found beside
     // the lists.
     if (lists && (!wanted || recipe->source)) {
-        *done = listed + (recipe->source ? 0 : WORTH_EXTENDING - 1) < entries;
+        *done = recipe->source ? listed < entries : kn_lists_worth_extending(entries - listed);
         return *done ? kn_index_extend(path, recipe, progress, out) : KNNLM_OK;
     }
-    *done = wanted || entries >= WORTH_LISTS;
+    *done = wanted || kn_lists_worth(entries);
     return *done ? kn_index_build(path, recipe, progress, out) : KNNLM_OK;
 }
 
@@ -45,6 +56,7 @@ knnlm_status kn_build_index(const char *path, const kn_recipe *recipe, bool want
     kn_store *store;
     knnlm_status status = KNNLM_OK;
     *done = false;
+    if (kn_shards_exist(path)) return kn_shards_index(path, recipe, wanted, false, progress, done, out);
     KN_TRY(kn_store_open(path, &store));
     const kn_store_info *info = kn_store_describe(store);
     bool keys = info->settings.key_type != KNNLM_KEYS_NONE;
@@ -83,10 +95,19 @@ static knnlm_status reindex_keyless(const kn_store *store, const kn_recipe *reci
     return kn_index_extend(path, recipe, progress, out); // by nothing: describes what is there
 }
 
+static knnlm_status reindex_shards(const char *path, const kn_recipe *recipe, bool extend,
+                                   const kn_progress *progress, kn_index_result *out) {
+    bool done = true;
+    KN_TRY(kn_shards_index(path, recipe, false, !extend, progress, &done, out));
+    return done ? KNNLM_OK
+                : kn_fail(KNNLM_EINVAL, "%s: has too few entries outside its lists to extend them", path);
+}
+
 knnlm_status kn_build_reindex(const char *path, const kn_recipe *recipe, bool extend, kn_lm *lm,
                               const kn_progress *progress, kn_index_result *out) {
     kn_store *store;
     knnlm_status status;
+    if (kn_shards_exist(path)) return reindex_shards(path, recipe, extend, progress, out);
     KN_TRY(kn_store_open(path, &store));
     if (kn_store_describe(store)->settings.key_type == KNNLM_KEYS_NONE)
         status = reindex_keyless(store, recipe, extend, lm, progress, out);

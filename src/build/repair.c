@@ -36,6 +36,8 @@ knnlm_status kn_build_repair(const char *path, const knnlm_verify_result *v, con
     kn_store *store;
     kn_recipe recipe;
     *out = (knnlm_repair_result){0};
+    if (kn_shards_exist(path))
+        return kn_fail(KNNLM_EINVAL, "%s: is made of shards: repair the one that is damaged", path);
     KN_TRY(kn_store_open(path, &store));
     bool keys = kn_store_describe(store)->settings.key_type != KNNLM_KEYS_NONE;
     knnlm_status status = kn_recipe_of(store, &recipe);

@@ -19,6 +19,8 @@ static struct {
     int64_t min_context, segment;
     uint64_t memory;
     bool force, no_index, no_tune;
+    int64_t shards;
+    const char *local;
     cli_recipe recipe;
 } args = {.tap = "ffn", .min_context = -1, .texts = {.split = KNNLM_SPLIT_FILE}};
 
@@ -36,6 +38,8 @@ static const cli_option options[] = {
     {0, "segment", CLI_INTEGER, &args.segment, "N", "entries per commit (default: 65536, fewer for large models)", 1, KNNLM_SEGMENT_MAX, NULL},
     {0, "memory", CLI_BYTES, &args.memory, "SIZE", "most memory to use, such as 2G", 0, 0, NULL},
     {0, "force", CLI_FLAG, &args.force, NULL, "go on although disk or memory seem too small", 0, 0, NULL},
+    {0, "shards", CLI_INTEGER, &args.shards, "N", "make the store of N shards, which the ranks of an mpirun share", 1, 4096, NULL},
+    {0, "local", CLI_STRING, &args.local, "DIRECTORY", "with --shards: where each machine keeps its shards (default: in the store)", 0, 0, NULL},
     {0, "no-index", CLI_FLAG, &args.no_index, NULL, "stop after the datastore: searches look at every entry", 0, 0, NULL},
     {0, "no-tune", CLI_FLAG, &args.no_tune, NULL, "do not tune it on its own text at the end", 0, 0, NULL},
     CLI_RECIPE_OPTIONS(args.recipe),
@@ -78,6 +82,8 @@ static knnlm_build_options make_options(int32_t project) {
     o.planned_context = (void *)(uintptr_t)&cli_build;
     o.progress = cli_progress;
     o.texts = cli_texts_read(&args.texts);
+    o.shards = (size_t)args.shards;
+    o.local = args.local;
     return o;
 }
 
@@ -109,6 +115,9 @@ static int run(int argc, char **argv) {
     if (!args.store || !*args.store) return cli_usage(&cli_build, "no -o STORE to write to");
     if (cli_is_standard(args.store)) return cli_usage(&cli_build, "-o -: a store is a directory");
     if (count == 0) return cli_usage(&cli_build, "no text to remember");
+    if (args.local && !args.shards) return cli_usage(&cli_build, "--local DIRECTORY is for --shards N");
+    if (args.local && *args.local != '/')
+        return cli_usage(&cli_build, "--local %s: not an absolute path", args.local);
     code = parse_project(&project);
     if (code == CLI_DONE) code = cli_read_recipe(&cli_build, &args.recipe, &recipe);
     if (code == CLI_DONE) code = cli_start(&cli_build, &args.common);
@@ -133,6 +142,7 @@ const cli_command cli_build = {
                 "mail.jsonl.gz\n"
                 "  knnlm build -m my.gguf -o docs.store --include '*.md' --exclude node_modules project/\n"
                 "  knnlm build -m my.gguf -o small.store --keys int8 --project pca:128 notes/\n"
+                "  mpirun -n 4 knnlm build -m my.gguf -o big.store --shards 4 crawl/\n"
                 "Interrupted? The same command goes on where it was.\n",
     .run = run,
 };

@@ -115,6 +115,13 @@ static json_t *json_ngram(const knnlm_eval_result *r) {
                      "best_ppl", json_real(n->by_lambda[best]), "by_lambda", curve, "seconds", n->seconds);
 }
 
+// What a search of a shard for one token costs a network, both ways; 0: there are no shards.
+static double bytes_per_query(void) {
+    uint64_t queries, bytes;
+    knnlm_shards_asked(&queries, &bytes);
+    return queries ? (double)bytes / (double)queries : 0;
+}
+
 static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r) {
     json_t *o = json_pack(
         "{s:o?, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:{s:b, "
@@ -131,6 +138,7 @@ static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r)
     json_object_update_new(o, json_mixture(r));
     if (r->ngram.order) json_object_set_new(o, "ngram", json_ngram(r));
     json_object_set_new(o, "skipped_files", cli_texts_json(&args.texts));
+    if (bytes_per_query() > 0) json_object_set_new(o, "bytes_per_query", json_real(bytes_per_query()));
     cli_print_json(o);
 }
 
@@ -220,6 +228,8 @@ static void print_text(const knnlm_eval_result *r) {
         printf(" (model %s, neighbours %s)", cli_duration(r->seconds_lm, lm),
                cli_duration(r->seconds_search, search));
     printf("\n");
+    if (args.common.verbose && bytes_per_query() > 0)
+        printf("network          %.0f bytes per token and shard\n", bytes_per_query());
 }
 
 // What a reader of the figures must know, on stderr: it is true of JSON too.

@@ -118,11 +118,23 @@ static knnlm_status ask_index(const knnlm_store *store, knnlm_index_info *out) {
     return status == KNNLM_EDATA ? KNNLM_OK : status;
 }
 
+static json_t *json_shards(const knnlm_store *store) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < knnlm_store_shards(store); i++) {
+        knnlm_shard s;
+        if (knnlm_store_shard(store, i, &s) != KNNLM_OK) continue;
+        cli_json_append(list, json_pack("{s:s, s:s?, s:I, s:I, s:I}", "path", s.path, "host", s.host,
+                                        "entries", (json_int_t)s.entries, "documents",
+                                        (json_int_t)s.documents, "bytes", (json_int_t)s.bytes));
+    }
+    return list;
+}
+
 static void print_members(const knnlm_store_info *i, const knnlm_index_info *index, json_t *segments,
-                          json_t *documents) {
+                          json_t *shards, json_t *documents) {
     cli_print_json(json_pack(
         "{s:o?, s:i, s:b, s:I, s:I, s:I, s:I, s:{s:I, s:I}, s:I, s:{s:o?, s:s, s:i}, s:{s:s, s:s, s:i, s:b}, "
-        "s:{s:s, s:i, s:s, s:s, s:b}, s:{s:i, s:i, s:s}, s:I, s:o, s:o, s:o, s:o}",
+        "s:{s:s, s:i, s:s, s:s, s:b}, s:{s:i, s:i, s:s}, s:I, s:o, s:o, s:o, s:o, s:o}",
         "store", json_string(i->path), "version", i->format, "complete", i->complete, "generation",
         (json_int_t)i->commits, "created", (json_int_t)i->created, "entries", (json_int_t)i->entries,
         "document_count", (json_int_t)i->documents, "removed", "entries", (json_int_t)i->removed_entries,
@@ -133,7 +145,7 @@ static void print_members(const knnlm_store_info *i, const knnlm_index_info *ind
         i->dimension, "tap", i->tap, "distance", knnlm_distance_name(i->distance), "projected",
         i->has_projection, "windows", "length", i->window, "min_context", i->min_context, "documents",
         i->split, "segment", (json_int_t)i->segment, "tuned", json_tuned(&i->tuned), "index",
-        cli_json_index(index), "segments", segments, "documents", documents));
+        cli_json_index(index), "segments", segments, "shards", shards, "documents", documents));
 }
 
 static knnlm_status print_json(const knnlm_store *store, const knnlm_store_info *i) {
@@ -143,7 +155,7 @@ static knnlm_status print_json(const knnlm_store *store, const knnlm_store_info 
     knnlm_status status = json_segments(store, i->segments, &segments);
     if (status == KNNLM_OK) status = json_documents(store, i->documents, &documents);
     if (status == KNNLM_OK) {
-        print_members(i, &index, segments, documents);
+        print_members(i, &index, segments, json_shards(store), documents);
         return KNNLM_OK;
     }
     json_decref(segments);
@@ -188,7 +200,8 @@ static void print_counts(const knnlm_store_info *i) {
     if (i->removed_entries) printf(" (and %" PRIu64 " removed: knnlm compact)", i->removed_entries);
     printf("\ndocuments        %" PRIu64, i->documents - i->removed_documents);
     if (i->removed_documents) printf(" (and %" PRIu64 " removed)", i->removed_documents);
-    printf("\nsize             %sB in %zu segments", cli_count((double)i->bytes, size), i->segments);
+    printf("\nsize             %sB", cli_count((double)i->bytes, size));
+    if (i->segments) printf(" in %zu segments", i->segments);
     if (i->entries) printf(", %.1f bytes per entry", (double)i->bytes / (double)i->entries);
     printf("\ncreated          %s, %" PRIu64 " commit%s, format %d\n", cli_time(i->created, time), i->commits,
            i->commits == 1 ? "" : "s", i->format);
@@ -240,6 +253,22 @@ static void print_index(const knnlm_index_info *x) {
     printf("\n");
 }
 
+static knnlm_status print_shards(const knnlm_store *store) {
+    size_t count = knnlm_store_shards(store);
+    if (count) printf("shards           %zu\n", count);
+    for (size_t i = 0; i < count; i++) {
+        knnlm_shard shard;
+        char bytes[32];
+        KN_TRY(knnlm_store_shard(store, i, &shard));
+        printf("  %-8zu %9" PRIu64 " entries %7sB  ", i, shard.entries,
+               cli_count((double)shard.bytes, bytes));
+        if (shard.host) printf("%s:", shard.host);
+        cli_put_line(stdout, shard.path);
+        printf("\n");
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status print_text(const knnlm_store *store, const knnlm_store_info *i, bool all) {
     knnlm_index_info index;
     KN_TRY(ask_index(store, &index));
@@ -247,6 +276,7 @@ static knnlm_status print_text(const knnlm_store *store, const knnlm_store_info 
            i->complete ? "" : "  (not complete: the command that was building it goes on with it)");
     print_settings(i);
     print_counts(i);
+    KN_TRY(print_shards(store));
     print_index(&index);
     return print_documents(store, i, all);
 }

@@ -32,6 +32,7 @@ static void print_version(void) {
         printf("\nllama.cpp: %s, but its library is missing\n", knnlm_llama_release());
     else
         printf("\nllama.cpp: %s in %s\n", knnlm_llama_release(), knnlm_llama_folder());
+    printf("MPI: %s\n", knnlm_mpi() ? knnlm_mpi() : "no MPI in this build");
 }
 
 // Files opened later must not become the standard ones: a closed one is taken by something that cannot be
@@ -80,11 +81,20 @@ static int dispatch(int argc, char **argv) {
     return run_command(argc - 1, argv + 1);
 }
 
-int main(int argc, char **argv) {
-    hold_standard_files();
-    cli_catch_truncation();
+static int drive(int argc, char **argv) {
     int code = dispatch(argc, argv);
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     fprintf(stderr, "knnlm %s: cannot write to standard output\n", argv[1]);
     return CLI_FAILED;
+}
+
+// Of the processes of a job the first runs the command, and the others work for it: they print nothing.
+int main(int argc, char **argv) {
+    hold_standard_files();
+    cli_catch_truncation();
+    knnlm_status status = knnlm_ranks_begin();
+    if (status != KNNLM_OK && knnlm_rank() == 0) fprintf(stderr, "knnlm: %s\n", knnlm_message());
+    if (status != KNNLM_OK) return CLI_FAILED;
+    if (knnlm_rank() > 0) return knnlm_ranks_serve();
+    return knnlm_ranks_end(drive(argc, argv));
 }

@@ -291,6 +291,7 @@ static knnlm_status choose(kn_lm *lm, kn_tuning *t, const kn_tune_options *o) {
 
 static knnlm_status write_tuned(const char *path, const kn_store_tuned *tuned) {
     kn_store_writer *w;
+    if (kn_shards_exist(path)) return kn_shards_tune(path, tuned);
     KN_TRY(kn_store_write(path, &w));
     kn_store_writer_tune(w, tuned);
     knnlm_status status = kn_store_writer_amend(w);
@@ -380,6 +381,7 @@ static knnlm_status open_mixture(kn_lm *lm, const kn_tune_options *o, kn_mixture
 static knnlm_status try_writing(const kn_tune_options *o) {
     kn_store_writer *w;
     if (o->dry || o->mix.store_count != 1 || o->mix.distance >= 0) return KNNLM_OK;
+    if (kn_shards_exist(o->mix.stores[0].path)) return KNNLM_OK; // each has a writer of its own
     KN_TRY(kn_store_write(o->mix.stores[0].path, &w));
     kn_store_writer_close(w);
     return KNNLM_OK;

@@ -28,18 +28,22 @@ uint64_t kn_arrange_touched(const kn_store *store, uint64_t apart) {
 
 knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source, uint64_t first, size_t n,
                              float *out) {
-    const kn_store_settings *s = &kn_store_describe(store)->settings;
-    size_t d = (size_t)s->dimension;
     if (!source) KN_TRY(kn_store_check_keys(store, first, n)); // damage must not be sealed as an index
     KN_TRY(source ? source->read(source->context, first, n, out) : kn_store_keys(store, first, n, out));
-    if (!kn_distance_form_of(s->distance)->unit) return KNNLM_OK;
+    kn_arrange_keys_as_seen(store, n, out);
+    return KNNLM_OK;
+}
+
+void kn_arrange_keys_as_seen(const kn_store *store, size_t n, float *out) {
+    const kn_store_settings *s = &kn_store_describe(store)->settings;
+    size_t d = (size_t)s->dimension;
+    if (!kn_distance_form_of(s->distance)->unit) return;
     for (size_t i = 0; i < n; i++) {
         double sum = 0;
         for (size_t j = 0; j < d; j++) sum += (double)out[i * d + j] * out[i * d + j];
         float inverse = sum > 0 ? (float)(1 / sqrt(sum)) : 0;
         for (size_t j = 0; j < d; j++) out[i * d + j] *= inverse;
     }
-    return KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- assigning

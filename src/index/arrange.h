@@ -42,6 +42,8 @@ typedef struct kn_arrangement {
 // Keys of entries [first, first + n) as the lists see them: of length 1 for cosine.
 knnlm_status kn_arrange_keys(const kn_store *store, const kn_key_source *source, uint64_t first, size_t n,
                              float *out);
+// Keys of the store become what its lists see of them.
+void kn_arrange_keys_as_seen(const kn_store *store, size_t n, float *keys);
 // Bytes that may be mapped by looking at keys that are `apart` entries from each other.
 uint64_t kn_arrange_touched(const kn_store *store, uint64_t apart);
 // Finds every entry's list and code.

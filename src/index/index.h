@@ -14,6 +14,7 @@
 #define KN_INDEX_H
 
 #include "base/progress.h"
+#include "store/shards.h"
 #include "store/store.h"
 
 // ---------------------------------------------------------------- searching
@@ -173,6 +174,24 @@ uint32_t kn_recipe_lists(uint64_t entries);
 // count.
 knnlm_status kn_index_extend(const char *path, const kn_recipe *recipe, const kn_progress *progress,
                              kn_index_result *out);
+
+// ---------------------------------------------------------------- shards
+
+// Lists and codes that were learnt for several stores, so that they mean the same in each.
+typedef struct kn_learnt kn_learnt;
+// From all shards of a store (or any store), by the recipe: the same as an index of all entries would learn.
+knnlm_status kn_learnt_make(const kn_store *store, const kn_recipe *recipe, const kn_progress *progress,
+                            double *seconds, kn_learnt **out);
+// Those of the index that a store has.
+knnlm_status kn_learnt_of(const kn_store *store, kn_learnt **out);
+void kn_learnt_free(kn_learnt *learnt); // NULL is allowed
+// To another rank, and from it.
+void kn_learnt_put(const kn_learnt *learnt, kn_message *out);
+knnlm_status kn_learnt_take(kn_message *in, kn_learnt **out);
+// Indexes the store at `path` by them; one without entries stays without an index. Of the recipe memory and
+// force count.
+knnlm_status kn_index_build_as(const char *path, const kn_learnt *learnt, const kn_recipe *recipe,
+                               const kn_progress *progress, kn_index_result *out);
 
 // For kn_store_compact: the lists stay, without what was removed.
 kn_rearrange kn_index_rearrange;

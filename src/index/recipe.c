@@ -38,15 +38,23 @@ knnlm_status kn_recipe_of(const kn_store *store, kn_recipe *out) {
     return KNNLM_OK;
 }
 
-knnlm_status kn_index_outline(const kn_store *store, uint32_t *lists, uint64_t *listed) {
-    const char *text = kn_store_annex_note(store);
+static knnlm_status add_outline(const char *path, const char *text, uint32_t *lists, uint64_t *listed) {
     kn_index_note note;
-    *lists = 0;
-    *listed = 0;
     if (!text) return KNNLM_OK;
-    KN_TRY(kn_index_note_parse(kn_store_describe(store)->path, text, &note));
+    KN_TRY(kn_index_note_parse(path, text, &note));
     *lists = note.lists;
     for (size_t i = 0; i < note.run_count; i++) *listed += note.runs[i].entries;
     kn_index_note_free(&note);
+    return KNNLM_OK;
+}
+
+knnlm_status kn_index_outline(const kn_store *store, uint32_t *lists, uint64_t *listed) {
+    size_t shards = kn_store_shards(store);
+    const char *path = kn_store_describe(store)->path;
+    *lists = 0;
+    *listed = 0;
+    if (!shards) return add_outline(path, kn_store_annex_note(store), lists, listed);
+    for (size_t i = 0; i < shards; i++)
+        KN_TRY(add_outline(path, kn_store_shard_at(store, i).note, lists, listed));
     return KNNLM_OK;
 }

@@ -23,7 +23,7 @@ static knnlm_status open_index(kn_datastore *s, const kn_datastore_options *o) {
 // Imported stores may not know their vocabulary: no token may be beyond the model's.
 static knnlm_status read_values(kn_datastore *s, const kn_lm *lm) {
     uint64_t entries = kn_store_describe(s->store)->entries;
-    int32_t vocabulary = kn_lm_describe(lm)->vocabulary;
+    int32_t vocabulary = lm ? kn_lm_describe(lm)->vocabulary : INT32_MAX;
     s->values = kn_alloc((size_t)entries, sizeof *s->values);
     if (!s->values) return KNNLM_ENOMEM;
     KN_TRY(kn_store_tokens(s->store, 0, (size_t)entries, s->values));
@@ -73,17 +73,28 @@ static void warn_damaged(const kn_datastore *s, void (*warn)(const char *message
     warn(text);
 }
 
-static knnlm_status open_all(kn_datastore *s, const kn_lm *lm, const char *path,
-                             const kn_datastore_options *o) {
-    KN_TRY(kn_store_open(path, &s->store));
-    KN_TRY(kn_build_check_model(s->store, lm));
-    const kn_store_info *info = s->info.store = kn_store_describe(s->store);
-    if (info->entries == info->removed_entries) return kn_fail(KNNLM_EINVAL, "%s: the store is empty", path);
+// What one index needs.
+static knnlm_status open_one(kn_datastore *s, const kn_lm *lm, const kn_datastore_options *o) {
     KN_TRY(open_index(s, o));
     KN_TRY(kn_projection_of(s->store, &s->pca));
     KN_TRY(read_values(s, lm));
     KN_TRY(find_beginnings(s));
-    KN_TRY(kn_store_select(s->store, &o->filter, &s->allowed));
+    knnlm_status status = kn_store_select(s->store, &o->filter, &s->allowed);
+    s->nothing = o->shard && status == KNNLM_EINVAL;
+    return s->nothing ? KNNLM_OK : status;
+}
+
+static knnlm_status open_all(kn_datastore *s, const kn_lm *lm, const char *path,
+                             const kn_datastore_options *o) {
+    KN_TRY(kn_store_open(path, &s->store));
+    if (lm) KN_TRY(kn_build_check_model(s->store, lm));
+    const kn_store_info *info = s->info.store = kn_store_describe(s->store);
+    s->width = (size_t)(lm ? kn_lm_describe(lm)->key_width : info->settings.dimension);
+    if (info->entries == info->removed_entries && !o->shard)
+        return kn_fail(KNNLM_EINVAL, "%s: the store is empty", path);
+    KN_TRY(kn_store_shards(s->store) ? kn_pieces_open(s, lm, o) : open_one(s, lm, o));
+    if (o->shard) warn_damaged(s, o->warn);
+    if (o->shard) return KNNLM_OK; // what follows is for all of them together
     if (info->has_tokenizer) KN_TRY(kn_origin_open_tokenizer(s->store, &s->tokenizer));
     KN_TRY(kn_contents_load(&s->contents, s->store));
     warn_damaged(s, o->warn);
@@ -96,7 +107,6 @@ knnlm_status kn_datastore_open(const kn_lm *lm, const char *path, const kn_datas
     if (!s) return KNNLM_ENOMEM;
     atomic_init(&s->holders, 1);
     pthread_mutex_init(&s->lock, NULL);
-    s->width = (size_t)kn_lm_describe(lm)->key_width;
     knnlm_status status = open_all(s, lm, path, o);
     if (status == KNNLM_OK)
         *out = s;
@@ -112,6 +122,7 @@ kn_datastore *kn_datastore_hold(kn_datastore *s) {
 
 void kn_datastore_release(kn_datastore *s) {
     if (!s || atomic_fetch_sub(&s->holders, 1) > 1) return;
+    kn_pieces_close(s);
     kn_contents_free(&s->contents);
     kn_tokenizer_free(s->tokenizer);
     kn_pca_free(&s->pca);

@@ -1,7 +1,8 @@
 // A store opened for a model to search: the door to neighbours, whatever holds them.
 //
-// Behind it stands a local index. Nothing above it knows the index, or reads keys and values by pointer: a
-// datastore of many shards has the same face. States in, neighbours out; ids are those of the store.
+// Behind it stands a local index, or those of the shards of a store, on whatever ranks they are. Nothing
+// above it knows the index, or reads keys and values by pointer. States in, neighbours out; ids are those of
+// the store.
 //
 // A datastore is one state of a store. It never changes: any number of threads may search it. Whoever holds
 // one releases it; the last to do so closes it.
@@ -19,10 +20,12 @@ typedef struct kn_datastore_options {
     int distance;                      // knnlm_distance; negative: the store's own
     void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody
     kn_name_filter filter;             // only entries of these documents are found
+    bool shard;                        // of a store whose other shards may have what this one lacks
 } kn_datastore_options;
 
-// KNNLM_EINVAL: made by another model, of tokens beyond its vocabulary, or empty, or no document is left by
-// the filter; else as kn_store_open and kn_index_open.
+// `lm` NULL: it will be searched by keys, not by a model's states. KNNLM_EINVAL: made by another model, of
+// tokens beyond its vocabulary, or empty, or no document is left by the filter; else as kn_store_open and
+// kn_index_open.
 knnlm_status kn_datastore_open(const kn_lm *lm, const char *path, const kn_datastore_options *options,
                                kn_datastore **out);
 // One holder more, and one less (NULL is allowed). Any thread.
@@ -66,9 +69,9 @@ typedef struct kn_retrieve_options {
 // The neighbours of one state in one store, nearest first.
 typedef struct kn_row_neighbors {
     kn_neighborhood near;
-    const uint32_t *ids;
-    double entropy; // of p_kNN, where the store falls back
-    bool begins;    // the nearest begins a document
+    const uint64_t *ids; // NULL: nobody asked for them
+    double entropy;      // of p_kNN, where the store falls back
+    bool begins;         // the nearest begins a document
 } kn_row_neighbors;
 
 // Told of the neighbours of each query once, by any worker, in any order; they are valid during the call.
@@ -77,7 +80,8 @@ typedef void kn_retrieved_sink(void *context, size_t query, const kn_row_neighbo
 // Neighbours of some queries, nearest first.
 typedef struct kn_retrieved {
     size_t k;
-    uint32_t *ids;     // (queries, k)
+    uint64_t *ids;     // (queries, k)
+    uint32_t *found;   // (queries, k): the same, as a single index finds them
     float *distances;  // (queries, k)
     int32_t *values;   // (queries, k): tokens
     uint32_t *counts;  // (queries)
@@ -94,8 +98,8 @@ void kn_retrieved_free(kn_retrieved *found);
 // KNNLM_ENOMEM.
 knnlm_status kn_datastore_search(const kn_datastore *datastore, const float *states, size_t n,
                                  const kn_retrieve_options *options, kn_retrieved *out);
-// The same one by one, without room for all: what is not looked at again need not be kept (200 MB of 16384
-// queries for 1024). Not singly.
+// The same one by one, without ids, and without room for all: what is not looked at again need not be kept
+// (200 MB of 16384 queries for 1024). Not singly.
 knnlm_status kn_datastore_search_each(const kn_datastore *datastore, const float *states, size_t n,
                                       const kn_retrieve_options *options, kn_retrieved_sink *sink,
                                       void *context);

@@ -5,9 +5,19 @@
 #include "knn/datastore.h"
 #include "math/pca.h"
 #include "store/contents.h"
+#include "store/shards.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+
+// A shard of it, searched by the rank that has it.
+typedef struct kn_piece {
+    int rank;
+    uint64_t handle; // there
+    bool opened;
+    bool empty; // nothing can be found in it
+    kn_index_info index;
+} kn_piece;
 
 struct kn_datastore {
     atomic_size_t holders;
@@ -21,8 +31,12 @@ struct kn_datastore {
     int32_t *values;         // of all its entries
     uint64_t *beginnings;    // a bit per entry: it begins a document
     uint64_t *allowed;       // a bit per entry that may be found; NULL: all
+    bool nothing;            // of a shard: no document is left by the filter
     kn_contents contents;    // its documents by content
     kn_tokenizer *tokenizer; // of its texts; NULL: not known
+    kn_piece *pieces;        // of a store of shards, one each; index, pca, values, beginnings and allowed are
+                             // theirs then
+    kn_index_info all;       // of their indexes together
 };
 
 // Each query by itself (search_singly.c). `keys` (n, d) are projected already.
@@ -31,5 +45,14 @@ knnlm_status kn_datastore_search_singly(const kn_datastore *s, const kn_index *i
 // Values and beginnings of what one query found, and its entropy; scratch (2 k), needed where that is wanted.
 void kn_datastore_look_up(const kn_datastore *s, const kn_retrieve_options *o, size_t query,
                           kn_value_share *scratch, kn_retrieved *out);
+
+// ---------------------------------------------------------------- of shards
+
+knnlm_status kn_pieces_open(kn_datastore *s, const kn_lm *lm, const kn_datastore_options *options);
+void kn_pieces_close(kn_datastore *s);
+knnlm_status kn_pieces_search(const kn_datastore *s, const float *states, size_t n,
+                              const kn_retrieve_options *o, kn_retrieved *out);
+knnlm_status kn_pieces_search_each(const kn_datastore *s, const float *states, size_t n,
+                                   const kn_retrieve_options *o, kn_retrieved_sink *sink, void *context);
 
 #endif

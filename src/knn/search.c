@@ -10,18 +10,21 @@ knnlm_status kn_retrieved_init(kn_retrieved *f, size_t queries, size_t k) {
     *f = (kn_retrieved){.k = k};
     if (!kn_mul(queries, k, &cells)) return kn_fail(KNNLM_ENOMEM, "too many neighbours at a time");
     f->ids = kn_alloc_aligned(cells, sizeof *f->ids);
+    f->found = kn_alloc_aligned(cells, sizeof *f->found);
     f->distances = kn_alloc_aligned(cells, sizeof *f->distances);
     f->values = kn_alloc_aligned(cells, sizeof *f->values);
     f->counts = kn_alloc(queries, sizeof *f->counts);
     f->begins = kn_alloc(queries, sizeof *f->begins);
     f->entropies = kn_alloc(queries, sizeof *f->entropies);
-    if (f->ids && f->distances && f->values && f->counts && f->begins && f->entropies) return KNNLM_OK;
+    if (f->ids && f->found && f->distances && f->values && f->counts && f->begins && f->entropies)
+        return KNNLM_OK;
     kn_retrieved_free(f);
     return KNNLM_ENOMEM;
 }
 
 void kn_retrieved_free(kn_retrieved *f) {
     kn_free_aligned(f->ids);
+    kn_free_aligned(f->found);
     kn_free_aligned(f->distances);
     kn_free_aligned(f->values);
     free(f->counts);
@@ -35,8 +38,9 @@ void kn_retrieved_free(kn_retrieved *f) {
 void kn_datastore_look_up(const kn_datastore *s, const kn_retrieve_options *o, size_t query,
                           kn_value_share *scratch, kn_retrieved *out) {
     size_t row = query * out->k, count = out->counts[query];
-    uint32_t nearest = count ? out->ids[row] : 0;
-    for (size_t i = 0; i < count; i++) out->values[row + i] = s->values[out->ids[row + i]];
+    uint32_t nearest = count ? out->found[row] : 0;
+    for (size_t i = 0; i < out->k; i++) out->ids[row + i] = out->found[row + i];
+    for (size_t i = 0; i < count; i++) out->values[row + i] = s->values[out->found[row + i]];
     out->begins[query] = count && (s->beginnings[nearest / 64] >> nearest % 64 & 1);
     if (isnan(o->temperature)) return;
     kn_neighborhood n = {out->distances + row, out->values + row, NULL, count, 0};
@@ -99,7 +103,7 @@ static kn_search_options search_options(const kn_datastore *s, const kn_retrieve
 static knnlm_status search_many(const kn_datastore *s, const kn_index *index, const float *keys, size_t n,
                                 const kn_retrieve_options *o, kn_retrieved *out) {
     kn_search_options options = search_options(s, o);
-    kn_neighbors neighbors = {out->ids, out->distances, out->counts};
+    kn_neighbors neighbors = {out->found, out->distances, out->counts};
     KN_TRY(kn_index_search(index, keys, n, &options, &neighbors));
     return look_up_all(s, n, o, out);
 }
@@ -128,6 +132,7 @@ static knnlm_status project(const kn_datastore *s, const float *states, size_t n
 knnlm_status kn_datastore_search(const kn_datastore *s, const float *states, size_t n,
                                  const kn_retrieve_options *o, kn_retrieved *out) {
     float *projected;
+    if (s->pieces) return kn_pieces_search(s, states, n, o, out);
     KN_TRY(project(s, states, n, &projected));
     knnlm_status status = projected ? search_keys(s, projected, s->pca.out, n, o, out)
                                     : search_keys(s, states, s->width, n, o, out);
@@ -151,7 +156,7 @@ static void tell(void *context, size_t query, const uint32_t *ids, const float *
     const telling *t = context;
     const kn_datastore *s = t->s;
     int32_t *values = t->values + (size_t)worker * t->o->k;
-    kn_row_neighbors found = {{distances, values, NULL, count, 0}, ids, NAN, false};
+    kn_row_neighbors found = {{distances, values, NULL, count, 0}, NULL, NAN, false};
     for (size_t i = 0; i < count; i++) values[i] = s->values[ids[i]];
     found.begins = count && (s->beginnings[ids[0] / 64] >> ids[0] % 64 & 1);
     if (t->scratch)
@@ -179,6 +184,7 @@ knnlm_status kn_datastore_search_each(const kn_datastore *s, const float *states
                                       const kn_retrieve_options *o, kn_retrieved_sink *sink, void *context) {
     telling t = {.s = s, .o = o, .sink = sink, .context = context};
     float *projected;
+    if (s->pieces) return kn_pieces_search_each(s, states, n, o, sink, context);
     KN_TRY(project(s, states, n, &projected));
     knnlm_status status = search_each(&t, projected ? projected : states, n);
     kn_free_aligned(projected);

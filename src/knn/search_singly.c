@@ -35,7 +35,7 @@ static knnlm_status find_one(const finding *f, size_t query, int worker) {
                            .allowed = f->o->allowed ? f->o->allowed : f->s->allowed,
                            .memory = f->o->memory,
                            .spread = true};
-    kn_neighbors neighbors = {out->ids + row, out->distances + row, out->counts + query};
+    kn_neighbors neighbors = {out->found + row, out->distances + row, out->counts + query};
     if (!*searcher) KN_TRY(kn_searcher_open(f->index, o.k, searcher));
     KN_TRY(kn_searcher_find(*searcher, f->keys + query * f->d, &o, &neighbors));
     if (!isnan(f->o->temperature) && !*scratch && !(*scratch = kn_alloc(2 * out->k, sizeof **scratch)))

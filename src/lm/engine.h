@@ -34,6 +34,8 @@ struct kn_lm {
     const kn_engine *engine;
     kn_lm_info info;
     kn_tokenizer *tokenizer;
+    uint64_t key; // by which other ranks know it
+    bool alone;   // its windows are not dealt to them
 };
 struct kn_session {
     kn_lm *lm;

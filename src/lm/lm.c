@@ -2,6 +2,7 @@
 #include "lm/lm.h"
 
 #include "lm/engine.h"
+#include "lm/shared.h"
 
 #include <float.h>
 #include <math.h>
@@ -10,7 +11,9 @@
 #include <string.h>
 
 void kn_lm_close(kn_lm *lm) {
-    if (lm) lm->engine->close(lm);
+    if (!lm) return;
+    kn_lm_unshare(lm);
+    lm->engine->close(lm);
 }
 
 const kn_lm_info *kn_lm_describe(const kn_lm *lm) {
@@ -136,7 +139,8 @@ knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap
     KN_TRY(resolve_tap(lm, &tap));
     for (size_t i = 0; i < count; i++) KN_TRY(check_window(lm, &windows[i], out));
     if (!count) return KNNLM_OK;
-    KN_TRY(lm->engine->run(lm, windows, count, tap, out));
+    KN_TRY(kn_lm_is_dealt(lm, windows, count) ? kn_lm_deal(lm, windows, count, tap, out)
+                                              : lm->engine->run(lm, windows, count, tap, out));
     size_t rows = 0;
     for (size_t i = 0; i < count; i++) rows += (size_t)(windows[i].length - windows[i].first);
     return check_output(lm, out, rows);

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "lm/engine.h"
 #include "lm/native/config.h"
+#include "lm/shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,9 @@ knnlm_status kn_lm_open(const char *path, const kn_lm_options *options, kn_lm **
     knnlm_status status = o.engine == KNNLM_ENGINE_NATIVE  ? kn_native_open(path, &o, out)
                           : o.engine == KNNLM_ENGINE_LLAMA ? kn_llama_open(path, &o, out)
                                                            : open_recognised(path, kind, &o, out);
-    if (status == KNNLM_OK) (*out)->info.vouched = o.vouched;
+    if (status != KNNLM_OK) return status;
+    (*out)->info.vouched = o.vouched;
+    status = kn_lm_share(*out, &o);
+    if (status != KNNLM_OK) kn_lm_close(*out);
     return status;
 }

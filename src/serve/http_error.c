@@ -1,6 +1,8 @@
 // Errors as clients see them, without paths of this machine.
 #include "serve/http_error.h"
 
+#include "ranks/ranks.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +25,8 @@ bool kn_http_error_memory(kn_http_error *err) {
 
 bool kn_http_error_status(kn_http_error *err, knnlm_status status, const char *message) {
     if (status == KNNLM_ENOMEM) return kn_http_error_memory(err);
+    if (status == KNNLM_EIO && kn_ranks_check() != KNNLM_OK)
+        return kn_http_error_set(err, 503, "rank_lost", NULL, "%s", knnlm_message());
     bool request = status == KNNLM_EINVAL || status == KNNLM_ENOTSUP;
     return kn_http_error_set(err, request ? 400 : 500, NULL, NULL, "%s", message);
 }

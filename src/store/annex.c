@@ -1,4 +1,5 @@
 // Reads and writes what an index keeps in the store's files, part by part.
+#include "store/sharded.h"
 #include "store/writer.h"
 
 #include <inttypes.h>
@@ -8,7 +9,7 @@
 // ---------------------------------------------------------------- reading
 
 const char *kn_store_annex_note(const kn_store *s) {
-    return s->manifest.annex.note;
+    return s->sharded ? kn_sharded_note(s) : s->manifest.annex.note;
 }
 
 const char *kn_store_annex_fault(const kn_store *s) {

@@ -1,5 +1,5 @@
 // Finds segments, documents and entries by number, and reads tokens, offsets and keys.
-#include "store/state.h"
+#include "store/sharded.h"
 
 #include "base/convert.h"
 
@@ -128,6 +128,7 @@ static bool read_document(const kn_store *s, size_t at, uint64_t i, kn_store_doc
                                .hash = {r->hash[0], r->hash[1]},
                                .added = r->added,
                                .has_offsets = (r->flags & KN_DOCUMENT_OFFSETS) != 0,
+                               .order = r->flags >> KN_DOCUMENT_ORDER_SHIFT,
                                .first = g->entry.first_entry + r->first,
                                .count =
                                    end - r->first + (i + 1 == g->entry.documents ? carried_after(s, at) : 0),
@@ -136,6 +137,7 @@ static bool read_document(const kn_store *s, size_t at, uint64_t i, kn_store_doc
 }
 
 knnlm_status kn_store_document_at(const kn_store *s, uint64_t number, kn_store_document *out) {
+    if (s->sharded) return kn_sharded_document_at(s, number, out);
     if (number >= s->manifest.documents)
         return kn_fail(KNNLM_EINVAL, "%s: no document %" PRIu64 ": there are %" PRIu64, s->path, number,
                        s->manifest.documents);
@@ -174,6 +176,7 @@ bool kn_store_document_matches(const kn_store_document *d, const char *pattern) 
 }
 
 bool kn_store_document_removed(const kn_store *s, uint64_t number) {
+    if (s->sharded) return kn_sharded_document_removed(s, number);
     return s->removed_bits && number < s->manifest.documents &&
            (s->removed_bits[number / 64] >> number % 64 & 1);
 }
@@ -226,6 +229,7 @@ static knnlm_status check_range(const kn_store *s, uint64_t first, size_t count)
 knnlm_status kn_store_entry_at(const kn_store *s, uint64_t id, kn_store_entry *out) {
     kn_store_document d;
     uint64_t number;
+    if (s->sharded) return kn_sharded_entry_at(s, id, out);
     KN_TRY(check_range(s, id, 1));
     size_t at = kn_store_find_segment(s, id);
     const kn_segment *g = &s->segments[at];
@@ -242,6 +246,7 @@ knnlm_status kn_store_entry_at(const kn_store *s, uint64_t id, kn_store_entry *o
 bool kn_store_entry_removed(const kn_store *s, uint64_t id) {
     uint64_t number;
     kn_store_document d;
+    if (s->sharded) return kn_sharded_entry_removed(s, id);
     if (id >= s->manifest.entries) return true;
     if (!s->removed_bits) return false;
     return !find_document(s, kn_store_find_segment(s, id), id, &number, &d) || d.removed;
@@ -274,6 +279,7 @@ static knnlm_status copy_tokens(const kn_store *s, const kn_segment *g, uint64_t
 }
 
 knnlm_status kn_store_tokens(const kn_store *s, uint64_t first, size_t count, int32_t *out) {
+    if (s->sharded) return kn_sharded_range(s, KN_RANGE_TOKENS, first, count, out);
     return for_range(s, first, count, copy_tokens, out);
 }
 
@@ -285,6 +291,7 @@ static knnlm_status copy_offsets(const kn_store *s, const kn_segment *g, uint64_
 }
 
 knnlm_status kn_store_offsets(const kn_store *s, uint64_t first, size_t count, uint64_t *out) {
+    if (s->sharded) return kn_sharded_range(s, KN_RANGE_OFFSETS, first, count, out);
     return for_range(s, first, count, copy_offsets, out);
 }
 
@@ -307,7 +314,8 @@ static knnlm_status copy_keys(const kn_store *s, const kn_segment *g, uint64_t i
 }
 
 knnlm_status kn_store_keys(const kn_store *s, uint64_t first, size_t count, float *out) {
-    if (s->manifest.settings.key_type == KNNLM_KEYS_NONE)
+    if (s->info.settings.key_type == KNNLM_KEYS_NONE)
         return kn_fail(KNNLM_ENOTSUP, "%s: keeps no keys (it was built with `keys` none)", s->path);
+    if (s->sharded) return kn_sharded_range(s, KN_RANGE_KEYS, first, count, out);
     return for_range(s, first, count, copy_keys, out);
 }

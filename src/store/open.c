@@ -1,5 +1,5 @@
 // Opens a store at its last commit: manifest, segments, their parts.
-#include "store/state.h"
+#include "store/sharded.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ knnlm_status kn_file_hash(const char *path, uint64_t *hash, uint64_t *bytes) {
 
 bool kn_store_exists(const char *path) {
     char *manifest = kn_store_file(path, KN_STORE_MANIFEST);
-    bool there = manifest && access(manifest, F_OK) == 0;
+    bool there = (manifest && access(manifest, F_OK) == 0) || kn_shards_exist(path);
     free(manifest);
     return there;
 }
@@ -224,6 +224,7 @@ static knnlm_status open_state(const char *path, kn_store **out) {
 
 knnlm_status kn_store_open(const char *path, kn_store **out) {
     knnlm_status status = KNNLM_OK;
+    if (kn_shards_exist(path)) return kn_sharded_open(path, out);
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         kn_store *s;
         status = open_state(path, &s);
@@ -241,6 +242,7 @@ knnlm_status kn_store_open(const char *path, kn_store **out) {
 
 void kn_store_close(kn_store *s) {
     if (!s) return;
+    kn_sharded_close(s->sharded);
     for (size_t i = 0; s->segments && i < s->manifest.segment_count; i++) {
         kn_map_close(&s->segments[i].text);
         kn_map_close(&s->segments[i].keys);
@@ -270,6 +272,7 @@ const kn_store_info *kn_store_describe(const kn_store *s) {
 // Inode, size and time would be cheaper, and are not enough: two quick commits can bring all three back.
 bool kn_store_is_current(const kn_store *s) {
     char data[KN_MANIFEST_LINE], line[KN_MANIFEST_LINE];
+    if (s->sharded) return kn_sharded_is_current(s);
     char *path = kn_store_file(s->path, KN_STORE_MANIFEST);
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     ssize_t size = fd < 0 ? -1 : read(fd, data, sizeof data);
@@ -282,7 +285,7 @@ bool kn_store_is_current(const kn_store *s) {
 
 knnlm_status kn_store_check_model(const kn_store *s, const char *name, const char *model,
                                   const char *tokenizer, int32_t dimension) {
-    const kn_store_settings *set = &s->manifest.settings;
+    const kn_store_settings *set = &s->info.settings;
     bool other_tokens = *set->tokenizer_fingerprint && strcmp(set->tokenizer_fingerprint, tokenizer) != 0;
     bool fits = !other_tokens && set->model_dimension == dimension;
     if (model && *set->model_fingerprint && strcmp(set->model_fingerprint, model) != 0)
@@ -301,8 +304,9 @@ knnlm_status kn_store_check_model(const kn_store *s, const char *name, const cha
 }
 
 knnlm_status kn_store_attachment(const kn_store *s, const char *name, char **out) {
-    const kn_attachment *a = kn_manifest_attachment(&s->manifest, name);
     uint64_t hash, bytes;
+    if (s->sharded) return kn_sharded_attachment(s, name, out);
+    const kn_attachment *a = kn_manifest_attachment(&s->manifest, name);
     *out = NULL;
     if (!a) return KNNLM_OK;
     char *path = kn_store_file(s->path, name);

@@ -98,7 +98,8 @@ typedef struct kn_document_record {
     int64_t added;
 } kn_document_record;
 _Static_assert(sizeof(kn_document_record) == 72, "records have no holes");
-enum { KN_DOCUMENT_OFFSETS = 1 }; // flags: byte offsets are known
+// flags: byte offsets are known; above it, the document's order among those of all shards
+enum { KN_DOCUMENT_OFFSETS = 1, KN_DOCUMENT_ORDER_SHIFT = 1 };
 
 // Where the sections of a segment's parts begin, and their payloads. False: too large.
 typedef struct kn_segment_layout {
@@ -134,6 +135,7 @@ typedef struct kn_arranged {
 
 struct kn_store {
     char *path;
+    struct kn_sharded *sharded; // of a store of shards: of the rest it has path and info alone; else NULL
     kn_manifest manifest;
     kn_store_info info;
     kn_segment *segments;

@@ -31,6 +31,7 @@ enum {
 };
 #define KN_STORE_ENTRIES_MAX KNNLM_ENTRIES_MAX // so that an index may number them in 32 bits
 #define KN_STORE_DOCUMENT_BYTES_MAX UINT32_MAX
+#define KN_STORE_ORDER_MAX (UINT32_MAX >> 1)
 
 // How a store was made; two stores with equal settings take each other's entries.
 typedef struct kn_store_settings {
@@ -150,6 +151,7 @@ typedef struct kn_store_document {
     uint64_t hash[2];       // XXH3-128 of its text: low, high
     int64_t added;          // seconds since 1970
     bool has_offsets;       // whether the byte offsets of its tokens are known
+    uint32_t order;         // of a shard: its place among the documents of all shards; else 0
     // Set when read from a store:
     uint64_t first, count; // its entries; count < tokens: an interrupted addition
     bool removed;

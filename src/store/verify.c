@@ -1,4 +1,5 @@
 // Verification: checksums of every block, then what the numbers mean: counts, order, cross-references.
+#include "store/shards.h"
 #include "store/state.h"
 
 #include "base/threads.h"
@@ -405,6 +406,7 @@ static knnlm_status check_all(verification *v) {
 knnlm_status kn_store_verify(const kn_store *s, const kn_progress *progress,
                              void (*found)(void *context, const knnlm_problem *problem), void *context,
                              knnlm_verify_result *out) {
+    if (s->sharded) return kn_shards_verify(s, progress, found, context, out);
     verification v = {.s = s,
                       .progress = progress,
                       .found = found,

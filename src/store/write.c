@@ -1,4 +1,5 @@
 // The writer of a store: its lock, documents and entries as they come, removals, commits.
+#include "store/shards.h"
 #include "store/tuned.h"
 #include "store/writer.h"
 
@@ -174,6 +175,7 @@ static knnlm_status open_existing(kn_store_writer *w) {
 
 knnlm_status kn_store_write(const char *path, kn_store_writer **out) {
     kn_store_writer *w;
+    if (kn_shards_exist(path)) return kn_fail(KNNLM_EINVAL, "%s: is made of shards: name one of them", path);
     knnlm_status status = make_writer(path, &w);
     if (status == KNNLM_OK) status = open_existing(w);
     return finish_opening(w, status, out);
@@ -234,7 +236,7 @@ knnlm_status kn_writer_record(kn_store_writer *w, const kn_store_document *d) {
     if (d->path_size) memcpy(f->strings + f->strings_size + d->name_size, d->path, d->path_size);
     f->documents[f->document_count++] = (kn_document_record){
         .first = (uint32_t)f->entries,
-        .flags = d->has_offsets ? KN_DOCUMENT_OFFSETS : 0,
+        .flags = (d->has_offsets ? KN_DOCUMENT_OFFSETS : 0) | d->order << KN_DOCUMENT_ORDER_SHIFT,
         .strings = f->strings_size,
         .name_size = (uint32_t)d->name_size,
         .path_size = (uint32_t)d->path_size,
@@ -258,6 +260,8 @@ static knnlm_status check_document(const kn_store_writer *w, const kn_store_docu
                        (int)d->name_size, d->name, d->bytes);
     if (d->name_size > UINT32_MAX || d->path_size > UINT32_MAX || w->documents == UINT32_MAX)
         return kn_fail(KNNLM_ENOTSUP, "%s: too many documents, or too long a name", w->path);
+    if (d->order > KN_STORE_ORDER_MAX)
+        return kn_fail(KNNLM_ENOTSUP, "%s: more documents than a sharded store can order", w->path);
     if (d->tokens > KN_STORE_ENTRIES_MAX - w->entries)
         return kn_fail(KNNLM_ENOTSUP, "%s: more than %" PRIu32 " entries", w->path, KN_STORE_ENTRIES_MAX);
     return KNNLM_OK;
