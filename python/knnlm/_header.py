@@ -23,8 +23,15 @@ FUNCTIONS["knnlm_version"] = (c.c_char_p, [])
 FUNCTIONS["knnlm_kernels"] = (c.c_char_p, [c.c_size_t])
 FUNCTIONS["knnlm_llama_release"] = (c.c_char_p, [])
 FUNCTIONS["knnlm_llama_folder"] = (c.c_char_p, [])
+FUNCTIONS["knnlm_mpi"] = (c.c_char_p, [])
 FUNCTIONS["knnlm_free"] = (None, [c.c_void_p])
 FUNCTIONS["knnlm_threads_set"] = (c.c_int, [c.c_int])
+FUNCTIONS["knnlm_ranks_begin"] = (c.c_int, [])
+FUNCTIONS["knnlm_rank"] = (c.c_int, [])
+FUNCTIONS["knnlm_rank_count"] = (c.c_int, [])
+FUNCTIONS["knnlm_ranks_serve"] = (c.c_int, [])
+FUNCTIONS["knnlm_ranks_end"] = (c.c_int, [c.c_int])
+FUNCTIONS["knnlm_shards_asked"] = (None, [c.c_void_p, c.c_void_p])
 
 
 class knnlm_progress(c.Structure):
@@ -165,6 +172,8 @@ class knnlm_build_options(c.Structure):
         ("planned_context", c.c_void_p),
         ("progress", knnlm_progress),
         ("texts", c.POINTER(knnlm_input_options)),
+        ("shards", c.c_size_t),
+        ("local", c.c_char_p),
     ]
 
 
@@ -300,6 +309,21 @@ FUNCTIONS["knnlm_store_close"] = (None, [c.c_void_p])
 FUNCTIONS["knnlm_store_describe"] = (None, [c.c_void_p, c.c_void_p])
 FUNCTIONS["knnlm_store_is_current"] = (c.c_bool, [c.c_void_p])
 FUNCTIONS["knnlm_store_check_model"] = (c.c_int, [c.c_void_p, c.c_void_p])
+
+
+class knnlm_shard(c.Structure):
+    _fields_ = [
+        ("path", c.c_char_p),
+        ("host", c.c_char_p),
+        ("rank", c.c_int),
+        ("entries", c.c_uint64),
+        ("documents", c.c_uint64),
+        ("bytes", c.c_uint64),
+    ]
+
+
+FUNCTIONS["knnlm_store_shards"] = (c.c_size_t, [c.c_void_p])
+FUNCTIONS["knnlm_store_shard"] = (c.c_int, [c.c_void_p, c.c_size_t, c.c_void_p])
 FUNCTIONS["knnlm_store_segment"] = (c.c_int, [c.c_void_p, c.c_size_t, c.c_void_p])
 FUNCTIONS["knnlm_store_document"] = (c.c_int, [c.c_void_p, c.c_uint64, c.c_void_p])
 FUNCTIONS["knnlm_store_entry"] = (c.c_int, [c.c_void_p, c.c_uint64, c.c_void_p])
