@@ -4,11 +4,11 @@
 # step NAME COMMAND...: its JSON
 step() {
     [ ! -s "$work/$1.json" ] || return 0
-    name=$1
+    result=$work/$1
     shift
     say "  $*"
-    "$@" >"$work/$name.new" || { say "failed: $*" && exit 1; }
-    mv "$work/$name.new" "$work/$name.json"
+    "$@" >"$result.new" || { say "failed: $*" && exit 1; }
+    mv "$result.new" "$result.json"
 }
 
 # remember NAME MODEL TEXT OPTION...: a store; tuned by hand below
