@@ -13,8 +13,8 @@
 // Growing. Structs of options begin with `size`, which their _default function sets to the sizeof of the
 // caller's header. A newer library reads an older, shorter struct up to there and takes defaults for the
 // rest; size 0, or a size above the library's own, is refused (KNNLM_EINVAL). So: always begin with
-// knnlm_..._options_default(). Results have no size: they change with the library's SOVERSION alone. Values
-// of enums never change.
+// knnlm_..._options_default(), or in other languages with knnlm_..._options_init(&options, its size). Results
+// have no size: they change with the library's SOVERSION alone. Values of enums never change.
 #ifndef KNNLM_H
 #define KNNLM_H
 
@@ -34,6 +34,17 @@ extern "C" {
 #endif
 
 #define KNNLM_VERSION "0.1.0"
+
+// Of each struct of options: what fills it, up to `size` and no further, and what gives a new one. The second
+// is compiled into the program: only that one knows how large its struct is.
+#define KNNLM_DEFAULTS(type)                                                                                 \
+    KNNLM_API void type##_init(type *options, size_t size);                                                  \
+    static inline type type##_default(void) {                                                                \
+        type options;                                                                                        \
+        type##_init(&options, sizeof options);                                                               \
+        return options;                                                                                      \
+    }                                                                                                        \
+    KNNLM_API void type##_init(type *options, size_t size)
 
 // ---------------------------------------------------------------- status
 
@@ -121,7 +132,7 @@ typedef struct knnlm_model_info {
                     // the context, where it is not very long
 } knnlm_model_info;
 
-KNNLM_API knnlm_model_options knnlm_model_options_default(void);
+KNNLM_DEFAULTS(knnlm_model_options);
 
 // Opens a model file (GGUF). `options` may be NULL.
 // KNNLM_EIO: cannot be read; KNNLM_EDATA: malformed; KNNLM_EINVAL: options that do not fit it; KNNLM_ENOTSUP:
@@ -155,7 +166,7 @@ typedef struct knnlm_score_options {
     int32_t context; // negative: what is left of the window
 } knnlm_score_options;
 
-KNNLM_API knnlm_score_options knnlm_score_options_default(void);
+KNNLM_DEFAULTS(knnlm_score_options);
 
 // Natural logarithm of the probability of every token of one document, each given those before it.
 // `logprobs` has room for `count`; `options` may be NULL.
@@ -236,7 +247,7 @@ typedef struct knnlm_input_options {
     void *skipped_context;
 } knnlm_input_options;
 
-KNNLM_API knnlm_input_options knnlm_input_options_default(void);
+KNNLM_DEFAULTS(knnlm_input_options);
 
 // What the work will cost, from a sample of the texts. 0: not known.
 typedef struct knnlm_build_estimate {
@@ -276,7 +287,7 @@ typedef struct knnlm_build_result {
     uint64_t documents_removed; // by knnlm_build_sync: their files are gone
 } knnlm_build_result;
 
-KNNLM_API knnlm_build_options knnlm_build_options_default(void);
+KNNLM_DEFAULTS(knnlm_build_options);
 
 // Reads texts (files, directories, "-") with the model and remembers every context in the store at `path`: a
 // new one, or one that the same settings began; what is in it already, by file, name and content, is left
@@ -410,6 +421,10 @@ KNNLM_API knnlm_status knnlm_store_next(const knnlm_store *store, uint64_t id, k
 KNNLM_API knnlm_status knnlm_store_tokens(const knnlm_store *store, uint64_t first, size_t count,
                                           int32_t *out);
 KNNLM_API knnlm_status knnlm_store_keys(const knnlm_store *store, uint64_t first, size_t count, float *out);
+// The tokens of any entries, as a search finds them: `values` has room for `count`; -1 of UINT32_MAX, which
+// stands behind the last neighbour. Any thread. KNNLM_EINVAL: no such entry.
+KNNLM_API knnlm_status knnlm_store_values(const knnlm_store *store, const uint32_t *ids, size_t count,
+                                          int32_t *values);
 // The text of these entries, with a NUL added; *text is the caller's, released with knnlm_free. Any thread.
 // KNNLM_EINVAL: not that many entries; KNNLM_ENOTSUP: the store keeps no tokenizer; KNNLM_EDATA;
 // KNNLM_ENOMEM.
@@ -454,7 +469,7 @@ typedef struct knnlm_store_settings {
     uint32_t segment; // entries per commit; 0: 65536
 } knnlm_store_settings;
 
-KNNLM_API knnlm_store_settings knnlm_store_settings_default(void);
+KNNLM_DEFAULTS(knnlm_store_settings);
 
 // A new store in a new or empty directory; it exists from its first commit on.
 // KNNLM_EINVAL: settings; KNNLM_EIO: cannot be created, or is there; KNNLM_ENOMEM.
@@ -523,7 +538,7 @@ typedef struct knnlm_index_result {
     double seconds; // their sum
 } knnlm_index_result;
 
-KNNLM_API knnlm_index_options knnlm_index_options_default(void);
+KNNLM_DEFAULTS(knnlm_index_options);
 
 // Sorts the entries of the store at `path` into lists, in place of those it had. `model`, used by one thread
 // at a time, is needed for stores without keys alone: it reads their tokens again, straight into codes, a
@@ -565,7 +580,7 @@ typedef struct knnlm_search_options {
     size_t only_count, except_count;
 } knnlm_search_options;
 
-KNNLM_API knnlm_search_options knnlm_search_options_default(void); // k = 1024
+KNNLM_DEFAULTS(knnlm_search_options); // k = 1024
 
 // The nearest entries to each of n queries (n, dimension): `ids` and `distances` have room for (n, k),
 // `counts` for n. A row is nearest first, ties by the lower entry; behind its count it is UINT32_MAX and
@@ -616,7 +631,7 @@ typedef struct knnlm_recall {
     double queries_per_second;
 } knnlm_recall;
 
-KNNLM_API knnlm_recall_options knnlm_recall_options_default(void); // 200 queries, k 1024, seed 1
+KNNLM_DEFAULTS(knnlm_recall_options); // 200 queries, k 1024, seed 1
 
 // Searches with 1, 2, 4, ... probes for entries drawn from the store (each without itself); the last of the
 // *count rows is the exact search. `rows` has room for KNNLM_RECALL_MAX. `options` may be NULL. Any thread.
@@ -646,7 +661,7 @@ typedef struct knnlm_remove_result {
     uint64_t documents, entries;
 } knnlm_remove_result;
 
-KNNLM_API knnlm_remove_options knnlm_remove_options_default(void);
+KNNLM_DEFAULTS(knnlm_remove_options);
 
 // Removes documents, all that are named or none: one that is not there removes nothing. `result` may be NULL.
 // KNNLM_EINVAL: no such document, or removed already; KNNLM_EIO: the disk, or another writer; KNNLM_EDATA;
@@ -665,7 +680,7 @@ typedef struct knnlm_compact_result {
     size_t segments_before, segments_after;
 } knnlm_compact_result;
 
-KNNLM_API knnlm_compact_options knnlm_compact_options_default(void);
+KNNLM_DEFAULTS(knnlm_compact_options);
 
 // Drops what was removed and merges small segments; the index stays, without what is gone. A crash leaves the
 // store as it was. `options` and `result` may be NULL. KNNLM_EIO: no room for the copy, or another writer;
@@ -699,7 +714,7 @@ typedef struct knnlm_verify_result {
     double seconds;
 } knnlm_verify_result;
 
-KNNLM_API knnlm_verify_options knnlm_verify_options_default(void);
+KNNLM_DEFAULTS(knnlm_verify_options);
 
 // Reads everything: checksums, counts, cross-references. KNNLM_OK whatever is found; else the verification
 // itself failed: KNNLM_EIO, KNNLM_ENOMEM, KNNLM_ESTOPPED. `options` may be NULL. *result is released with
@@ -778,7 +793,7 @@ typedef struct knnlm_import_result {
     double seconds;
 } knnlm_import_result;
 
-KNNLM_API knnlm_import_options knnlm_import_options_default(void);
+KNNLM_DEFAULTS(knnlm_import_options);
 
 // A new store of keys and values, or of the codes of an index: all of it or nothing. `result` may be NULL; it
 // is released with knnlm_import_result_free after KNNLM_OK. Different stores may be made by different
@@ -810,7 +825,7 @@ typedef struct knnlm_export_result {
     double seconds;
 } knnlm_export_result;
 
-KNNLM_API knnlm_export_options knnlm_export_options_default(void);
+KNNLM_DEFAULTS(knnlm_export_options);
 
 // keys.npy, values.npy, origins.npy and documents.tsv in a directory, which is made where it is not there.
 // Removed documents are left out. `options` and `result` may be NULL. Any thread. KNNLM_EIO: cannot be
@@ -871,7 +886,7 @@ typedef struct knnlm_mixture_options {
     double fraction;
 } knnlm_mixture_options;
 
-KNNLM_API knnlm_mixture_options knnlm_mixture_options_default(void);
+KNNLM_DEFAULTS(knnlm_mixture_options);
 
 // KNNLM_EINVAL: a store of another model, an empty one, stores of several taps, weights above 1 in sum;
 // KNNLM_EIO, KNNLM_EDATA: a store; KNNLM_ENOTSUP: a store without keys and index; KNNLM_ENOMEM.
@@ -911,6 +926,22 @@ KNNLM_API void knnlm_mixture_describe(const knnlm_mixture *mixture, knnlm_mixtur
 KNNLM_API knnlm_status knnlm_mixture_score(knnlm_mixture *mixture, const int32_t *tokens, size_t count,
                                            const knnlm_score_options *options, float *logprobs, float *lm);
 
+// A token of a text, scored: logarithms, natural ones; NAN: there is none.
+typedef struct knnlm_token_row {
+    const char *document;      // its name; valid during the call that tells of it
+    uint64_t position, offset; // in its document: token, byte
+    int32_t token;
+    double lm, knn, cache, p; // log p_LM, log p_kNN of all stores, log p_cache, log p
+    double lambda;            // of all stores
+    double nearest, entropy;  // the nearest distance; of p_LM, in nats
+    double ngram;             // log p of the n-gram model of an evaluation
+} knnlm_token_row;
+
+// The same with all that is known of each token: `rows` has room for `count`. Its `document` is "", and
+// its `offset` 0.
+KNNLM_API knnlm_status knnlm_mixture_rows(knnlm_mixture *mixture, const int32_t *tokens, size_t count,
+                                          const knnlm_score_options *options, knnlm_token_row *rows);
+
 // What comes after `tokens`, the beginning of a document: p (and p_LM, p_kNN; NULL: not wanted) of every
 // token of the vocabulary. The cache is not used.
 typedef struct knnlm_next {
@@ -924,16 +955,6 @@ KNNLM_API knnlm_status knnlm_mixture_next(knnlm_mixture *mixture, const int32_t 
 
 // Perplexity of texts, of the model alone and with neighbours, in one pass; and the settings that suit a text
 // best. A document whose content is in a store is scored without the store's entries of it.
-
-// A token of a text, scored: logarithms, natural ones; NAN: there is none.
-typedef struct knnlm_token_row {
-    const char *document;      // its name; valid during the call
-    uint64_t position, offset; // in its document: token, byte
-    int32_t token;
-    double lm, knn, cache, p; // log p_LM, log p_kNN of all stores, log p_cache, log p
-    double lambda;            // of all stores
-    double nearest, entropy;  // the nearest distance; of p_LM, in nats
-} knnlm_token_row;
 
 typedef struct knnlm_eval_options {
     size_t size; // of this struct: set by knnlm_eval_options_default
@@ -949,7 +970,17 @@ typedef struct knnlm_eval_options {
     void *row_context;
     knnlm_progress progress;
     const knnlm_input_options *texts; // how texts are read; NULL: by the defaults. Its split does not count
+    // Mixed in where neighbours are, or beside them: an n-gram model (interpolated modified Kneser-Ney) of
+    // the model's tokens, learnt from these texts: p = (1 - ngram_lambda) p' + ngram_lambda p_ngram, where p'
+    // is what it would be without. None: no such model. Not with `report`.
+    const char *const *ngram;
+    size_t ngram_count;
+    int32_t ngram_order; // from 1 to KNNLM_NGRAM_MAX
+    double ngram_lambda; // from 0 to 1
 } knnlm_eval_options;
+
+// Points of a curve over a weight from 0 to 1; the longest n-grams.
+enum { KNNLM_TUNE_CURVE = 101, KNNLM_NGRAM_MAX = 5 };
 
 // Sums over all tokens, in nats, and what they mean.
 typedef struct knnlm_score {
@@ -957,6 +988,16 @@ typedef struct knnlm_score {
     double ppl, ppl_word; // per token; per run of non-space bytes (NAN: there are none)
     double bits_per_byte;
 } knnlm_score;
+
+// What an n-gram model learnt, and what it is worth. order 0: there was none.
+typedef struct knnlm_eval_ngram {
+    int32_t order;
+    uint64_t tokens, grams[KNNLM_NGRAM_MAX]; // grams: different ones of each length
+    knnlm_score score;                       // by it alone
+    double lambda;
+    double lambdas[KNNLM_TUNE_CURVE], by_lambda[KNNLM_TUNE_CURVE]; // perplexity by its weight
+    double seconds;                                                // of learning
+} knnlm_eval_ngram;
 
 // How a store took part.
 typedef struct knnlm_eval_store {
@@ -984,9 +1025,10 @@ typedef struct knnlm_eval_result {
     int32_t score, context; // as used
     knnlm_split split;
     double skip_entropy, skipped; // as used; part of the tokens whose search was skipped
+    knnlm_eval_ngram ngram;
 } knnlm_eval_result;
 
-KNNLM_API knnlm_eval_options knnlm_eval_options_default(void); // report_tokens 5000
+KNNLM_DEFAULTS(knnlm_eval_options); // report_tokens 5000, ngram_order 5, ngram_lambda .1
 
 // Scores texts (files, directories, "-"). `mixture` (NULL: the model alone) and `options` may be NULL. Uses
 // the model: one thread at a time. KNNLM_EINVAL: options, or as knnlm_mixture_open; KNNLM_EDATA: a text is
@@ -1031,7 +1073,7 @@ typedef struct knnlm_tune_store {
     double lambda;         // beside all others
 } knnlm_tune_store;
 
-enum { KNNLM_TUNE_CURVE = 101, KNNLM_TUNE_SKIPS = 9 };
+enum { KNNLM_TUNE_SKIPS = 9 };
 
 // What skipping searches would cost: below this entropy of the model lies this part of the tokens, and ppl is
 // what knnlm_tune_result's would be without their searches.
@@ -1062,7 +1104,7 @@ typedef struct knnlm_tune_result {
     knnlm_tune_skip skips[KNNLM_TUNE_SKIPS]; // of 10, 20, ... 90 tokens in a hundred
 } knnlm_tune_result;
 
-KNNLM_API knnlm_tune_options knnlm_tune_options_default(void);
+KNNLM_DEFAULTS(knnlm_tune_options);
 
 // Finds the settings that suit texts best: of each store temperature, k and weight, the cache's likewise. Of
 // the mixture, k is the most that is tried, and a temperature that is given stays. A single store remembers
@@ -1115,7 +1157,7 @@ typedef struct knnlm_explanation {
 } knnlm_explanation;
 
 // 8 words, 8 neighbours, 12 tokens around.
-KNNLM_API knnlm_explain_options knnlm_explain_options_default(void);
+KNNLM_DEFAULTS(knnlm_explain_options);
 
 // What comes after `context`, the beginning of a document. The cache is not used. `options` may be NULL. *out
 // is released with knnlm_explanation_free after KNNLM_OK, while the mixture is open. A space at the end of
@@ -1158,7 +1200,7 @@ typedef struct knnlm_token_gains {
 } knnlm_token_gains;
 
 // 5 best, 5 worst, 3 neighbours, 12 tokens around.
-KNNLM_API knnlm_explain_texts_options knnlm_explain_texts_options_default(void);
+KNNLM_DEFAULTS(knnlm_explain_texts_options);
 
 // Looks through texts (files, directories, "-"), scored as knnlm_eval scores them. `options` may be NULL.
 // *out is released with knnlm_token_gains_free after KNNLM_OK, while the mixture is open. KNNLM_EINVAL:
@@ -1198,7 +1240,7 @@ typedef struct knnlm_text_options {
 
 // 128 tokens, temperature .8, top_k 40, top_p .95, min_p .05, no penalty (else of 64 tokens), sources with 12
 // tokens around.
-KNNLM_API knnlm_text_options knnlm_text_options_default(void);
+KNNLM_DEFAULTS(knnlm_text_options);
 
 // Begins after `prompt`; `options` may be NULL. KNNLM_EINVAL: a token is not in the vocabulary, or an option
 // makes no sense; KNNLM_ENOMEM.
@@ -1309,7 +1351,7 @@ typedef struct knnlm_server_options {
 
 // 127.0.0.1:8080; queue 256, parallel 8, 16384 tokens, body 16 MiB, memory 1 GiB, 512 connections, timeout
 // 300, patience 5, one model.
-KNNLM_API knnlm_server_options knnlm_server_options_default(void);
+KNNLM_DEFAULTS(knnlm_server_options);
 
 // A key from the first line of a file, where others do not see it as they see arguments and the environment.
 // *key is the caller's, released with knnlm_free. KNNLM_EINVAL: everybody may read or write the file;
@@ -1474,7 +1516,7 @@ typedef struct knnlm_train_result {
     knnlm_train_report last;
 } knnlm_train_result;
 
-KNNLM_API knnlm_train_options knnlm_train_options_default(void);
+KNNLM_DEFAULTS(knnlm_train_options);
 
 // Trains a model on texts (files, directories, "-") and writes it to `output`: at every best validation, or
 // at the end without one. The checkpoint beside it, OUTPUT.checkpoint, has all of the run, which `resume`

@@ -9,9 +9,9 @@ library=$(dirname "$knnlm")/libknnlm.so header=$source/include/knnlm.h
 [ -e "$library" ] || skip "no shared library in this build"
 
 nm -D --defined-only "$library" | awk '{print $NF}' | sort >exported
-sed -n 's/^KNNLM_API .*\(knnlm_[a-z_]*\)(.*/\1/p' "$header" | sort >declared
+sed -n -e 's/^KNNLM_API .*\(knnlm_[a-z_]*\)(.*/\1/p' -e 's/^KNNLM_DEFAULTS(\(knnlm_[a-z_]*\)).*/\1_init/p' "$header" | sort >declared
 [ -s declared ] || { echo "$header declares nothing" && exit 1; }
-grep -vE '^(//|[[:space:]]|typedef|KNNLM_API)' "$header" | grep -E '\bknnlm_[a-z_]+\(' && echo "declared without KNNLM_API" && exit 1
+grep -vE '^(//|[[:space:]]|typedef|KNNLM_)' "$header" | grep -E '\bknnlm_[a-z_]+\(' && echo "declared without KNNLM_API" && exit 1
 diff declared exported || { echo "declared (<) and exported (>) differ" && exit 1; }
 
 version=$(sed -n 's/^#define KNNLM_VERSION "\([0-9]*\)\..*"/\1/p' "$header")

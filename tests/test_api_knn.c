@@ -140,8 +140,23 @@ static void test_of_neighbours(void **state) {
     for (size_t v = 0; v < VOCABULARY; v++) near(q[v], p[v]);
     OK(knnlm_store_knn_of(t->store, turned, far, 0, 2, q)); // none
     for (size_t v = 0; v < VOCABULARY; v++) assert_true(q[v] == 0);
-    turned[3] = ENTRIES;
-    FAILS(KNNLM_EINVAL, "", knnlm_store_knn_of(t->store, turned, far, K, 2, q));
+    for (uint32_t wrong = ENTRIES; wrong != 0; wrong = wrong == ENTRIES ? UINT32_MAX : 0) {
+        turned[3] = wrong;
+        FAILS(KNNLM_EINVAL, "", knnlm_store_knn_of(t->store, turned, far, K, 2, q));
+    }
+    fixture_close(t);
+}
+
+// The tokens of entries in any order, and of the places behind the last neighbour.
+static void test_values(void **state) {
+    fixture *t = fixture_open(KNNLM_DISTANCE_L2, VOCABULARY);
+    const uint32_t ids[] = {ENTRIES - 1, 7, UINT32_MAX, 7, 0};
+    int32_t values[COUNT(ids)];
+    (void)state;
+    OK(knnlm_store_values(t->store, ids, COUNT(ids), values));
+    for (size_t i = 0; i < COUNT(ids); i++)
+        assert_int_equal(values[i], ids[i] == UINT32_MAX ? -1 : t->tokens[ids[i]]);
+    FAILS(KNNLM_EINVAL, "1500", knnlm_store_values(t->store, &(uint32_t){ENTRIES}, 1, values));
     fixture_close(t);
 }
 
@@ -286,9 +301,9 @@ static void test_alone_options(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distribution),  cmocka_unit_test(test_of_neighbours),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_alone),
-        cmocka_unit_test(test_alone_options),
+        cmocka_unit_test(test_distribution), cmocka_unit_test(test_of_neighbours),
+        cmocka_unit_test(test_values),       cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_alone),        cmocka_unit_test(test_alone_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,32 @@ static void scores_are_of_what_comes_next(void **state) {
     free(scores);
 }
 
+// Rows are of the same tokens with the same numbers, and hold the formula that they are made by.
+static void rows_tell_of_each_token(void **state) {
+    fixture *d = *state;
+    const char *store;
+    knnlm_mixture_options o = options_of(d, &store);
+    knnlm_mixture *m;
+    float *scores = calloc(2 * d->count, sizeof *scores), *alone = scores + d->count;
+    knnlm_token_row *rows = calloc(d->count, sizeof *rows);
+    OK(knnlm_mixture_open(d->model, &o, &m));
+    OK(knnlm_mixture_score(m, d->tokens, d->count, NULL, scores, alone));
+    OK(knnlm_mixture_rows(m, d->tokens, d->count, NULL, rows));
+    for (size_t i = 0; i < d->count; i++) {
+        const knnlm_token_row *r = &rows[i];
+        assert_true(r->token == d->tokens[i] && r->position == i && !*r->document);
+        assert_true((float)r->p == scores[i] && (float)r->lm == alone[i]);
+        assert_true(fabs(exp(r->p) - r->lambda * exp(r->knn) - (1 - r->lambda) * exp(r->lm)) < 1e-12);
+        assert_true(r->nearest >= 0 && r->entropy > 0 && isnan(r->cache));
+    }
+    d->tokens[1] += d->info.vocabulary;
+    FAILS(KNNLM_EINVAL, "token", knnlm_mixture_rows(m, d->tokens, d->count, NULL, rows));
+    d->tokens[1] -= d->info.vocabulary;
+    knnlm_mixture_close(m);
+    free(rows);
+    free(scores);
+}
+
 // Without stores the mixture is the model; with a weight of 0 too.
 static void nothing_mixed_in_is_the_model(void **state) {
     fixture *d = *state;
@@ -163,11 +189,9 @@ static void states_are_keys(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(scores_are_of_what_comes_next),
-        TEST(nothing_mixed_in_is_the_model),
-        TEST(a_mixture_tells_its_settings),
-        TEST(what_makes_no_sense_is_refused),
-        TEST(states_are_keys),
+        TEST(scores_are_of_what_comes_next),  TEST(rows_tell_of_each_token),
+        TEST(nothing_mixed_in_is_the_model),  TEST(a_mixture_tells_its_settings),
+        TEST(what_makes_no_sense_is_refused), TEST(states_are_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

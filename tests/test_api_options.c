@@ -47,6 +47,25 @@ static void test_wrong_sizes(void **state) {
     }
 }
 
+// Defaults go into a caller's struct and no further; what a newer caller has beyond ours is 0.
+static void test_room_of_callers(void **state) {
+    unsigned char room[sizeof(options) + 16];
+    options out;
+    (void)state;
+    memset(room, 7, sizeof room);
+    api_give(&defaults, sizeof defaults, room, sizeof(old_options));
+    memcpy(&out, room, sizeof out);
+    assert_true(out.size == sizeof(old_options) && out.first == 1);
+    for (size_t i = sizeof(old_options); i < sizeof room; i++) assert_int_equal(room[i], 7);
+    api_give(&defaults, sizeof defaults, room, sizeof room);
+    memcpy(&out, room, sizeof out);
+    assert_true(out.size == sizeof room && out.first == 1 && out.second == 2.5);
+    for (size_t i = sizeof out; i < sizeof room; i++) assert_int_equal(room[i], 0);
+    knnlm_text_options text = {0};
+    knnlm_text_options_init(&text, offsetof(knnlm_text_options, top_k));
+    assert_true(text.size == offsetof(knnlm_text_options, top_k) && text.tokens == 128 && text.top_k == 0);
+}
+
 // Each function names the struct that it refuses.
 #define REFUSES(type, call)                                                                                  \
     do {                                                                                                     \
@@ -84,6 +103,7 @@ static void test_each_struct(void **state) {
     REFUSES(knnlm_train_options, knnlm_train(NULL, 0, "no.gguf", &o, NULL));
     REFUSES(knnlm_mixture_options, knnlm_mixture_open(NULL, &o, (knnlm_mixture **)&none));
     REFUSES(knnlm_mixture_options, knnlm_eval(NULL, NULL, 1, &o, NULL, NULL));
+    REFUSES(knnlm_score_options, knnlm_mixture_rows(NULL, NULL, 0, &o, NULL));
     REFUSES(knnlm_eval_options, knnlm_eval(NULL, NULL, 1, NULL, &o, NULL));
     REFUSES(knnlm_tune_options, knnlm_tune(NULL, NULL, 1, NULL, &o, NULL));
     REFUSES(knnlm_explain_options, knnlm_explain(NULL, "", &o, &(knnlm_explanation){0}));
@@ -111,9 +131,8 @@ static void test_texts_within(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_older_callers),
-        cmocka_unit_test(test_wrong_sizes),
-        cmocka_unit_test(test_each_struct),
+        cmocka_unit_test(test_older_callers),   cmocka_unit_test(test_wrong_sizes),
+        cmocka_unit_test(test_room_of_callers), cmocka_unit_test(test_each_struct),
         cmocka_unit_test(test_texts_within),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,7 @@ write_text 1 300 >texts/a.txt
 write_text 2 60 >texts/b.txt
 write_text 3 60 >more.txt
 write_text 4 90 >valid.txt
-cat "$source"/src/*/*.h | head -c 60000 >corpus.txt
+cat "$source/src/eval/foreign.txt" >corpus.txt # the same whatever becomes of the project
 train() { # MODEL STEPS OPTION...
     model=$1 steps=$2
     shift 2
@@ -142,7 +142,7 @@ for model in shared own; do
     same 0.1 $model.gguf
     for engine in native llama; do
         run 0 build -m $model.gguf --engine $engine --precision f32 -o $model.$engine texts
-        same 1 $model.gguf -s $model.$engine -k 16 --temperature 10
+        same 1 $model.gguf -s $model.$engine -k 1000 --temperature 10 --fixed --lambda .5 # all there are, by one lambda: nothing hangs on a tie
         eval "with_$engine=\$native"
     done
     # shellcheck disable=SC2154 # set by eval

@@ -58,6 +58,16 @@ knnlm_entry api_entry(const kn_store_entry *e);
 // An origin likewise; its texts are the new one's.
 knnlm_origin api_origin(const kn_origin *o);
 
+// Defaults into a caller's struct of that size: an older caller's is shorter, and what a newer one's has
+// beyond ours is 0. Its `size` is set.
+void api_give(const void *defaults, size_t ours, void *out, size_t size);
+// Defines what KNNLM_DEFAULTS of the public header declares: what is not named is 0.
+#define API_DEFAULTS(type, ...)                                                                              \
+    void type##_init(type *options, size_t size) {                                                           \
+        const type defaults = {.size = sizeof defaults, __VA_ARGS__};                                        \
+        api_give(&defaults, sizeof defaults, options, size);                                                 \
+    }
+
 // Options that were given (NULL: none) over the defaults that *out holds: an older caller's, shorter ones up
 // to their own size. KNNLM_EINVAL, naming the struct: no size, or one above `size`.
 knnlm_status api_take(const char *name, const void *given, void *out, size_t size);

@@ -1,9 +1,7 @@
 // The public functions that build.
 #include "api/api.h"
 
-knnlm_build_options knnlm_build_options_default(void) {
-    return (knnlm_build_options){.size = sizeof(knnlm_build_options), .min_context = -1};
-}
+API_DEFAULTS(knnlm_build_options, .min_context = -1)
 
 typedef knnlm_status builder(kn_lm *lm, const char *path, const char *const *texts, size_t count,
                              const kn_build_options *options, const kn_progress *progress,

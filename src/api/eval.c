@@ -9,9 +9,7 @@
 
 // ---------------------------------------------------------------- evaluating
 
-knnlm_eval_options knnlm_eval_options_default(void) {
-    return (knnlm_eval_options){.size = sizeof(knnlm_eval_options), .context = -1, .report_tokens = 5000};
-}
+API_DEFAULTS(knnlm_eval_options, .context = -1, .report_tokens = 5000, .ngram_order = 5, .ngram_lambda = 0.1)
 
 static knnlm_eval_result result_of(const kn_eval_result *r) {
     const kn_read_totals *t = &r->totals.read;
@@ -35,7 +33,8 @@ static knnlm_eval_result result_of(const kn_eval_result *r) {
                              .context = r->context,
                              .split = r->split,
                              .skip_entropy = r->skip_entropy,
-                             .skipped = r->skipped};
+                             .skipped = r->skipped,
+                             .ngram = r->ngram};
     memcpy(out.stores, r->stores, sizeof out.stores);
     return out;
 }
@@ -58,6 +57,7 @@ knnlm_status knnlm_eval(knnlm_model *model, const char *const *texts, size_t cou
     o.report_tokens = given.report_tokens;
     o.row = given.row;
     o.row_context = given.row_context;
+    o.ngram = (kn_eval_ngram_options){given.ngram, given.ngram_count, given.ngram_order, given.ngram_lambda};
     KN_TRY(kn_eval_run((kn_lm *)model, texts, count, &o, &given.progress, &r));
     if (result) *result = result_of(&r);
     return KNNLM_OK;
@@ -65,9 +65,7 @@ knnlm_status knnlm_eval(knnlm_model *model, const char *const *texts, size_t cou
 
 // ---------------------------------------------------------------- tuning
 
-knnlm_tune_options knnlm_tune_options_default(void) {
-    return (knnlm_tune_options){.size = sizeof(knnlm_tune_options), .context = -1};
-}
+API_DEFAULTS(knnlm_tune_options, .context = -1)
 
 static void copy_stores(const kn_tune_result *r, knnlm_tune_result *out) {
     for (size_t i = 0; i < r->store_count; i++) {

@@ -25,10 +25,7 @@ static void neighbors_free(knnlm_neighbor *neighbors, size_t count) {
 
 // ---------------------------------------------------------------- a context
 
-knnlm_explain_options knnlm_explain_options_default(void) {
-    return (knnlm_explain_options){
-        .size = sizeof(knnlm_explain_options), .words = 8, .neighbors = 8, .around = 12};
-}
+API_DEFAULTS(knnlm_explain_options, .words = 8, .neighbors = 8, .around = 12)
 
 static knnlm_status take_explanation(kn_explanation *e, knnlm_explanation *out) {
     knnlm_neighbor *neighbors = take_neighbors(e->neighbors, e->neighbor_count);
@@ -71,14 +68,7 @@ void knnlm_explanation_free(knnlm_explanation *e) {
 
 // ---------------------------------------------------------------- texts
 
-knnlm_explain_texts_options knnlm_explain_texts_options_default(void) {
-    return (knnlm_explain_texts_options){.size = sizeof(knnlm_explain_texts_options),
-                                         .context = -1,
-                                         .best = 5,
-                                         .worst = 5,
-                                         .neighbors = 3,
-                                         .around = 12};
-}
+API_DEFAULTS(knnlm_explain_texts_options, .context = -1, .best = 5, .worst = 5, .neighbors = 3, .around = 12)
 
 static void gains_free(knnlm_token_gain *gains, size_t count) {
     for (size_t i = 0; i < count; i++) {

@@ -6,9 +6,7 @@
 
 // ---------------------------------------------------------------- indexing
 
-knnlm_index_options knnlm_index_options_default(void) {
-    return (knnlm_index_options){.size = sizeof(knnlm_index_options), .seed = 1};
-}
+API_DEFAULTS(knnlm_index_options, .seed = 1)
 
 static knnlm_status read_recipe(const knnlm_index_options *o, kn_recipe *out) {
     *out = (kn_recipe){.lists = o->lists,
@@ -96,9 +94,7 @@ knnlm_status knnlm_store_index_describe(const knnlm_store *s, knnlm_index_info *
     return KNNLM_OK;
 }
 
-knnlm_search_options knnlm_search_options_default(void) {
-    return (knnlm_search_options){.size = sizeof(knnlm_search_options), .k = 1024};
-}
+API_DEFAULTS(knnlm_search_options, .k = 1024)
 
 // *bits: one per entry, set for those of the documents; NULL when all are wanted. Released with free().
 static knnlm_status allow(const kn_store *store, const knnlm_search_options *o, uint64_t **bits) {

@@ -6,9 +6,7 @@
 
 // ---------------------------------------------------------------- import
 
-knnlm_import_options knnlm_import_options_default(void) {
-    return (knnlm_import_options){.size = sizeof(knnlm_import_options)};
-}
+API_DEFAULTS(knnlm_import_options)
 
 typedef struct importing {
     const knnlm_import_options *given;
@@ -167,9 +165,7 @@ void knnlm_import_result_free(knnlm_import_result *r) {
 
 // ---------------------------------------------------------------- export
 
-knnlm_export_options knnlm_export_options_default(void) {
-    return (knnlm_export_options){.size = sizeof(knnlm_export_options)};
-}
+API_DEFAULTS(knnlm_export_options)
 
 knnlm_status knnlm_store_export(const knnlm_store *store, const char *directory,
                                 const knnlm_export_options *options, knnlm_export_result *result) {

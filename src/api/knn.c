@@ -47,6 +47,14 @@ static knnlm_status values_of(const knnlm_store *s, const uint32_t *ids, size_t 
     return KNNLM_OK;
 }
 
+knnlm_status knnlm_store_values(const knnlm_store *s, const uint32_t *ids, size_t count, int32_t *values) {
+    for (size_t i = 0; i < count; i++) {
+        values[i] = -1;
+        if (ids[i] != UINT32_MAX) KN_TRY(values_of(s, &ids[i], 1, &values[i]));
+    }
+    return KNNLM_OK;
+}
+
 static kn_neighborhood neighborhood(const float *distances, const int32_t *values, size_t count) {
     kn_neighborhood n = {.distances = distances, .values = values, .count = count};
     for (size_t i = 1; i < count; i++)

@@ -1,6 +1,6 @@
 // The public functions that predict.
 #include "api/api.h"
-#include "eval/pass.h"
+#include "eval/eval.h"
 #include "knn/next.h"
 
 #include <assert.h>
@@ -8,15 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-knnlm_mixture_options knnlm_mixture_options_default(void) {
-    return (knnlm_mixture_options){.size = sizeof(knnlm_mixture_options),
-                                   .lambda = -1,
-                                   .temperature = -1,
-                                   .distance = -1,
-                                   .cache = -1,
-                                   .cache_lambda = -1,
-                                   .cache_temperature = -1};
-}
+API_DEFAULTS(knnlm_mixture_options, .lambda = -1, .temperature = -1, .distance = -1, .cache = -1,
+             .cache_lambda = -1, .cache_temperature = -1)
 
 static double given(double x) {
     return x < 0 ? NAN : x;
@@ -157,6 +150,30 @@ knnlm_status knnlm_mixture_score(knnlm_mixture *m, const int32_t *tokens, size_t
     kn_pass_options pass = {.read = {.score = o.score, .context = o.context}, .predictions_alone = true};
     scores s = {logprobs, lm};
     return kn_pass_tokens(m->lm, m->mixture, tokens, count, &pass, copy_scores, &s);
+}
+
+typedef struct rows {
+    const kn_mixture *mixture;
+    knnlm_token_row *out;
+} rows;
+
+static knnlm_status copy_rows(void *context, const kn_scored *b) {
+    const rows *r = context;
+    for (size_t i = 0; i < b->count; i++) {
+        knnlm_token_row *row = &r->out[b->tokens[i].position];
+        *row = kn_eval_row(r->mixture, b, i);
+        row->document = "";
+    }
+    return KNNLM_OK;
+}
+
+knnlm_status knnlm_mixture_rows(knnlm_mixture *m, const int32_t *tokens, size_t count,
+                                const knnlm_score_options *options, knnlm_token_row *out) {
+    knnlm_score_options o;
+    KN_TRY(API_TAKE(knnlm_score_options, options, &o));
+    kn_pass_options pass = {.read = {.score = o.score, .context = o.context}, .entropies = true};
+    rows r = {m->mixture, out};
+    return kn_pass_tokens(m->lm, m->mixture, tokens, count, &pass, copy_rows, &r);
 }
 
 knnlm_status knnlm_mixture_next(knnlm_mixture *m, const int32_t *tokens, size_t count, double *p, double *lm,

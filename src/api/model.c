@@ -13,13 +13,9 @@ static const kn_lm *const_lm_of(const knnlm_model *model) {
     return (const kn_lm *)model;
 }
 
-knnlm_model_options knnlm_model_options_default(void) {
-    return (knnlm_model_options){.size = sizeof(knnlm_model_options)};
-}
+API_DEFAULTS(knnlm_model_options)
 
-knnlm_score_options knnlm_score_options_default(void) {
-    return (knnlm_score_options){.size = sizeof(knnlm_score_options), .context = -1};
-}
+API_DEFAULTS(knnlm_score_options, .context = -1)
 
 knnlm_status knnlm_model_open(const char *path, const knnlm_model_options *options, knnlm_model **out) {
     knnlm_model_options given;

@@ -3,9 +3,7 @@
 
 #include <string.h>
 
-knnlm_input_options knnlm_input_options_default(void) {
-    return (knnlm_input_options){.size = sizeof(knnlm_input_options), .field = "text"};
-}
+API_DEFAULTS(knnlm_input_options, .field = "text")
 
 knnlm_status api_take_texts(const knnlm_input_options *given, knnlm_split split, kn_text_options *out) {
     KN_TRY(API_TAKE(knnlm_input_options, given, out));
@@ -13,6 +11,12 @@ knnlm_status api_take_texts(const knnlm_input_options *given, knnlm_split split,
         return kn_fail(KNNLM_EINVAL, "`split` %d: not a knnlm_split", (int)split);
     out->split = split;
     return KNNLM_OK;
+}
+
+void api_give(const void *defaults, size_t ours, void *out, size_t size) {
+    memset(out, 0, size);
+    memcpy(out, defaults, kn_min(ours, size));
+    if (size >= sizeof size) memcpy(out, &size, sizeof size);
 }
 
 knnlm_status api_take(const char *name, const void *given, void *out, size_t size) {

@@ -13,20 +13,9 @@ struct knnlm_server {
     sem_t stopped;
 };
 
-knnlm_server_options knnlm_server_options_default(void) {
-    return (knnlm_server_options){.size = sizeof(knnlm_server_options),
-                                  .host = "127.0.0.1",
-                                  .port = 8080,
-                                  .queue = 256,
-                                  .parallel = 8,
-                                  .max_tokens = 16384,
-                                  .max_body = 16 << 20,
-                                  .max_memory = 1 << 30,
-                                  .connections = 512,
-                                  .timeout = 300,
-                                  .patience = 5,
-                                  .models = 1};
-}
+API_DEFAULTS(knnlm_server_options, .host = "127.0.0.1", .port = 8080, .queue = 256, .parallel = 8,
+             .max_tokens = 16384, .max_body = 16 << 20, .max_memory = 1 << 30, .connections = 512,
+             .timeout = 300, .patience = 5, .models = 1)
 
 // ---------------------------------------------------------------- checking
 

@@ -255,9 +255,7 @@ static knnlm_status attach_tokenizer(kn_store_writer *w, const knnlm_model *mode
     return model ? kn_build_attach_tokenizer(w, kn_lm_tokenizer((const kn_lm *)model)) : KNNLM_OK;
 }
 
-knnlm_store_settings knnlm_store_settings_default(void) {
-    return (knnlm_store_settings){.size = sizeof(knnlm_store_settings)};
-}
+API_DEFAULTS(knnlm_store_settings)
 
 knnlm_status knnlm_writer_create(const char *path, const knnlm_store_settings *settings, knnlm_writer **out) {
     char fingerprint[KN_FINGERPRINT] = "";

@@ -12,19 +12,19 @@ struct knnlm_text {
     kn_sequence *sequence;
 };
 
-knnlm_text_options knnlm_text_options_default(void) {
+void knnlm_text_options_init(knnlm_text_options *options, size_t size) {
     kn_generate_options o = kn_generate_options_default();
-    return (knnlm_text_options){.size = sizeof(knnlm_text_options),
-                                .tokens = o.tokens,
-                                .seed = o.seed,
-                                .temperature = o.sampling.temperature,
-                                .top_k = o.sampling.top_k,
-                                .top_p = o.sampling.top_p,
-                                .min_p = o.sampling.min_p,
-                                .repeat_penalty = o.sampling.repeat_penalty,
-                                .repeat_last = o.sampling.repeat_last,
-                                .sources = true,
-                                .around = o.around};
+    knnlm_text_options defaults = {.tokens = o.tokens,
+                                   .seed = o.seed,
+                                   .temperature = o.sampling.temperature,
+                                   .top_k = o.sampling.top_k,
+                                   .top_p = o.sampling.top_p,
+                                   .min_p = o.sampling.min_p,
+                                   .repeat_penalty = o.sampling.repeat_penalty,
+                                   .repeat_last = o.sampling.repeat_last,
+                                   .sources = true,
+                                   .around = o.around};
+    api_give(&defaults, sizeof defaults, options, size);
 }
 
 static kn_generate_options generate_options(const knnlm_text_options *o) {

@@ -2,44 +2,13 @@
 #include "api/api.h"
 #include "train/texts.h"
 
-knnlm_train_options knnlm_train_options_default(void) {
-    return (knnlm_train_options){.size = sizeof(knnlm_train_options),
-                                 .tokenizer = -1,
-                                 .vocabulary = -1,
-                                 .vocabulary_sample = -1,
-                                 .width = -1,
-                                 .layers = -1,
-                                 .heads = -1,
-                                 .ffn = -1,
-                                 .context = -1,
-                                 .window = -1,
-                                 .positions = -1,
-                                 .activation = -1,
-                                 .norm = -1,
-                                 .steps = -1,
-                                 .epochs = -1,
-                                 .minutes = -1,
-                                 .length = -1,
-                                 .batch = 8192,
-                                 .micro = -1,
-                                 .schedule = -1,
-                                 .rate = -1,
-                                 .floor = 0.05,
-                                 .tail = 0.2,
-                                 .warmup = -1,
-                                 .period = -1,
-                                 .clip = -1,
-                                 .decay = -1,
-                                 .momentum = 0.99,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.98,
-                                 .seed = 1,
-                                 .type = KNNLM_TYPE_F16,
-                                 .valid_every = 200,
-                                 .report_every = 10,
-                                 .save_seconds = 300,
-                                 .valid_tokens = 1 << 17};
-}
+API_DEFAULTS(knnlm_train_options, .tokenizer = -1, .vocabulary = -1, .vocabulary_sample = -1, .width = -1,
+             .layers = -1, .heads = -1, .ffn = -1, .context = -1, .window = -1, .positions = -1,
+             .activation = -1, .norm = -1, .steps = -1, .epochs = -1, .minutes = -1, .length = -1,
+             .batch = 8192, .micro = -1, .schedule = -1, .rate = -1, .floor = 0.05, .tail = 0.2, .warmup = -1,
+             .period = -1, .clip = -1, .decay = -1, .momentum = 0.99, .beta1 = 0.9, .beta2 = 0.98, .seed = 1,
+             .type = KNNLM_TYPE_F16, .valid_every = 200, .report_every = 10, .save_seconds = 300,
+             .valid_tokens = 1 << 17)
 
 static knnlm_status check(const knnlm_train_options *o, size_t texts) {
     if (!texts) return kn_fail(KNNLM_EINVAL, "no text to train on");

@@ -5,9 +5,7 @@
 
 // ---------------------------------------------------------------- removing
 
-knnlm_remove_options knnlm_remove_options_default(void) {
-    return (knnlm_remove_options){.size = sizeof(knnlm_remove_options)};
-}
+API_DEFAULTS(knnlm_remove_options)
 
 // Marks the documents that a pattern means.
 static knnlm_status mark_matching(const kn_store *store, const char *pattern, bool *marked) {
@@ -99,9 +97,7 @@ knnlm_status knnlm_store_remove(const char *path, const knnlm_remove_options *op
 
 // ---------------------------------------------------------------- compacting
 
-knnlm_compact_options knnlm_compact_options_default(void) {
-    return (knnlm_compact_options){.size = sizeof(knnlm_compact_options)};
-}
+API_DEFAULTS(knnlm_compact_options)
 
 knnlm_status knnlm_store_compact(const char *path, const knnlm_compact_options *options,
                                  knnlm_compact_result *result) {
@@ -115,9 +111,7 @@ knnlm_status knnlm_store_compact(const char *path, const knnlm_compact_options *
 
 // ---------------------------------------------------------------- verifying
 
-knnlm_verify_options knnlm_verify_options_default(void) {
-    return (knnlm_verify_options){.size = sizeof(knnlm_verify_options)};
-}
+API_DEFAULTS(knnlm_verify_options)
 
 static void hear_nothing(void *context, const knnlm_problem *problem) {
     (void)context;
@@ -149,9 +143,7 @@ knnlm_status knnlm_store_repair(const char *path, const knnlm_verify_result *ver
 
 // ---------------------------------------------------------------- recall
 
-knnlm_recall_options knnlm_recall_options_default(void) {
-    return (knnlm_recall_options){.size = sizeof(knnlm_recall_options), .queries = 200, .k = 1024, .seed = 1};
-}
+API_DEFAULTS(knnlm_recall_options, .queries = 200, .k = 1024, .seed = 1)
 
 knnlm_status knnlm_store_recall(const knnlm_store *store, const knnlm_recall_options *options,
                                 knnlm_recall *rows, size_t *count) {

@@ -20,6 +20,9 @@ static struct {
     int64_t score, context, report_tokens;
     bool fallback;
     double skip_entropy;
+    cli_list ngram;
+    int64_t order;
+    double ngram_lambda;
 } args;
 
 // One option a line.
@@ -31,6 +34,9 @@ static const cli_option options[] = {
     CLI_FILTER_OPTIONS(args.mixture),
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone (knnlm tune tells what that costs)", 0, 100, NULL},
     {0, "fallback", CLI_FLAG, &args.fallback, NULL, "lambda falls to 0 where neighbours are farther or less certain than while tuning", 0, 0, NULL},
+    {0, "ngram", CLI_LIST, &args.ngram, "TEXT", "mix in an n-gram model (modified Kneser-Ney) of this text, as the paper compares neighbours with; may be given again", 0, 0, NULL},
+    {0, "ngram-order", CLI_INTEGER, &args.order, "N", "its longest n-grams (default: 5)", 1, KNNLM_NGRAM_MAX, NULL},
+    {0, "ngram-lambda", CLI_NUMBER, &args.ngram_lambda, "X", "its weight (default: 0.1); what each would give is told in --json", 0, 1, NULL},
     CLI_TEXTS_OPTIONS(args.texts, "as the store's, else file"),
     {0, "score", CLI_INTEGER, &args.score, "N", "tokens scored a window (default: half the window, at most 512)", 1, 1 << 20, NULL},
     {0, "context", CLI_INTEGER, &args.context, "N", "tokens before them (default: what the model's window leaves)", 0, 1 << 20, NULL},
@@ -42,6 +48,14 @@ static const cli_option options[] = {
     CLI_COMMON_OPTIONS(args.common),
 };
 // clang-format on
+
+// The weight of the n-gram model under which the text is most probable.
+static size_t best_point(const knnlm_eval_ngram *n) {
+    size_t best = 0;
+    for (size_t i = 1; i < KNNLM_TUNE_CURVE; i++)
+        if (n->by_lambda[i] < n->by_lambda[best]) best = i;
+    return best;
+}
 
 // ---------------------------------------------------------------- JSON
 
@@ -88,6 +102,19 @@ static json_t *json_mixture(const knnlm_eval_result *r) {
     return o;
 }
 
+static json_t *json_ngram(const knnlm_eval_result *r) {
+    const knnlm_eval_ngram *n = &r->ngram;
+    json_t *curve = json_array(), *grams = json_array();
+    for (size_t i = 0; i < KNNLM_TUNE_CURVE; i++)
+        cli_json_append(curve, json_pack("[f, o?]", n->lambdas[i], json_real(n->by_lambda[i])));
+    for (int32_t i = 0; i < n->order; i++) cli_json_append(grams, json_integer((json_int_t)n->grams[i]));
+    size_t best = best_point(n);
+    return json_pack("{s:i, s:I, s:o, s:o?, s:o?, s:f, s:f, s:o?, s:o, s:f}", "order", n->order, "tokens",
+                     (json_int_t)n->tokens, "grams", grams, "ppl", json_real(r->mixed.ppl), "ppl_alone",
+                     json_real(n->score.ppl), "lambda", n->lambda, "best_lambda", n->lambdas[best],
+                     "best_ppl", json_real(n->by_lambda[best]), "by_lambda", curve, "seconds", n->seconds);
+}
+
 static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r) {
     json_t *o = json_pack(
         "{s:o?, s:s, s:I, s:I, s:I, s:I, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:o?, s:{s:b, "
@@ -102,6 +129,7 @@ static void print_json(const knnlm_model_info *info, const knnlm_eval_result *r)
         r->context, "documents", knnlm_split_name(r->split), "threads", kn_threads(), "kernels",
         info->kernels);
     json_object_update_new(o, json_mixture(r));
+    if (r->ngram.order) json_object_set_new(o, "ngram", json_ngram(r));
     json_object_set_new(o, "skipped_files", cli_texts_json(&args.texts));
     cli_print_json(o);
 }
@@ -160,16 +188,28 @@ static void print_mixture(const knnlm_eval_result *r) {
                r->own_documents);
 }
 
+static void print_ngram(const knnlm_eval_ngram *n) {
+    char tokens[32], alone[32], best[32];
+    size_t point = best_point(n);
+    printf("n-gram model     order %d, %s tokens, lambda %.4g; alone %s per token; best on this text: lambda "
+           "%.2f, %s\n",
+           n->order, cli_count((double)n->tokens, tokens), n->lambda, cli_perplexity(n->score.ppl, alone),
+           n->lambdas[point], cli_perplexity(n->by_lambda[point], best));
+}
+
 static void print_text(const knnlm_eval_result *r) {
     char rate[32], seconds[32], lm[32], search[32];
-    bool mixed = r->store_count || r->cache;
+    bool mixed = r->store_count || r->cache || r->ngram.order;
     printf("documents        %llu\n", (unsigned long long)r->documents);
     printf("tokens           %llu\n", (unsigned long long)r->tokens);
     printf("words            %llu\n", (unsigned long long)r->words);
     printf("bytes            %llu\n", (unsigned long long)r->bytes);
     print_perplexity(mixed ? "model alone" : "perplexity", &r->lm, r->words);
-    if (mixed) print_perplexity("with neighbours", &r->mixed, r->words);
+    if (mixed)
+        print_perplexity(r->store_count || r->cache ? "with neighbours" : "with n-grams", &r->mixed,
+                         r->words);
     print_mixture(r);
+    if (r->ngram.order) print_ngram(&r->ngram);
     if (r->stream)
         printf("windows          none: each document was read as a stream\n");
     else
@@ -208,6 +248,7 @@ static knnlm_status check_outputs(const char *const *paths, size_t count) {
     for (size_t i = 0; i < 2; i++) {
         if (!outputs[i]) continue;
         KN_TRY(cli_check_output(outputs[i], paths, count));
+        KN_TRY(cli_check_output(outputs[i], args.ngram.items, args.ngram.count));
         KN_TRY(cli_check_output(outputs[i], &args.model, 1));
         KN_TRY(cli_mixture_check_output(&args.mixture, outputs[i]));
         KN_TRY(kn_writer_try(outputs[i]));
@@ -225,6 +266,10 @@ static knnlm_eval_options make_options(void) {
     o.per_token = args.per_token;
     o.report = args.report;
     o.report_tokens = (uint64_t)args.report_tokens;
+    o.ngram = args.ngram.items;
+    o.ngram_count = args.ngram.count;
+    o.ngram_order = (int32_t)args.order;
+    o.ngram_lambda = args.ngram_lambda;
     o.progress = cli_progress;
     return o;
 }
@@ -256,6 +301,8 @@ static int run(int argc, char **argv) {
     size_t count;
     args.context = args.texts.split = -1;
     args.report_tokens = 5000;
+    args.order = 5;
+    args.ngram_lambda = 0.1;
     cli_mixture_init(&args.mixture);
     int code = cli_parse(&cli_eval, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
     if (code >= 0) return code;

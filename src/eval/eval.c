@@ -18,14 +18,20 @@ typedef struct scoring {
     const kn_eval_options *o;
     kn_rows *rows;           // NULL: not wanted
     kn_report_maker *report; // likewise
+    kn_eval_ngram *ngram;    // likewise
 } scoring;
 
 // ---------------------------------------------------------------- a batch
 
+static double p_of(const scoring *s, const kn_scored *b, size_t i) {
+    double p = b->predictions[i].p;
+    return s->ngram ? kn_eval_ngram_mix(s->ngram, i, p) : p;
+}
+
 static void add_up(scoring *s, const kn_scored *b) {
     for (size_t i = 0; i < b->count; i++) {
         s->nll_lm -= (double)b->lm[i];
-        s->nll -= b->predictions[i].p;
+        s->nll -= p_of(s, b, i);
         for (size_t j = 0; j < s->m->count; j++) {
             s->lambdas[j] += b->predictions[i].lambdas[j];
             s->found[j] += b->predictions[i].knn[j] > -INFINITY;
@@ -33,7 +39,7 @@ static void add_up(scoring *s, const kn_scored *b) {
     }
 }
 
-static knnlm_token_row row_of(const scoring *s, const kn_scored *b, size_t i) {
+knnlm_token_row kn_eval_row(const kn_mixture *m, const kn_scored *b, size_t i) {
     const kn_scored_token *t = &b->tokens[i];
     knnlm_token_row row = {.document = b->names[t->document],
                            .position = t->position,
@@ -44,21 +50,24 @@ static knnlm_token_row row_of(const scoring *s, const kn_scored *b, size_t i) {
                            .cache = NAN,
                            .p = (double)b->lm[i],
                            .nearest = NAN,
+                           .ngram = NAN,
                            .entropy = b->entropies ? (double)b->entropies[i] : NAN};
     kn_row_neighbors found[KN_STORES_MAX];
-    if (!s->m->any) return row;
+    if (!kn_mixture_describe(m)->any) return row;
     kn_predictor_neighbors(b->neighbors, i, found);
-    row.knn = kn_prediction_knn(s->mixture, &b->predictions[i]);
+    row.knn = kn_prediction_knn(m, &b->predictions[i]);
     row.cache = b->cache ? b->cache[i] : NAN;
     row.p = b->predictions[i].p;
-    row.lambda = kn_prediction_lambda(s->mixture, &b->predictions[i]);
-    row.nearest = kn_nearest(s->mixture, found);
+    row.lambda = kn_prediction_lambda(m, &b->predictions[i]);
+    row.nearest = kn_nearest(m, found);
     return row;
 }
 
 static knnlm_status tell_rows(const scoring *s, const kn_scored *b) {
     for (size_t i = 0; i < b->count; i++) {
-        knnlm_token_row row = row_of(s, b, i);
+        knnlm_token_row row = kn_eval_row(s->mixture, b, i);
+        row.p = p_of(s, b, i);
+        if (s->ngram) row.ngram = kn_eval_ngram_logprob(s->ngram, i);
         if (!s->o->row(s->o->row_context, &row)) return kn_fail(KNNLM_ESTOPPED, "stopped while scoring");
     }
     return KNNLM_OK;
@@ -66,8 +75,9 @@ static knnlm_status tell_rows(const scoring *s, const kn_scored *b) {
 
 static knnlm_status take(void *context, const kn_scored *b) {
     scoring *s = context;
+    if (s->ngram) KN_TRY(kn_eval_ngram_take(s->ngram, b));
     add_up(s, b);
-    if (s->rows) KN_TRY(kn_rows_put(s->rows, b));
+    if (s->rows) KN_TRY(kn_rows_put(s->rows, b, s->ngram));
     if (s->o->row) KN_TRY(tell_rows(s, b));
     return s->report ? kn_report_maker_take(s->report, b) : KNNLM_OK;
 }
@@ -124,6 +134,10 @@ static void summarise(const scoring *s, kn_eval_result *out) {
     out->skipped = (double)out->totals.skipped / (double)t->tokens;
     out->cache_lambda = m->cache.lambda;
     out->cache_temperature = m->cache.temperature;
+    if (!s->ngram) return;
+    double nll;
+    out->ngram = kn_eval_ngram_tell(s->ngram, t->tokens, &nll);
+    out->ngram.score = score_of(nll, t);
 }
 
 // ---------------------------------------------------------------- the run
@@ -138,6 +152,7 @@ static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_
     out->stream = pass.read.stream;
     out->score = pass.read.score;
     out->context = pass.read.context;
+    KN_TRY(kn_eval_ngram_open(lm, &o->ngram, &pass.read.texts, progress, &s->ngram));
     KN_TRY(kn_pass_texts(lm, s->mixture, paths, count, &pass, progress, take, s, &out->totals));
     if (!out->totals.read.tokens) return kn_fail(KNNLM_EDATA, "%s: no text to score", paths[0]);
     summarise(s, out);
@@ -145,7 +160,9 @@ static knnlm_status score(scoring *s, kn_lm *lm, const char *const *paths, size_
 }
 
 static knnlm_status open_outputs(scoring *s, const kn_lm *lm, const kn_eval_options *o) {
-    if (o->per_token) KN_TRY(kn_rows_open(o->per_token, lm, s->mixture, &s->rows));
+    if (o->report && o->ngram.count)
+        return kn_fail(KNNLM_EINVAL, "%s: a report tells of neighbours, and not of n-grams", o->report);
+    if (o->per_token) KN_TRY(kn_rows_open(o->per_token, lm, s->mixture, o->ngram.count, &s->rows));
     if (o->report) KN_TRY(kn_report_maker_open(o->report, lm, s->mixture, o->report_tokens, &s->report));
     return KNNLM_OK;
 }
@@ -161,6 +178,7 @@ static knnlm_status run(kn_lm *lm, const kn_mixture *m, const char *const *paths
     scoring s = {.mixture = m, .m = kn_mixture_describe(m), .o = o};
     knnlm_status status = open_outputs(&s, lm, o);
     if (status == KNNLM_OK) status = score(&s, lm, paths, count, o, progress, out);
+    kn_eval_ngram_close(s.ngram);
     return close_outputs(&s, out, status);
 }
 

@@ -2,7 +2,7 @@
 #ifndef KN_EVAL_H
 #define KN_EVAL_H
 
-#include "eval/pass.h"
+#include "eval/ngram.h"
 
 typedef struct kn_eval_options {
     kn_read_options read; // texts.split: counts only when split_said
@@ -13,6 +13,7 @@ typedef struct kn_eval_options {
     uint64_t report_tokens; // tokens shown there at most
     bool (*row)(void *context, const knnlm_token_row *row); // told of every token; NULL: not wanted
     void *row_context;
+    kn_eval_ngram_options ngram;
 } kn_eval_options;
 
 typedef struct kn_eval_result {
@@ -27,10 +28,13 @@ typedef struct kn_eval_result {
     bool stream;            // read as one; windows otherwise
     int32_t score, context; // as used
     knnlm_split split;
+    knnlm_eval_ngram ngram; // order 0: none
 } kn_eval_result;
 
 knnlm_status kn_eval_run(kn_lm *lm, const char *const *paths, size_t count, const kn_eval_options *options,
                          const kn_progress *progress, kn_eval_result *out);
+// All that is known of token `i` of a batch whose neighbours are at hand; `document` is the batch's.
+knnlm_token_row kn_eval_row(const kn_mixture *mixture, const kn_scored *scored, size_t i);
 // What to say after the lambda of a store: why it is a mean.
 const char *kn_eval_weighed(const knnlm_eval_store *store);
 

@@ -16,12 +16,13 @@ struct kn_rows {
     const kn_mixture *m;
 };
 
-static const char alone[] = "document\tposition\toffset\ttoken\ttext\tlogprob\n",
+static const char alone[] = "document\tposition\toffset\ttoken\ttext\tlogprob",
                   mixed_in[] =
                       "document\tposition\toffset\ttoken\ttext\tlogprob_lm\tlogprob_knn\tlogprob_cache\t"
-                      "logprob\tlambda\tnearest\tentropy\n";
+                      "logprob\tlambda\tnearest\tentropy",
+                  with_ngram[] = "\tlogprob_ngram\tlogprob_mixed";
 
-knnlm_status kn_rows_open(const char *path, const kn_lm *lm, const kn_mixture *m, kn_rows **out) {
+knnlm_status kn_rows_open(const char *path, const kn_lm *lm, const kn_mixture *m, bool ngram, kn_rows **out) {
     kn_rows *r = kn_alloc(1, sizeof *r);
     if (!r) return KNNLM_ENOMEM;
     r->tokenizer = kn_lm_tokenizer(lm);
@@ -34,6 +35,8 @@ knnlm_status kn_rows_open(const char *path, const kn_lm *lm, const kn_mixture *m
     *out = r;
     const char *header = kn_mixture_describe(m)->any ? mixed_in : alone;
     kn_file_writer_put(r->file, header, strlen(header)); // failures are told by the commit
+    if (ngram) kn_file_writer_put(r->file, with_ngram, strlen(with_ngram));
+    kn_file_writer_put(r->file, "\n", 1);
     return KNNLM_OK;
 }
 
@@ -65,7 +68,12 @@ static void put_prediction(kn_rows *r, const kn_scored *b, size_t i) {
     put_number(r, (double)b->entropies[i]);
 }
 
-knnlm_status kn_rows_put(kn_rows *r, const kn_scored *b) {
+static void put_ngram(kn_rows *r, const kn_scored *b, const kn_eval_ngram *ngram, size_t i) {
+    put_number(r, kn_eval_ngram_logprob(ngram, i));
+    put_number(r, kn_eval_ngram_mix(ngram, i, b->predictions[i].p));
+}
+
+knnlm_status kn_rows_put(kn_rows *r, const kn_scored *b, const kn_eval_ngram *ngram) {
     for (size_t i = 0; i < b->count; i++) {
         const kn_scored_token *t = &b->tokens[i];
         char line[2048], name[1024], text[512], *piece;
@@ -79,6 +87,7 @@ knnlm_status kn_rows_put(kn_rows *r, const kn_scored *b) {
         KN_TRY(kn_file_writer_put(r->file, line, (size_t)n));
         put_number(r, (double)b->lm[i]);
         if (kn_mixture_describe(r->m)->any) put_prediction(r, b, i);
+        if (ngram) put_ngram(r, b, ngram, i);
         KN_TRY(kn_file_writer_put(r->file, "\n", 1));
     }
     return KNNLM_OK;

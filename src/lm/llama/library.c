@@ -136,12 +136,23 @@ static bool beside_command(char out[PATH_MAX]) {
     return join(command, "../" KN_LLAMA_INSTALLED, out) && holds_library(out);
 }
 
+// The same seen from the shared library, whose program may be anywhere (Python's).
+static bool beside_library(char out[PATH_MAX]) {
+    static const char here = 0;
+    char library[PATH_MAX];
+    Dl_info us;
+    if (!dladdr(&here, &us) || !us.dli_fname || !realpath(us.dli_fname, library)) return false;
+    char *slash = strrchr(library, '/');
+    if (slash) *slash = 0;
+    return join(library, "knnlm/llama", out) && holds_library(out);
+}
+
 // What the user says, what was installed along with us, what we were built with.
 static const char *find_folder(void) {
     static char beside[PATH_MAX];
     const char *given = getenv("KNNLM_LLAMA");
     if (given && *given) return holds_library(given) ? given : NULL;
-    if (beside_command(beside)) return beside;
+    if (beside_command(beside) || beside_library(beside)) return beside;
     if (holds_library(KN_LLAMA_PREFIX "/" KN_LLAMA_INSTALLED)) return KN_LLAMA_PREFIX "/" KN_LLAMA_INSTALLED;
     return holds_library(KN_LLAMA_FOLDER) ? KN_LLAMA_FOLDER : NULL;
 }
