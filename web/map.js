@@ -54,16 +54,18 @@ export function storeMap(store, present) {
     for (const point of map.points) if (!colours.of.has(point.document)) dot(point, RADIUS, colour('--edge'));
     for (const point of named) dot(point, RADIUS, colour(`--source${colours.of.get(point.document)}`));
     const ring = (point, radius, stroke) => {
-      pen.beginPath();
-      pen.arc(...place(point), radius, 0, 2 * Math.PI);
-      pen.lineWidth = 2.5;
-      pen.strokeStyle = stroke;
-      pen.stroke();
+      for (const [wide, ink] of [[7, colour('--paper')], [3, stroke]]) { // seen in a crowd, too
+        pen.beginPath();
+        pen.arc(...place(point), radius, 0, 2 * Math.PI);
+        pen.lineWidth = wide;
+        pen.strokeStyle = ink;
+        pen.stroke();
+      }
     };
     if (at >= 0) ring(map.points[at], 6, colour('--ink'));
     if (query) {
-      dot(query, 4, colour('--danger'));
-      ring(query, 9, colour('--danger'));
+      ring(query, 11, colour('--danger'));
+      dot(query, 5, colour('--danger'));
     }
   }
 
