@@ -173,7 +173,7 @@ static knnlm_status remove_from(kn_served *s, kn_served_store *b, const char *na
 
 bool kn_served_remove(kn_served *s, const kn_served_change *change, const char *document, size_t size,
                       uint64_t *removed, kn_http_error *err) {
-    bool found;
+    bool found = false;
     kn_served_store *b = kn_served_change_begin(s, change, err);
     if (!b) return false;
     knnlm_status status = remove_from(s, b, document, size, removed, &found);
