@@ -46,8 +46,9 @@ static bool take_names(const kn_members *f, const char *name, const char ***name
 // Whether a list "a, b, c" has the name.
 static bool lists(const char *list, const char *name) {
     size_t size = strlen(name);
+    if (!size) return false;
     for (const char *at = list; (at = strstr(at, name)); at += size)
-        if ((at == list || at[-1] == ' ') && (!at[size] || at[size] == ',')) return size > 0;
+        if ((at == list || at[-1] == ' ') && (!at[size] || at[size] == ',')) return true;
     return false;
 }
 

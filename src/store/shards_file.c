@@ -46,10 +46,11 @@ static size_t print_line(char line[KN_SHARDS_LINE], const char *body, size_t siz
 }
 
 static knnlm_status check_line(const char *file, const char *data, size_t size, size_t *body) {
-    char expected[KN_SHARDS_LINE];
+    char expected[KN_SHARDS_LINE], line[KN_SHARDS_LINE + 1] = "";
     const char *end = size ? memchr(data, '\n', kn_min(size, KN_SHARDS_LINE)) : NULL;
     int version = 0;
-    if (!end || sscanf(data, KN_SHARDS_MAGIC " %d ", &version) != 1)
+    if (end) memcpy(line, data, (size_t)(end - data)); // the file is not a string
+    if (!end || sscanf(line, KN_SHARDS_MAGIC " %d ", &version) != 1)
         return kn_fail(KNNLM_EDATA, "%s: does not tell the shards of a knnlm store", file);
     if (version > KN_SHARDS_VERSION)
         return kn_fail(KNNLM_ENOTSUP, "%s: of version %d: this knnlm knows up to %d", file, version,
