@@ -9,7 +9,7 @@ set -u
 [ -r /usr/share/doc/debian-policy/policy.txt.gz ] || skip "no debian-policy (scripts/install-deps paper)"
 dpkg -L perl-doc >/dev/null 2>&1 || skip "no perl-doc (scripts/install-deps corpus)"
 command -v gnuplot >/dev/null 2>&1 || skip "no gnuplot (scripts/install-deps plots)"
-export WORK="$PWD/paper" BYTES=40000 KNNLM="$knnlm"
+export WORK="$PWD/paper" BYTES=24000 KNNLM="$knnlm"
 paper() { "$source/experiments/paper/run" "$@" >out 2>err; }
 
 paper c10 c15 figure2
