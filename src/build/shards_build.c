@@ -16,6 +16,7 @@ typedef struct job {
     const kn_build_options *o;
     const kn_deal_plan *plan; // NULL: no documents
     const kn_progress *progress;
+    kn_build_result *all; // of every shard, in sum
 } job;
 
 // ---------------------------------------------------------------- what a rank is told
@@ -164,17 +165,19 @@ static void add_result(kn_build_result *all, const kn_build_result *one) {
     all->resumed |= one->resumed;
 }
 
+static knnlm_status take_built(void *context, size_t shard, kn_message *out) {
+    const job *j = context;
+    kn_build_result one;
+    (void)shard;
+    kn_message_take(out, &one, sizeof one);
+    KN_TRY(kn_message_read(out));
+    add_result(j->all, &one);
+    return KNNLM_OK;
+}
+
 static knnlm_status run_shards(const kn_shards *shards, job *j, kn_build_result *out) {
-    kn_call *calls = NULL;
-    knnlm_status status = kn_shards_call(shards, &kn_service_build, put_job, j, j->progress, &calls);
-    for (size_t i = 0; i < shards->count && status == KNNLM_OK; i++) {
-        kn_build_result one;
-        kn_message_take(&calls[i].out, &one, sizeof one);
-        add_result(out, &one);
-    }
-    kn_calls_free(calls, calls ? shards->count : 0);
-    free(calls);
-    return status;
+    j->all = out;
+    return kn_shards_call(shards, &(kn_shard_job){&kn_service_build, put_job, take_built, j}, j->progress);
 }
 
 // Every shard is there before anything is dealt, if only as a store without entries.

@@ -74,6 +74,7 @@ typedef struct indexing {
     const kn_recipe *recipe;
     bool anew;
     const kn_learnt *learnt;
+    kn_index_result *all;
 } indexing;
 
 static void put_index(void *context, size_t shard, kn_message *in) {
@@ -103,23 +104,14 @@ static void add_result(kn_index_result *all, const kn_index_result *one) {
     if (one->write_seconds > all->write_seconds) all->write_seconds = one->write_seconds;
 }
 
-static knnlm_status index_shards(const char *path, const indexing *x, const kn_progress *progress,
-                                 kn_index_result *out) {
-    kn_shards shards;
-    kn_call *calls = NULL;
-    indexing how = *x;
-    knnlm_status status = kn_shards_read(path, &shards);
-    if (status == KNNLM_OK)
-        status = kn_shards_call(&shards, &kn_service_index, put_index, &how, progress, &calls);
-    for (size_t i = 0; i < shards.count && status == KNNLM_OK; i++) {
-        kn_index_result one;
-        kn_message_take(&calls[i].out, &one, sizeof one);
-        add_result(out, &one);
-    }
-    kn_calls_free(calls, calls ? shards.count : 0);
-    free(calls);
-    kn_shards_free(&shards);
-    return status;
+static knnlm_status take_indexed(void *context, size_t shard, kn_message *out) {
+    const indexing *x = context;
+    kn_index_result one;
+    (void)shard;
+    kn_message_take(out, &one, sizeof one);
+    KN_TRY(kn_message_read(out));
+    add_result(x->all, &one);
+    return KNNLM_OK;
 }
 
 // Whether there is anything to do, and whether by lists that are learnt anew.
@@ -150,8 +142,10 @@ knnlm_status kn_shards_index(const char *path, const kn_recipe *recipe, bool wan
         status =
             anew ? kn_learnt_make(store, recipe, progress, &seconds, &learnt) : recall_lists(store, &learnt);
     kn_store_close(store);
+    indexing how = {recipe, anew, learnt, out};
     if (status == KNNLM_OK && *done)
-        status = index_shards(path, &(indexing){recipe, anew, learnt}, progress, out);
+        status = kn_shards_call_at(path, &(kn_shard_job){&kn_service_index, put_index, take_indexed, &how},
+                                   progress);
     out->train_seconds = seconds;
     kn_learnt_free(learnt);
     return status;
@@ -179,26 +173,31 @@ static void add_compacted(knnlm_compact_result *all, const knnlm_compact_result 
     all->segments_after += one->segments_after;
 }
 
+typedef struct compacting {
+    bool force;
+    knnlm_compact_result *all;
+} compacting;
+
 static void put_force(void *context, size_t shard, kn_message *in) {
+    const compacting *x = context;
     (void)shard;
-    kn_message_put_number(in, *(const bool *)context);
+    kn_message_put_number(in, x->force);
+}
+
+static knnlm_status take_compacted(void *context, size_t shard, kn_message *out) {
+    const compacting *x = context;
+    knnlm_compact_result one;
+    (void)shard;
+    kn_message_take(out, &one, sizeof one);
+    KN_TRY(kn_message_read(out));
+    add_compacted(x->all, &one);
+    return KNNLM_OK;
 }
 
 knnlm_status kn_shards_compact(const char *path, bool force, const kn_progress *progress,
                                knnlm_compact_result *out) {
-    kn_shards shards;
-    kn_call *calls = NULL;
+    compacting x = {force, out};
     *out = (knnlm_compact_result){0};
-    knnlm_status status = kn_shards_read(path, &shards);
-    if (status == KNNLM_OK)
-        status = kn_shards_call(&shards, &kn_service_compact, put_force, &force, progress, &calls);
-    for (size_t i = 0; i < shards.count && status == KNNLM_OK; i++) {
-        knnlm_compact_result one;
-        kn_message_take(&calls[i].out, &one, sizeof one);
-        add_compacted(out, &one);
-    }
-    kn_calls_free(calls, calls ? shards.count : 0);
-    free(calls);
-    kn_shards_free(&shards);
-    return status;
+    return kn_shards_call_at(path, &(kn_shard_job){&kn_service_compact, put_force, take_compacted, &x},
+                             progress);
 }

@@ -188,14 +188,6 @@ static void put_tuned(void *context, size_t shard, kn_message *in) {
 }
 
 knnlm_status kn_shards_tune(const char *path, const kn_store_tuned *tuned) {
-    kn_shards shards;
-    kn_call *calls = NULL;
     kn_store_tuned copy = *tuned;
-    knnlm_status status = kn_shards_read(path, &shards);
-    if (status == KNNLM_OK)
-        status = kn_shards_call(&shards, &kn_service_store_tune, put_tuned, &copy, NULL, &calls);
-    kn_calls_free(calls, shards.count);
-    free(calls);
-    kn_shards_free(&shards);
-    return status;
+    return kn_shards_call_at(path, &(kn_shard_job){&kn_service_store_tune, put_tuned, NULL, &copy}, NULL);
 }

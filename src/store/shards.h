@@ -45,11 +45,19 @@ knnlm_status kn_shards_path(const kn_shards *s, size_t number, char **out);
 // The rank that has a shard: one on its host, if it has one. KNNLM_EINVAL: no rank is there.
 knnlm_status kn_shards_rank(const kn_shards *s, size_t number, int *rank);
 
-// Calls a service once for every shard: `in` begins with the shard's path, to which `put` (or NULL) adds.
-// *calls, one a shard, are freed with kn_calls_free and free().
+// A service that is called once per shard, all at the same time: `in` begins with the shard's path, to which
+// `put` (or NULL) adds; `take` (or NULL) is then given the answers, shard by shard.
 typedef void kn_shard_put(void *context, size_t shard, kn_message *in);
-knnlm_status kn_shards_call(const kn_shards *s, const kn_service *service, kn_shard_put *put, void *context,
-                            const kn_progress *progress, kn_call **calls);
+typedef knnlm_status kn_shard_take(void *context, size_t shard, kn_message *out);
+typedef struct kn_shard_job {
+    const kn_service *service;
+    kn_shard_put *put;
+    kn_shard_take *take;
+    void *context;
+} kn_shard_job;
+knnlm_status kn_shards_call(const kn_shards *s, const kn_shard_job *job, const kn_progress *progress);
+// The same for the sharded store at `path`.
+knnlm_status kn_shards_call_at(const char *path, const kn_shard_job *job, const kn_progress *progress);
 
 // ---------------------------------------------------------------- of an open one
 

@@ -203,22 +203,38 @@ knnlm_status kn_shards_rank(const kn_shards *s, size_t number, int *rank) {
         if (strcmp(kn_rank_host(*rank), host) == 0 && turn++ == number % there) return KNNLM_OK;
 }
 
-static knnlm_status prepare(const kn_shards *s, size_t i, const kn_service *service, kn_shard_put *put,
-                            void *context, kn_call *call) {
+static knnlm_status prepare(const kn_shards *s, size_t i, const kn_shard_job *job, kn_call *call) {
     char *path;
-    call->service = service;
+    call->service = job->service;
     KN_TRY(kn_shards_rank(s, i, &call->rank));
     KN_TRY(kn_shards_path(s, i, &path));
     kn_message_put_text(&call->in, path);
     free(path);
-    if (put) put(context, i, &call->in);
+    if (job->put) job->put(job->context, i, &call->in);
     return KNNLM_OK;
 }
 
-knnlm_status kn_shards_call(const kn_shards *s, const kn_service *service, kn_shard_put *put, void *context,
-                            const kn_progress *progress, kn_call **calls) {
-    *calls = kn_alloc(s->count, sizeof **calls);
-    if (!*calls) return KNNLM_ENOMEM;
-    for (size_t i = 0; i < s->count; i++) KN_TRY(prepare(s, i, service, put, context, &(*calls)[i]));
-    return kn_ranks_call(*calls, s->count, progress);
+static knnlm_status call_all(const kn_shards *s, const kn_shard_job *job, const kn_progress *progress,
+                             kn_call *calls) {
+    for (size_t i = 0; i < s->count; i++) KN_TRY(prepare(s, i, job, &calls[i]));
+    KN_TRY(kn_ranks_call(calls, s->count, progress));
+    for (size_t i = 0; job->take && i < s->count; i++) KN_TRY(job->take(job->context, i, &calls[i].out));
+    return KNNLM_OK;
+}
+
+knnlm_status kn_shards_call(const kn_shards *s, const kn_shard_job *job, const kn_progress *progress) {
+    kn_call *calls = kn_alloc(s->count, sizeof *calls);
+    if (!calls) return KNNLM_ENOMEM;
+    knnlm_status status = call_all(s, job, progress, calls);
+    kn_calls_free(calls, s->count);
+    free(calls);
+    return status;
+}
+
+knnlm_status kn_shards_call_at(const char *path, const kn_shard_job *job, const kn_progress *progress) {
+    kn_shards shards;
+    knnlm_status status = kn_shards_read(path, &shards);
+    if (status == KNNLM_OK) status = kn_shards_call(&shards, job, progress);
+    kn_shards_free(&shards);
+    return status;
 }

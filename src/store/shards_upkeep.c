@@ -45,16 +45,9 @@ static void put_marked(void *context, size_t shard, kn_message *in) {
 }
 
 knnlm_status kn_shards_remove(const kn_store *store, const bool *documents) {
-    kn_shards shards;
-    kn_call *calls = NULL;
     marked m = {store, documents};
-    knnlm_status status = kn_shards_read(kn_store_describe(store)->path, &shards);
-    if (status == KNNLM_OK)
-        status = kn_shards_call(&shards, &kn_service_store_remove, put_marked, &m, NULL, &calls);
-    kn_calls_free(calls, calls ? shards.count : 0);
-    free(calls);
-    kn_shards_free(&shards);
-    return status;
+    return kn_shards_call_at(kn_store_describe(store)->path,
+                             &(kn_shard_job){&kn_service_store_remove, put_marked, NULL, &m}, NULL);
 }
 
 // ---------------------------------------------------------------- verifying
@@ -108,13 +101,22 @@ static void tell(kn_message *m, const char *path, void (*found)(void *context, c
     free(copy);
 }
 
-static knnlm_status add_verified(const kn_store *store, size_t shard, kn_message *m, knnlm_verify_result *all,
-                                 void (*found)(void *context, const knnlm_problem *problem), void *context) {
+typedef struct verifying {
+    const kn_store *store;
+    void (*found)(void *context, const knnlm_problem *problem);
+    void *context;
+    knnlm_verify_result *all;
+} verifying;
+
+static knnlm_status take_verified(void *context, size_t shard, kn_message *m) {
+    const verifying *v = context;
+    const kn_store *store = v->store;
+    knnlm_verify_result *all = v->all;
     kn_store_shard at = kn_store_shard_at(store, shard);
     knnlm_verify_result r;
     kn_message_take(m, &r, sizeof r);
     uint64_t count = kn_message_take_number(m);
-    for (uint64_t i = 0; i < count && !m->failed; i++) tell(m, at.path, found, context);
+    for (uint64_t i = 0; i < count && !m->failed; i++) tell(m, at.path, v->found, v->context);
     const bool *damaged = kn_message_view(m, at.info->documents);
     KN_TRY(kn_message_read(m));
     for (uint64_t i = 0; i < kn_store_describe(store)->documents; i++) {
@@ -136,19 +138,13 @@ static knnlm_status add_verified(const kn_store *store, size_t shard, kn_message
 knnlm_status kn_shards_verify(const kn_store *store, const kn_progress *progress,
                               void (*found)(void *context, const knnlm_problem *problem), void *context,
                               knnlm_verify_result *out) {
-    kn_shards shards = {0};
-    kn_call *calls = NULL;
+    verifying v = {store, found, context, out};
     *out = (knnlm_verify_result){0};
     out->document_damaged = kn_alloc(kn_store_describe(store)->documents + 1, sizeof(bool));
+    if (!out->document_damaged) return KNNLM_ENOMEM;
     knnlm_status status =
-        out->document_damaged ? kn_shards_read(kn_store_describe(store)->path, &shards) : KNNLM_ENOMEM;
-    if (status == KNNLM_OK)
-        status = kn_shards_call(&shards, &kn_service_store_verify, NULL, NULL, progress, &calls);
-    for (size_t i = 0; i < shards.count && status == KNNLM_OK; i++)
-        status = add_verified(store, i, &calls[i].out, out, found, context);
-    kn_calls_free(calls, calls ? shards.count : 0);
-    free(calls);
-    kn_shards_free(&shards);
+        kn_shards_call_at(kn_store_describe(store)->path,
+                          &(kn_shard_job){&kn_service_store_verify, NULL, take_verified, &v}, progress);
     if (status != KNNLM_OK) {
         free(out->document_damaged);
         out->document_damaged = NULL;
