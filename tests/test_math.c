@@ -620,11 +620,61 @@ static void emulated_amx_is_right(void **state) {
 }
 #endif
 
+// ---------------------------------------------------------------- selection
+
+// Of `n` items, many of them equal, the parts below two pivots, judged one by one.
+static void check_cut(const kn_kernels *k, size_t n, uint64_t kinds, kn_random *random) {
+    uint64_t items[400], before[400], middle[400 + 8], min, max, low, high;
+    size_t below_low = 0, below_high = 0, met = 0, kept = 0;
+    for (size_t i = 0; i < n; i++) before[i] = items[i] = kn_random_below(random, kinds) << 40;
+    low = before[kn_random_below(random, n)];
+    high = low + (kn_random_below(random, kinds) << 40);
+    k->item_range(items, n, &min, &max);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(min <= items[i] && items[i] <= max);
+        below_low += items[i] < low;
+        below_high += items[i] < high;
+    }
+    assert_int_equal(k->count_below(items, n, low), below_low);
+    assert_int_equal(k->count_below(items, n, high), below_high);
+    assert_int_equal(k->cut_items(items, n, low, high, middle), below_low);
+    for (size_t i = 0; i < n; i++) {
+        if (before[i] < low) assert_true(items[kept++] == before[i]);
+        if (before[i] >= low && before[i] < high) assert_true(middle[met++] == before[i]);
+    }
+    assert_int_equal(met, below_high - below_low);
+}
+
+static void check_find(const kn_kernels *k, size_t n, kn_random *random) {
+    int32_t values[400];
+    uint32_t places[400 + 16];
+    size_t expected = 0;
+    for (size_t i = 0; i < n; i++) values[i] = (int32_t)kn_random_below(random, 9) - 4;
+    size_t found = k->find_equal(places, values, n, -3);
+    for (size_t i = 0; i < n; i++)
+        if (values[i] == -3) assert_int_equal(places[expected++], i);
+    assert_int_equal(found, expected);
+}
+
+static void check_selection(const kn_kernels *k) {
+    kn_random random = {77};
+    for (size_t n = 1; n <= 400; n++) {
+        check_cut(k, n, n % 3 ? 1 << 20 : 5, &random);
+        check_find(k, n, &random);
+    }
+    assert_int_equal(k->find_equal(NULL, NULL, 0, 1), 0);
+}
+
+static void selection(void **state) {
+    (void)state;
+    each_kernel(check_selection);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_right),    cmocka_unit_test(blocks_are_right),
-        cmocka_unit_test(products_repeat),       cmocka_unit_test(rows_are_right),
-        cmocka_unit_test(emulated_amx_is_right),
+        cmocka_unit_test(selection),        cmocka_unit_test(products_are_right),
+        cmocka_unit_test(blocks_are_right), cmocka_unit_test(products_repeat),
+        cmocka_unit_test(rows_are_right),   cmocka_unit_test(emulated_amx_is_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,6 +181,15 @@ typedef struct kn_kernels {
                             const kn_integer_query *query, float limit, const uint32_t *ids, uint32_t first,
                             uint32_t end, size_t n);
 
+    // Of items (index/top.h), n > 0: the least and the largest; how many are below a pivot.
+    void (*item_range)(const uint64_t *items, size_t n, uint64_t *min, uint64_t *max);
+    size_t (*count_below)(const uint64_t *items, size_t n, uint64_t pivot);
+    // Moves the items below `low` to the front, and copies those from there to below `high` to `middle`,
+    // which has room for 8 more; returns how many are in front.
+    size_t (*cut_items)(uint64_t *items, size_t n, uint64_t low, uint64_t high, uint64_t *middle);
+    // The places of a value, ascending; returns how many. `places` has room for n + 16.
+    size_t (*find_equal)(uint32_t *places, const int32_t *values, size_t n, int32_t value);
+
     // nearest (KN_POINTS): which of `count` centroids (count, depth), a multiple of 4 up to 256, has the
     // least half square less product with each of the points (depth, KN_POINTS); the lower of equal ones.
     void (*nearest)(uint8_t *nearest, const float *points, size_t depth, const float *centroids,

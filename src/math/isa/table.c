@@ -70,4 +70,8 @@ const kn_kernels kn_isa(kernels) = {
     .integer_terms = kn_isa(integer_terms),
     .integer_distances = kn_isa(integer_distances),
     .rank_integers = kn_isa(rank_integers),
+    .item_range = kn_isa(item_range),
+    .count_below = kn_isa(count_below),
+    .cut_items = kn_isa(cut_items),
+    .find_equal = kn_isa(find_equal),
 };
