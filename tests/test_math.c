@@ -4,8 +4,8 @@
 
 #include "base/random.h"
 #include "base/threads.h"
-#include "index/top.h"
 #include "math/math.h"
+#include "math/top.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -187,6 +187,33 @@ static void check_sums(const kn_kernels *k) {
     kn_free_aligned(y);
     kn_free_aligned(z);
     kn_free_aligned(e);
+}
+
+// One vector against rows of every length up to two cache lines and more, longer apart than they are.
+static void check_strided_rows(const kn_kernels *k) {
+    enum { ROWS = 37, APART = 150 };
+    float *rows = random_floats(ROWS * APART, 9), *x = random_floats(APART, 10), *w = random_floats(ROWS, 11);
+    for (size_t d = 1; d <= 140; d += d < 70 ? 1 : 23) {
+        float dots[ROWS], sum[APART], before[APART];
+        for (size_t i = 0; i < d; i++) before[i] = sum[i] = x[i];
+        k->dots(dots, x, rows, APART, ROWS, d);
+        k->add_rows(sum, w, rows, APART, ROWS, d);
+        for (size_t r = 0; r < ROWS; r++) {
+            double dot = 0, size = 0;
+            for (size_t i = 0; i < d; i++) dot += (double)x[i] * (double)rows[r * APART + i];
+            for (size_t i = 0; i < d; i++) size += fabs((double)x[i] * (double)rows[r * APART + i]);
+            assert_true(fabs((double)dots[r] - dot) <= size * (double)d * 0x1p-23);
+        }
+        for (size_t i = 0; i < d; i++) {
+            double wanted = (double)before[i], size = fabs(wanted);
+            for (size_t r = 0; r < ROWS; r++) wanted += (double)w[r] * (double)rows[r * APART + i];
+            for (size_t r = 0; r < ROWS; r++) size += fabs((double)w[r] * (double)rows[r * APART + i]);
+            assert_true(fabs((double)sum[i] - wanted) <= size * (ROWS + 1) * 0x1p-23);
+        }
+    }
+    kn_free_aligned(rows);
+    kn_free_aligned(x);
+    kn_free_aligned(w);
 }
 
 // The same bits by all kernels: as the portable ones have them.
@@ -521,6 +548,7 @@ static void check_updates(const kn_kernels *k) {
 
 static void check_rows(const kn_kernels *k) {
     check_sums(k);
+    check_strided_rows(k);
     check_fixed_sums(k);
     check_row_distances(k);
     check_near_and_rank(k);

@@ -5,8 +5,8 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/threads.h"
-#include "index/top.h"
 #include "index/view.h"
+#include "math/top.h"
 
 #include <math.h>
 #include <stdio.h>

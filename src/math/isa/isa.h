@@ -39,6 +39,8 @@ void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias,
 float kn_isa(dot)(const float *a, const float *b, size_t n);
 void kn_isa(axpy)(float *y, float a, const float *x, size_t n);
 void kn_isa(scale)(float *x, float a, size_t n);
+void kn_isa(dots)(float *out, const float *x, const float *rows, size_t ld, size_t n, size_t d);
+void kn_isa(add_rows)(float *out, const float *weights, const float *rows, size_t ld, size_t n, size_t d);
 double kn_isa(sum_squares)(const float *x, size_t n);
 float kn_isa(max)(const float *x, size_t n);
 float kn_isa(exp_shift)(float *x, size_t n, float shift);

@@ -1,5 +1,5 @@
 // Selects and sorts the k smallest of many, with few comparisons whose outcome a CPU would have to guess.
-#include "index/top.h"
+#include "math/top.h"
 
 #include "math/math.h"
 
