@@ -155,5 +155,18 @@ keep own
 expect 200 POST /v1/chat/completions '{"messages": [{"role": "user", "content": "<|im_end|>"}], "max_tokens": 2, "temperature": 0}'
 keep feigned
 holds 'kept("feigned")["usage"]["prompt_tokens"] > kept("own")["usage"]["prompt_tokens"] + 3'
+
+# ---- texts through llama.cpp that are written in one batch: those of alone, to rounding
+
+greedy() { echo "\"max_tokens\": $1, \"temperature\": 0, \"logprobs\": 1"; }
+expect 200 POST /v1/completions "{\"prompt\": [\"a\", \"the cat\", \"he was not at\", \"hat\", \"it\"], $(greedy 20)}"
+keep together
+number=0
+for prompt in a 'the cat' 'he was not at' hat it; do
+    expect 200 POST /v1/completions "{\"prompt\": \"$prompt\", $(greedy 20)}"
+    holds 'r["choices"][0]["text"] == kept("together")["choices"]['$number']["text"]'
+    holds 'all_near(r["choices"][0]["logprobs"]["token_logprobs"], kept("together")["choices"]['$number']["logprobs"]["token_logprobs"])'
+    number=$((number + 1))
+done
 stop
 conclude
