@@ -141,7 +141,7 @@ run 0 tokenize -m "$golden/llama.model.gguf" --json hello
 "$python" "$source/tests/gguf_edit.py" "$golden/llama.model.gguf" chatml.gguf 'tokenizer.ggml.tokens[270]=<|im_start|>' 'tokenizer.ggml.tokens[271]=<|im_end|>' \
     'tokenizer.ggml.token_type[270]=3' 'tokenizer.ggml.token_type[271]=3' \
     "+tokenizer.chat_template={% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-start -m chatml.gguf -t 1
+start -m chatml.gguf -t 1 --precision f32
 expect 200 GET /tokenizer_info
 holds '"im_start" in r["chat_template"]'
 count() { # TEXT: tokens
