@@ -216,7 +216,7 @@ def ask_to_change():
 
 def ask_wrongly():
     for method, path, body, status in (
-        ("POST", "/v1/chat/completions", {}, 400), ("POST", "/v1/embeddings", {"input": ""}, 400),
+        ("POST", "/v1/chat/completions", {}, 400), ("POST", "/v1/embeddings", {"input": []}, 400),
         ("GET", "/v1/jobs/job-0", None, 404), ("POST", "/v1/stores/nowhere/compact", None, 404),
         ("GET", f"/v1/stores/{store}/documents/nobody", None, 404), ("POST", "/v1/score", {"text": 1}, 400)):
         ask(method, path, body, status)

@@ -127,7 +127,11 @@ keep unit
 expect 200 POST /v1/embeddings "{\"input\": [[5], $ids], \"pooling\": \"last\", \"normalize\": false, \"encoding_format\": \"base64\"}"
 keep packed
 ensure "vectors are the store's keys" "$python" vectors.py
-for wrong in '{}' '{"input": ""}' '{"input": []}' '{"input": ["a", ""]}' '{"input": 5}' '{"input": [16000]}' '{"input": "x", "dimensions": 3}' \
+expect 200 POST /v1/embeddings '{"input": ["", "a"], "pooling": "last", "normalize": false}'
+keep nothing
+expect 200 POST /v1/embeddings '{"input": "", "normalize": false}'
+holds 'r["data"][0]["embedding"] == kept("nothing")["data"][0]["embedding"] and r["usage"]["total_tokens"] == 0'
+for wrong in '{}' '{"input": []}' '{"input": ["a", 5]}' '{"input": 5}' '{"input": [16000]}' '{"input": "x", "dimensions": 3}' \
     '{"input": "x", "encoding_format": "hex"}' '{"input": "x", "pooling": "first"}' '{"input": {"a": 1}}'; do
     refused 400 invalid_request_error None POST /v1/embeddings "$wrong"
 done

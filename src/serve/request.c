@@ -170,7 +170,8 @@ bool kn_embedding_parse(const json_t *root, int64_t width, kn_embedding_request 
     bool normalize = true;
     int64_t dimensions = width;
     *out = (kn_embedding_request){0};
-    if (!kn_member_get(&f, "input"))
+    const json_t *input = kn_member_get(&f, "input");
+    if (!input || (json_is_array(input) && json_array_size(input) == 0))
         return kn_member_refuse(&f, "input", "a string, strings, token ids, or lists of token ids");
     if (!kn_prompts_parse(root, "input", KN_INPUTS_MAX, &out->inputs, &out->input_count, err) ||
         !take_choice(&f, "encoding_format", formats, "float or base64", &out->base64) ||
