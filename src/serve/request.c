@@ -90,7 +90,9 @@ static bool take_text(const kn_members *f, const char *name, kn_prompt *out) {
 bool kn_score_parse(const json_t *root, kn_score_request *out, kn_http_error *err) {
     kn_members f = {root, "", err};
     *out = (kn_score_request){0};
-    return kn_knn_parse(root, &out->knn, err) && take_text(&f, "text", &out->text);
+    return kn_knn_parse(root, &out->knn, err) &&
+           kn_member_size(&f, "documents", 0, KN_DOCUMENT_GAINS_MAX, &out->documents) &&
+           take_text(&f, "text", &out->text);
 }
 
 void kn_score_free(kn_score_request *r) {
