@@ -429,7 +429,7 @@ await part('map', async () => {
   const box = `${shelf('letters')} .map`, asked = answered(page, '/v1/stores/letters/map');
   await page.locator(`${box} summary`).click();
   await asked;
-  await page.waitForFunction(() => document.querySelector('[data-store=letters] .map .small').textContent.includes('The ring is the moment before'));
+  await page.waitForFunction(() => document.querySelector('[data-store=letters] .map .small').textContent.includes('The ring is the model’s state before'));
   const map = await api('GET', '/v1/stores/letters/map'), score = await api('POST', '/v1/score', {text: TEXT});
   const request = page.requests.filter(r => r.url().endsWith('/letters/map') && r.method() === 'POST').map(r => r.postDataJSON()).at(-1);
   is(request.tokens.join(), score.tokens.slice(0, 4).map(t => t.token).join(), 'what is before the token that is open');
