@@ -26,7 +26,7 @@ static knnlm_status pool(void *context, const kn_records *r) {
 static knnlm_status embed_with(kn_server_engine *e, kn_request_task *t, int32_t *tokens, double *sum) {
     kn_read_options o = {.context = -1, .tap = kn_served_tap(e->served), .keys = true};
     pooling p = {t, (size_t)kn_lm_describe(e->lm)->key_width, sum};
-    memcpy(tokens, t->tokens, t->count * sizeof *tokens);
+    if (t->count) memcpy(tokens, t->tokens, t->count * sizeof *tokens);
     tokens[t->count] = kn_tokenizer_start(kn_lm_tokenizer(e->lm)); // so that the last token is read, too
     KN_TRY(kn_read_tokens(e->lm, tokens, t->count + 1, &o, pool, &p));
     double n = t->last_alone || t->count == 0 ? 1 : (double)t->count;
