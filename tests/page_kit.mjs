@@ -12,6 +12,7 @@ export const [url, locked, key, folder] = process.argv.slice(2);
 export const TEXT = 'The nearest neighbours of the context of a word have their say.\nEvery word of it.';
 export const NASTY = '<img src=x onerror="window.pwned=1">';
 
+const PATIENCE = 60000; // ms: more than any neighbour on the machine takes; only a failure waits so long
 let asked = 0, failures = 0;
 export function ok(holds, what) {
   asked++;
@@ -20,7 +21,20 @@ export function ok(holds, what) {
   console.log(`FAILED: ${what}`);
 }
 export const is = (got, expected, what) => ok(Object.is(got, expected), `${what}: ${JSON.stringify(got)}, not ${JSON.stringify(expected)}`);
-export const near = (got, expected, what, part = 2e-3) => ok(Math.abs(got - expected) <= part * Math.abs(expected), `${what}: ${got}, not ${expected}`);
+export const isNear = (expected, part = 2e-3) => got => Math.abs(got - expected) <= part * Math.abs(expected);
+export const near = (got, expected, what, part = 2e-3) => ok(isNear(expected, part)(got), `${what}: ${got}, not ${expected}`);
+
+// What the page will show in a moment, on a busy machine in some more: asked again until it holds. Gives what was got last.
+export async function becomes(get, holds, what) {
+  const wanted = typeof holds === 'function' ? holds : got => Object.is(got, holds), end = Date.now() + PATIENCE;
+  let got = await get();
+  while (!wanted(got) && Date.now() < end) {
+    await new Promise(done => setTimeout(done, 20));
+    got = await get();
+  }
+  ok(wanted(got), `${what}: ${JSON.stringify(got)}${typeof holds === 'function' ? '' : `, not ${JSON.stringify(holds)}`}`);
+  return got;
+}
 
 export async function api(method, where, body, base = url) {
   const response = await fetch(new URL(where, base), {method, body: body && JSON.stringify(body), headers: {'Content-Type': 'application/json', Authorization: `Bearer ${key}`}});
@@ -42,7 +56,7 @@ export const browser = await chromium.launch({executablePath: process.env.CHROMI
 export async function open(options = {}, base = url) {
   const context = await browser.newContext({viewport: {width: 1280, height: 900}, ...options});
   const page = await context.newPage();
-  page.setDefaultTimeout(15000);
+  page.setDefaultTimeout(PATIENCE);
   page.requests = [];
   page.on('request', request => {
     page.requests.push(request);
@@ -80,18 +94,21 @@ export const answered = (page, where) => page.waitForResponse(response => respon
 export const focused = page => page.evaluate(() => document.activeElement.id || document.activeElement.dataset.i || document.activeElement.className);
 export const sent = (page, where) => page.requests.filter(request => request.url().endsWith(where)).map(request => request.postDataJSON());
 
+// The text is read to its end.
+export const settled = page => page.waitForFunction(() => document.getElementById('reading').getAttribute('aria-busy') === 'false');
+
 export async function start(page, base = url) {
-  const first = answered(page, '/v1/score');
   await page.goto(base);
-  await first;
   await page.waitForSelector('#tokens .t');
+  await settled(page);
 }
 
+// Gives what the server answered last: one that was asked before, of another text, may have come in between.
 export async function read(page, text) {
-  const answer = answered(page, '/v1/score');
   await page.fill('#read-text', text);
   await page.click('#read-go');
-  const body = await (await answer).json();
+  await settled(page);
+  const last = page.requests.filter(request => request.url().endsWith('/v1/score')).at(-1), body = await (await last.response()).json();
   await page.waitForFunction(count => document.querySelectorAll('#tokens .t').length === count, body.tokens.length);
   return body;
 }
@@ -107,6 +124,16 @@ export async function generate(page, fields) {
   for (const [id, value] of Object.entries(fields)) await page.fill(`#${id}`, String(value));
   await page.click('#generate-go');
 }
+
+// Presses a button as soon as a line says how far a text is: a hand might come after a fast server's last word.
+export const stopAtOnce = (page, button, line) => page.evaluate(([stop, count]) => {
+  const told = document.getElementById(count);
+  new MutationObserver((_, observer) => {
+    if (!/^[1-9]/.test(told.textContent)) return;
+    observer.disconnect();
+    document.getElementById(stop).click();
+  }).observe(told, {childList: true, characterData: true, subtree: true});
+}, [button, line]);
 
 // What WCAG 2.2 at level AA finds fault with, by axe-core.
 const axe = await readFile(`${node}/node_modules/axe-core/axe.min.js`, 'utf8');

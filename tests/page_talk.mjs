@@ -2,7 +2,7 @@
 // models small (with the store again) and shared.model (with bytes).
 import {mkdir, mkdtemp, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
-import {TEXT, ok, is, near, api, open, close, part, shot, textOf, answered, sent, start, read, shelf, audit, finish} from './page_kit.mjs';
+import {TEXT, ok, is, near, api, open, close, part, shot, textOf, answered, sent, start, read, stopAtOnce, shelf, audit, finish} from './page_kit.mjs';
 
 const two = process.env.TWO_URL;
 const idle = page => page.waitForFunction(() => !document.getElementById('chat-go').disabled);
@@ -33,14 +33,15 @@ await part('chat', async () => {
   const [first] = sent(page, '/v1/chat/completions');
   is(JSON.stringify(first.messages), JSON.stringify([{role: 'system', content: 'On words.'}, {role: 'user', content: 'The nearest neighbours of a context?'}]), 'instructions and question');
   is(`${first.max_tokens} ${first.temperature} ${first.top_p} ${first.seed} ${JSON.stringify(first.knn)}`, '24 0 0.95 3 {"stores":["told"],"explain":true,"lambda":0.9,"k":12}', 'what was asked for');
-  const direct = (await api('POST', '/v1/chat/completions', {...first, stream: false})).choices[0];
+  const {choices: [direct], usage} = await api('POST', '/v1/chat/completions', {...first, stream: false});
   is((await bodies(page))[0].trim(), direct.message.content.trim(), 'the words of the answer');
   const numbered = direct.knn.sources.filter(source => source.footnote);
   ok(numbered.length > 0, 'the answer has sources');
   is((await page.locator('#talk .run sup').allTextContents()).filter(Boolean).join(), numbered.map(source => source.footnote).join(), 'their numbers in the text');
   await page.waitForFunction(n => document.querySelectorAll('#chat-sources li').length === n, numbered.length);
   ok((await textOf(page, '#chat-sources')).includes(numbered[0].document), 'the list of sources');
-  ok(/^wrote 24 tokens, [\d.]+\u202f% of them in \d+ passages? of the stores$/.test(await textOf(page, '#chat-count')), `how much: ${await textOf(page, '#chat-count')}`);
+  const count = await textOf(page, '#chat-count');
+  ok(count.startsWith(`wrote ${usage.completion_tokens} tokens`) && /, [\d.]+\u202f% of them in \d+ passages? of the stores$/.test(count), `how much: ${count}`);
   await page.locator('#talk .run').first().click();
   await page.waitForSelector('#chat-passage mark');
   is(await page.locator('#passage').isHidden(), true, 'the passage is that of the chat');
@@ -77,10 +78,10 @@ await part('chat that is stopped, refused, or full of tags', async () => {
   await page.locator('#message').press('Shift+Enter');
   is(await page.locator('#talk .turn').count(), 0, 'Shift and Enter begin a line');
   await page.locator('#chat .more summary').click();
-  await page.fill('#chat-length', '2000');
+  // Words of a store, which do not end at once.
+  for (const [id, value] of Object.entries({'chat-length': 2000, 'chat-heat': 0, 'chat-knn-lambda': .9})) await page.fill(`#${id}`, String(value));
+  await stopAtOnce(page, 'chat-stop', 'chat-count');
   await page.click('#chat-go');
-  await page.waitForFunction(() => /^\d+ tokens…$/.test(document.getElementById('chat-count').textContent));
-  await page.click('#chat-stop');
   await idle(page);
   ok((await textOf(page, '#chat-count')).startsWith('stopped after'), 'it stops');
   const said = (await bodies(page))[0];

@@ -1,10 +1,9 @@
 // The page of `knnlm serve` as a workbench: tuning, long readings, comparing, links, reports, documents. As tests/page.mjs.
 import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
-import {url, TEXT, ok, is, near, api, open, close, part, shot, textOf, shownNumber, answered, sent, turn, start, read, generate, shelf, audit, finish} from './page_kit.mjs';
+import {url, TEXT, ok, is, isNear, near, becomes, api, open, close, part, shot, textOf, shownNumber, answered, sent, turn, start, read, generate, shelf, audit, finish} from './page_kit.mjs';
 
 const sum = all => all.reduce((a, b) => a + b, 0);
-const frames = page => page.evaluate(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))));
 
 // ---------------------------------------------------------------- λ and T
 
@@ -32,11 +31,9 @@ await part('tuning in place', async () => {
   is(points.length, 51, 'points of the curve');
   is(points.at(-1)[0], 100, 'the curve ends at λ = 1');
   await page.click('#tune');
-  await frames(page);
-  near(await shownNumber(page, '#ppl'), best.ppl, 'the best that can be had');
-  is(await shownNumber(page, '#lambda-out'), best.lambda, 'the best λ');
-  const step = Number(await page.inputValue('#temperature')); // several may be as good
-  near(perplexityAt(score.tokens, best.lambda, step), best.ppl, `a best T: ${step}, as ${best.step}`, 1e-6);
+  await becomes(() => shownNumber(page, '#ppl'), isNear(best.ppl), 'the best that can be had');
+  const lambda = await shownNumber(page, '#lambda-out'), step = Number(await page.inputValue('#temperature')); // several may be as good
+  near(perplexityAt(score.tokens, lambda, step), best.ppl, `a best λ and T: ${lambda} and ${step}, as ${best.lambda} and ${best.step}`, 1e-6);
   is(await page.isChecked('#lambda-tuned') || await page.isChecked('#temperature-tuned'), false, 'no longer as the store was tuned');
   is(page.requests.length, requests, 'requests for tuning');
   const direct = await api('POST', '/v1/score', {text: TEXT, knn: {lambda: best.lambda, temperature: sent(page, '/v1/score').at(-1).knn.temperatures[best.step]}});
@@ -127,8 +124,7 @@ await part('strip, shares and search', async () => {
   const page = await open();
   await start(page);
   const score = await read(page, TEXT), gains = score.tokens.map(t => t.logprob - Math.log(t.p_lm));
-  await page.waitForTimeout(150);
-  is(await page.locator('#strip rect').count(), gains.length, 'a bar a token');
+  await becomes(() => page.locator('#strip rect').count(), gains.length, 'one bar per token');
   const bars = await page.locator('#strip rect').evaluateAll(all => all.map(bar => bar.getAttribute('class')));
   ok(bars.every((name, i) => Math.abs(gains[i]) < 1e-6 || name === (gains[i] > 0 ? 'p' : 'n')), 'bars go up and down as the gains do');
   const shares = (await textOf(page, '#shares')).replace(/\u202f/g, ''), [helped, hurt] = [...shares.matchAll(/([\d.]+)%/g)].map(match => Number(match[1]));
@@ -312,7 +308,7 @@ await part('with and without neighbours', async () => {
   await start(page);
   await page.click('#generate-tab');
   await page.check('#beside');
-  await generate(page, {prompt: 'The nearest', length: 40, heat: .5, seed: 7, 'knn-lambda': .8, 'knn-temperature': 2, 'knn-k': 12});
+  await generate(page, {prompt: 'The nearest', length: 40, heat: 0, seed: 7, 'knn-lambda': .8, 'knn-temperature': 2, 'knn-k': 12});
   await page.waitForFunction(() => !document.getElementById('generate-go').disabled);
   const [mixed, alone] = sent(page, '/v1/completions');
   is(`${mixed.knn.lambda} ${mixed.knn.temperature} ${mixed.knn.k}`, '0.8 2 12', 'λ, T and k');
@@ -517,7 +513,7 @@ await part('accessible', async () => {
     await page.keyboard.press('Escape');
     await page.click('#generate-tab');
     await page.check('#beside');
-    await generate(page, {prompt: 'The nearest', length: 30, heat: 0});
+    await generate(page, {prompt: 'The nearest', length: 30, heat: 0, 'knn-lambda': .8, 'knn-temperature': 2, 'knn-k': 12});
     await page.waitForFunction(() => !document.getElementById('generate-go').disabled);
     await page.waitForTimeout(250);
     await look('generate');
