@@ -1,6 +1,6 @@
 // The page of `knnlm serve` in a browser, asked by tests/test_page.sh (tests/page_kit.mjs). What the page shows is held
 // against what the server says to a plain request.
-import {url, locked, key, TEXT, NASTY, ok, is, isNear, near, becomes, api, open, close, part, shot, textOf, numberIn, shownNumber, answered, focused, sent, turn, start, read, generate, stopAtOnce, shelf, finish} from './page_kit.mjs';
+import {url, locked, key, TEXT, NASTY, ok, is, isNear, near, becomes, api, open, close, part, shot, textOf, numberIn, shownNumber, answered, focused, sent, turn, start, read, COPYING, generate, stopAtOnce, shelf, finish} from './page_kit.mjs';
 
 // ---------------------------------------------------------------- reading
 
@@ -251,8 +251,9 @@ await part('keyboard: tabs, writing, stores', async () => {
 await part('generating', async () => {
   const page = await open();
   await start(page);
-  // The most probable words, nearly by the stores alone: a passage of theirs, whatever a CPU rounds.
-  await generate(page, {prompt: 'The nearest', length: 40, heat: 0, 'top-p': .9, seed: 7, 'knn-lambda': .8, 'knn-temperature': 2, 'knn-k': 12});
+  await page.click('#generate-tab');
+  await page.uncheck('#generate-stores [value=letters]');
+  await generate(page, {prompt: 'The nearest', length: 40, 'top-p': .9, seed: 7, ...COPYING});
   await page.waitForFunction(() => /^(wrote|the text ended)/.test(document.getElementById('generate-count').textContent));
   const request = sent(page, '/v1/completions').at(-1);
   is(request.stream && request.knn.explain, true, 'a stream with sources');
@@ -287,7 +288,6 @@ await part('generating', async () => {
   is(await textOf(page, '#passage-title'), numbered.at(-1).document, 'a passage from the list of sources');
 
   await page.uncheck('#generate-stores [value=told]');
-  await page.uncheck('#generate-stores [value=letters]');
   await page.click('#generate-go');
   await page.waitForFunction(() => /^(wrote|the text ended)/.test(document.getElementById('generate-count').textContent));
   is(sent(page, '/v1/completions').at(-1).knn.stores.length, 0, 'without stores');
@@ -483,7 +483,9 @@ await part('narrow and wide', async () => {
     ok(token.y + token.height <= panel.y || token.x + token.width <= panel.x, `the panel leaves the token to be seen at ${width} px, ${letters} letters`);
     await shot(page, `${size}-token`);
     await page.keyboard.press('Escape');
-    await generate(page, {prompt: 'The nearest', length: 30, heat: 0, 'knn-lambda': .8, 'knn-temperature': 2, 'knn-k': 12});
+    await page.click('#generate-tab');
+    await page.uncheck('#generate-stores [value=letters]');
+    await generate(page, {prompt: 'The nearest', length: 30, ...COPYING});
     await page.waitForSelector('.run');
     await page.locator('.run').first().click();
     await page.waitForSelector('#passage mark');

@@ -119,6 +119,9 @@ export const turn = (page, id, value) => page.locator(id).evaluate((knob, v) => 
   knob.dispatchEvent(new Event('input', {bubbles: true}));
 }, String(value)).then(() => page.evaluate(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))));
 
+// The most probable words, nearly by the nearest entry of one store alone: a passage of its own, whatever the model, or a CPU's rounding.
+export const COPYING = {heat: 0, 'knn-lambda': .9, 'knn-temperature': .01, 'knn-k': 12};
+
 export async function generate(page, fields) {
   await page.click('#generate-tab');
   for (const [id, value] of Object.entries(fields)) await page.fill(`#${id}`, String(value));

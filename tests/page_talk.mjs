@@ -27,12 +27,12 @@ await part('chat', async () => {
   await page.click('#chat-tab');
   await page.waitForFunction(() => document.getElementById('chat-kind').textContent.includes('not taught to chat'));
   await page.locator('#chat .more summary').click();
-  for (const [id, value] of Object.entries({'chat-length': 24, 'chat-heat': 0, 'chat-seed': 3, 'chat-knn-lambda': .9, 'chat-knn-k': 12, system: 'On words.'})) await page.fill(`#${id}`, String(value));
+  for (const [id, value] of Object.entries({'chat-length': 24, 'chat-heat': 0, 'chat-seed': 3, 'chat-knn-lambda': .9, 'chat-knn-temperature': .01, 'chat-knn-k': 12, system: 'On words.'})) await page.fill(`#${id}`, String(value));
   await page.locator('#chat-stores [value=letters]').click();
   await say(page, 'The nearest neighbours of a context?');
   const [first] = sent(page, '/v1/chat/completions');
   is(JSON.stringify(first.messages), JSON.stringify([{role: 'system', content: 'On words.'}, {role: 'user', content: 'The nearest neighbours of a context?'}]), 'instructions and question');
-  is(`${first.max_tokens} ${first.temperature} ${first.top_p} ${first.seed} ${JSON.stringify(first.knn)}`, '24 0 0.95 3 {"stores":["told"],"explain":true,"lambda":0.9,"k":12}', 'what was asked for');
+  is(`${first.max_tokens} ${first.temperature} ${first.top_p} ${first.seed} ${JSON.stringify(first.knn)}`, '24 0 0.95 3 {"stores":["told"],"explain":true,"lambda":0.9,"temperature":0.01,"k":12}', 'what was asked for');
   const {choices: [direct], usage} = await api('POST', '/v1/chat/completions', {...first, stream: false});
   is((await bodies(page))[0].trim(), direct.message.content.trim(), 'the words of the answer');
   const numbered = direct.knn.sources.filter(source => source.footnote);
@@ -79,7 +79,7 @@ await part('chat that is stopped, refused, or full of tags', async () => {
   is(await page.locator('#talk .turn').count(), 0, 'Shift and Enter begin a line');
   await page.locator('#chat .more summary').click();
   // Words of a store, which do not end at once.
-  for (const [id, value] of Object.entries({'chat-length': 2000, 'chat-heat': 0, 'chat-knn-lambda': .9})) await page.fill(`#${id}`, String(value));
+  for (const [id, value] of Object.entries({'chat-length': 2000, 'chat-heat': 0, 'chat-knn-lambda': .9, 'chat-knn-temperature': .01})) await page.fill(`#${id}`, String(value));
   await stopAtOnce(page, 'chat-stop', 'chat-count');
   await page.click('#chat-go');
   await idle(page);
@@ -245,7 +245,9 @@ await part('accessible chat', async () => {
     await start(page);
     await page.click('#chat-tab');
     await page.locator('#chat .more summary').click();
+    await page.uncheck('#chat-stores [value=letters]');
     await page.fill('#chat-knn-lambda', '.9');
+    await page.fill('#chat-knn-temperature', '.01');
     await page.fill('#chat-heat', '0');
     await page.fill('#chat-length', '24');
     await say(page, 'The nearest neighbours of a context?');

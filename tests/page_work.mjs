@@ -1,7 +1,7 @@
 // The page of `knnlm serve` as a workbench: tuning, long readings, comparing, links, reports, documents. As tests/page.mjs.
 import {mkdtemp, readFile, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
-import {url, TEXT, ok, is, isNear, near, becomes, api, open, close, part, shot, textOf, shownNumber, answered, sent, turn, start, read, generate, shelf, audit, finish} from './page_kit.mjs';
+import {url, TEXT, ok, is, isNear, near, becomes, api, open, close, part, shot, textOf, shownNumber, answered, sent, turn, start, read, COPYING, generate, shelf, audit, finish} from './page_kit.mjs';
 
 const sum = all => all.reduce((a, b) => a + b, 0);
 
@@ -308,10 +308,11 @@ await part('with and without neighbours', async () => {
   await start(page);
   await page.click('#generate-tab');
   await page.check('#beside');
-  await generate(page, {prompt: 'The nearest', length: 40, heat: 0, seed: 7, 'knn-lambda': .8, 'knn-temperature': 2, 'knn-k': 12});
+  await page.uncheck('#generate-stores [value=letters]');
+  await generate(page, {prompt: 'The nearest', length: 40, seed: 7, ...COPYING});
   await page.waitForFunction(() => !document.getElementById('generate-go').disabled);
   const [mixed, alone] = sent(page, '/v1/completions');
-  is(`${mixed.knn.lambda} ${mixed.knn.temperature} ${mixed.knn.k}`, '0.8 2 12', 'λ, T and k');
+  is(`${mixed.knn.lambda} ${mixed.knn.temperature} ${mixed.knn.k}`, '0.9 0.01 12', 'λ, T and k');
   is(alone.knn.stores.length, 0, 'the model alone');
   is(`${alone.prompt} ${alone.seed} ${alone.temperature}`, `${mixed.prompt} ${mixed.seed} ${mixed.temperature}`, 'the same of all else');
   for (const [id, body] of [['#output', mixed], ['#alone', alone]]) {
@@ -513,7 +514,8 @@ await part('accessible', async () => {
     await page.keyboard.press('Escape');
     await page.click('#generate-tab');
     await page.check('#beside');
-    await generate(page, {prompt: 'The nearest', length: 30, heat: 0, 'knn-lambda': .8, 'knn-temperature': 2, 'knn-k': 12});
+    await page.uncheck('#generate-stores [value=letters]');
+    await generate(page, {prompt: 'The nearest', length: 30, ...COPYING});
     await page.waitForFunction(() => !document.getElementById('generate-go').disabled);
     await page.waitForTimeout(250);
     await look('generate');

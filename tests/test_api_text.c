@@ -119,7 +119,7 @@ static void numbers_are_of_what_comes_next(void **state) {
     size_t before = d->count, size;
     o.tokens = 6;
     o.seed = 5;
-    o.keep_lambda = true;
+    o.keep_lambda = o.no_carry = true; // lambda as of a text that is read
     o.sources = false;
     knnlm_text *text = grow(m, d->tokens, d->count, &o);
     int32_t *all = test_alloc(d->count + 6, sizeof *all);

@@ -79,6 +79,7 @@ stop
 key=
 
 # The environment counts more than the file, arguments more than both; lists add up.
+: >serve.out
 KNNLM_SERVE_READ_ONLY=off KNNLM_SERVE_MAX_TOKENS=20 KNNLM_SERVE_STORE=:told.store: KNNLM_SERVE_ACCESS_LOG=- \
     "$knnlm" serve --port 0 -m "$tiny" --max-tokens 25 >serve.out 2>>serve.err </dev/null &
 server=$!

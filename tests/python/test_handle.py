@@ -107,7 +107,7 @@ class Callbacks(kit.Folder):
             model.score("not this")
 
         for name, function in (("used", use), ("closed", lambda *now: model.close())):
-            with self.assertRaisesRegex(ValueError, "this Model is at work"):
+            with self.assertRaisesRegex(ValueError, "this (Model|Mixture) is at work"):
                 knnlm.Store.build(self.folder / name, model, text, progress=function)
         self.assertFalse(model.closed)
         model.close()
