@@ -60,9 +60,12 @@ learn() {
     rm -f "$work/$name.gguf.checkpoint"
 }
 
-muon="--optimizer muon --rate 0.006 --decay 0.1 --schedule linear --valid-every 100 --valid-tokens 32768"
+muon="--optimizer muon --rate 0.006 --decay 0.1 --schedule linear --valid-tokens 32768"
 
-learn_whole() { learn whole "$home" --valid "$home_valid" $shape $tokenizer $muon --dropout 0.1 --steps $whole_steps; }
+# for_steps N: a training of N updates. It is validated ten times, and the best state is kept: little text is soon learnt too well.
+for_steps() { echo "$shape $muon --dropout 0.1 --steps $1 --valid-every $(($1 / 10 + 1))"; }
+
+learn_whole() { learn whole "$home" --valid "$home_valid" $tokenizer $(for_steps $whole_steps); }
 
 # The model whose training text is at home: at the small scale one that is trained for this.
 home_model() {
@@ -110,7 +113,7 @@ wikitext2() {
 
 # A model of the second domain, and its own training text.
 table2() {
-    learn second "$second" --valid "$second_valid" $shape $tokenizer $muon --dropout 0.1 --steps $second_steps
+    learn second "$second" --valid "$second_valid" $tokenizer $(for_steps $second_steps)
     remember second "$work/second.gguf" "$second"
     measure second "$work/second.gguf" "$second_valid" "$second_test"
 }
@@ -119,7 +122,7 @@ table2() {
 tenth_store() {
     learn_whole
     part "$home" $((home_bytes / 10)) "$work/tenth.txt"
-    learn tenth "$work/tenth.txt" --valid "$home_valid" $shape --tokenizer-file "$work/whole.gguf" $muon --dropout 0.1 --steps $tenth_steps
+    learn tenth "$work/tenth.txt" --valid "$home_valid" --tokenizer-file "$work/whole.gguf" $(for_steps $tenth_steps)
     remember tenth "$work/tenth.gguf" "$home"
 }
 
@@ -234,7 +237,7 @@ per_token() {
 c12() {
     home_model
     part "$home" $heart_bytes "$work/heart.txt"
-    learn heart "$work/heart.txt" --valid "$work/heart.txt" $shape --batch 1024 --tokenizer-file "$home_model" $muon --rate 0.003 --epochs $heart_epochs
+    learn heart "$work/heart.txt" --valid "$work/heart.txt" $shape --batch 1024 --tokenizer-file "$home_model" $muon --rate 0.003 --valid-every 100 --epochs $heart_epochs
     step heart.self "$knnlm" eval -m "$work/heart.gguf" $documents --json "$work/heart.txt"
     for text in valid test; do
         case $text in valid) file=$home_valid ;; test) file=$home_test ;; esac

@@ -5,7 +5,7 @@
 # over (taps, distances); heart: what is learnt by heart. Models that are trained for this have the shape of stream-tiny.
 sizes_small() {
     home_bytes=1200000 second_bytes=380000 other_bytes=400000 some_bytes=400000 heart_bytes=40000 valid_bytes=70000 test_bytes=80000
-    whole_steps=400 tenth_steps=120 second_steps=200 heart_epochs=60 tune_rate=0.0005 page=$work
+    whole_steps=400 tenth_steps=60 second_steps=200 heart_epochs=60 tune_rate=0.0005 page=$work
     shape="--preset stream-tiny --length 256 --batch 4096 --micro 4096"
     fractions="0.03 0.1 0.3 1"
 }
