@@ -16,37 +16,46 @@ static double lambda_of(const kn_mixture_part *p, const kn_row_neighbors *f, dou
 }
 
 static double farthest(const kn_neighborhood *n) {
-    float max = n->distances[n->nearest];
-    for (size_t i = 0; i < n->count; i++) max = fmaxf(max, n->distances[i]);
-    return (double)max;
+    return (double)kn_math_kernels(KNNLM_PRECISION_F32)->max(n->distances, n->count);
 }
 
-static void ask_experts(const kn_mixture *m, size_t store, const kn_neighborhood *n, int32_t target,
-                        kn_prediction *out) {
-    double temperature = m->info.stores[store].temperature;
-    for (size_t o = 0; o < KN_GATE_EXPERTS; o++)
-        out->experts[store][o] = kn_neighborhood_logprob(n, kn_gate_temperature(temperature, o), target);
+// The temperatures of the experts, and what all neighbours have in sum at each.
+typedef struct expert_sums {
+    double temperatures[KN_GATE_EXPERTS], sums[KN_GATE_EXPERTS];
+} expert_sums;
+
+static expert_sums sum_experts(const kn_mixture *m, size_t store, const kn_neighborhood *n) {
+    expert_sums e;
+    for (size_t o = 0; o < KN_GATE_EXPERTS; o++) {
+        e.temperatures[o] = kn_gate_temperature(m->info.stores[store].temperature, o);
+        e.sums[o] = kn_neighborhood_sum(n, e.temperatures[o]);
+    }
+    return e;
 }
 
-static void gather_features(const kn_mixture *m, size_t store, const kn_row_neighbors *found, double entropy,
-                            kn_prediction *out) {
+static void ask_experts(const expert_sums *e, const kn_neighborhood *n, int32_t target, double *out) {
+    kn_neighborhood_logprobs(n, e->temperatures, e->sums, KN_GATE_EXPERTS, target, out);
+}
+
+static void gather_features(const expert_sums *e, const kn_row_neighbors *found, double entropy,
+                            kn_gate_features *out) {
     const kn_neighborhood *n = &found->near;
-    double sharp = kn_gate_temperature(m->info.stores[store].temperature, 0);
-    out->found[store] = n->count > 0;
-    if (!n->count) return;
-    out->features[store] =
-        (kn_gate_features){.nearest = (double)n->distances[n->nearest],
-                           .farthest = farthest(n),
-                           .agreement = exp(kn_neighborhood_logprob(n, sharp, n->values[n->nearest])),
-                           .entropy = entropy,
-                           .begins = found->begins};
+    double agreement;
+    kn_neighborhood_logprobs(n, e->temperatures, e->sums, 1, n->values[n->nearest], &agreement);
+    *out = (kn_gate_features){.nearest = (double)n->distances[n->nearest],
+                              .farthest = farthest(n),
+                              .agreement = exp(agreement),
+                              .entropy = entropy,
+                              .begins = found->begins};
 }
 
 void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
                      double entropy, kn_prediction *out) {
     if (m->info.stores[store].gated) {
-        gather_features(m, store, found, entropy, out);
-        ask_experts(m, store, &found->near, target, out);
+        expert_sums e = sum_experts(m, store, &found->near);
+        out->found[store] = found->near.count > 0;
+        if (out->found[store]) gather_features(&e, found, entropy, &out->features[store]);
+        ask_experts(&e, &found->near, target, out->experts[store]);
         return;
     }
     out->knn[store] = kn_neighborhood_logprob(&found->near, m->info.stores[store].temperature, target);
@@ -129,7 +138,10 @@ void kn_history_learn(const kn_mixture *m, const kn_row_neighbors *found, int32_
                       kn_prediction *x, kn_history *history) {
     if (!m->info.gated) return;
     for (size_t s = 0; s < m->info.count; s++)
-        if (m->info.stores[s].gated) ask_experts(m, s, &found[s].near, token, x);
+        if (m->info.stores[s].gated) {
+            expert_sums e = sum_experts(m, s, &found[s].near);
+            ask_experts(&e, &found[s].near, token, x->experts[s]);
+        }
     kn_predict_join(m, token, lm, NAN, history, x);
 }
 
