@@ -41,10 +41,10 @@ cost_of() {
     full-c11) echo 6 0 ;;
     full-c12) echo 10 0.2 ;;
     full-table6) echo 3 0 ;;
-    small-table1) echo 2 0.3 ;;
-    small-table3 | small-table2 | small-table5 | small-c12) echo 1 0.1 ;;
-    small-table4) echo 2 0.3 ;;
-    *) echo 0.2 0.05 ;;
+    small-table1) echo 1.6 0.2 ;;
+    small-table3 | small-table2 | small-table5 | small-c12) echo 0.6 0.1 ;;
+    small-table4) echo 1.8 0.2 ;;
+    *) echo 0.1 0.05 ;;
     esac
 }
 

@@ -1,5 +1,7 @@
 """Models: tokens, scores and states; against the command and against a store's keys."""
 
+import faulthandler
+import os
 import threading
 import unittest
 
@@ -69,6 +71,20 @@ class Model(kit.WithModel):
             self.model.score([1.5])
         with self.assertRaisesRegex(ValueError, "beyond 32 bits"):
             self.model.score([2**40])
+
+    def test_other_threads_run_meanwhile(self):
+        """A text that another thread writes while it is read: a call that kept the interpreter's lock would wait for it for ever."""
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        writer = threading.Thread(target=pipe.write_text, args=(kit.REMEMBERED,))
+        faulthandler.dump_traceback_later(60, exit=True)
+        try:
+            writer.start()
+            with knnlm.Store.build(self.folder / "piped.store", self.model, pipe, tune=False) as store:
+                np.testing.assert_array_equal(store.tokens(), self.store.tokens())
+            writer.join()
+        finally:
+            faulthandler.cancel_dump_traceback_later()
 
     def test_threads_take_turns(self):
         texts = [kit.ASKED * (i + 1) for i in range(4)]
