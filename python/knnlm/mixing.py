@@ -46,10 +46,10 @@ def best_lambda(lm: Any, knn: Any) -> float:
 def _slope(gap: NDArray[np.float64], lambda_: float) -> float:
     """Of the mean of log((1 - lambda) + lambda e^gap), in the form that does not overflow."""
     small = np.exp(-np.abs(gap))
-    with np.errstate(divide="ignore"):  # at 0 and 1 where one of the two says that a token is impossible
+    with np.errstate(divide="ignore", over="ignore"):  # at 0 and 1 where one of the two says that a token is impossible, or nearly so
         worse = (small - 1) / (1 - lambda_ + lambda_ * small)
         better = (1 - small) / ((1 - lambda_) * small + lambda_)
-    return float(np.mean(np.where(gap < 0, worse, better)))
+        return float(np.mean(np.where(gap < 0, worse, better)))
 
 
 def lambda_curve(lm: Any, knn: Any, lambdas: Any = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,6 +1,7 @@
 """Mixing for models of one's own: the formula, the best lambda, and a processor of scores by its shape."""
 
 import unittest
+import warnings
 
 import kit
 import numpy as np
@@ -40,6 +41,9 @@ class Mixing(unittest.TestCase):
         self.assertAlmostEqual(knnlm.best_lambda(lm, knn), (np.exp(9) - 100) / (100 * (np.exp(9) - 1)), places=12)
         self.assertEqual(knnlm.best_lambda([-np.inf, -1.0], [-1.0, -1.0]), 1.0)
         self.assertEqual(knnlm.best_lambda([-1.0, -1.0], [-np.inf, -np.inf]), 0.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # e^-740 is not 0, and what is divided by it overflows: x (1 - x) e^740 is largest at 1/2
+            self.assertAlmostEqual(knnlm.best_lambda([-740.0, 0.0], [0.0, -740.0]), 0.5, places=12)
         with self.assertRaisesRegex(ValueError, "no tokens"):
             knnlm.best_lambda([], [])
         with self.assertRaisesRegex(ValueError, "impossible by both"):
