@@ -1,5 +1,5 @@
 # The rows of experiments/paper: each leaves JSON in $work, which page.py reads. What is there already is not made again.
-# shellcheck shell=sh disable=SC2154,SC2086 # names are of experiments/paper/run, sizes.sh and texts.sh; options are words
+# shellcheck shell=sh disable=SC2154,SC2086,SC2046 # names are of experiments/paper/run, sizes.sh and texts.sh; options are words
 
 documents="--documents wiki"
 
