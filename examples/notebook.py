@@ -35,7 +35,7 @@ figure, axes = plt.subplots(figsize=(6, 4))
 axes.plot(tuned.lambdas[:-1], tuned.by_lambda[:-1])
 axes.axvline(tuned.tuned.lambda_, linestyle=":", color="grey", label=f"best: λ = {tuned.tuned.lambda_:.2f}, {tuned.ppl:.1f}")
 axes.axhline(tuned.ppl_lm, linestyle="--", color="grey", label=f"model alone: {tuned.ppl_lm:.1f}")
-axes.legend()
+axes.legend(loc="upper center")
 axes.set(xlabel="λ", ylabel="perplexity per token", title=f"{pathlib.Path(given.asked).name} with {pathlib.Path(given.remembered).name}")
 figure.savefig(given.out / "lambda.png", dpi=120, bbox_inches="tight")
 
