@@ -1,6 +1,6 @@
 #!/bin/sh
 # Draws columns of a CSV file with a header, such as a training log, as OUT.svg and OUT.png.
-#   bench/plot.sh [-t TITLE] [-l|-x|-L] LOG.csv OUT X Y...  logarithmic axes: -l y, -x x (by twos), -L both
+#   bench/plot.sh [-t TITLE] [-l|-x|-X|-L] LOG.csv OUT X Y...  logarithmic axes: -l y, -x x (by twos), -X x, -L both
 # X and Y are names of columns. Empty fields are skipped, so that columns filled now and then draw as lines too.
 set -eu
 
@@ -23,11 +23,12 @@ column() {
 quoted() { printf "'%s'" "$(echo "$1" | sed "s/'/''/g")"; }
 
 title='' scale='' style=lines
-while getopts t:lxL option; do
+while getopts t:lxXL option; do
     case $option in
     t) title=$OPTARG ;;
     l) scale='set logscale y' ;;
     x) scale='set logscale x 2; set xrange [1:]; set key right center' style=linespoints ;;
+    X) scale='set logscale x; set offsets graph 0, 0, 0.1, 0.1' style=linespoints ;;
     L) scale='set logscale xy; set key top left' style=linespoints ;;
     *) usage ;;
     esac

@@ -33,7 +33,9 @@ tuned = knnlm.Mixture(model, store).tune(given.asked, dry_run=True)
 print(f"model alone {tuned.ppl_lm:.2f}, with one lambda {tuned.ppl:.2f}, by the gate {tuned.ppl_gate:.2f}")
 figure, axes = plt.subplots(figsize=(6, 4))
 axes.plot(tuned.lambdas[:-1], tuned.by_lambda[:-1])
-axes.axvline(tuned.tuned.lambda_, linestyle=":", color="grey")
+axes.axvline(tuned.tuned.lambda_, linestyle=":", color="grey", label=f"best: λ = {tuned.tuned.lambda_:.2f}, {tuned.ppl:.1f}")
+axes.axhline(tuned.ppl_lm, linestyle="--", color="grey", label=f"model alone: {tuned.ppl_lm:.1f}")
+axes.legend(loc="upper center")
 axes.set(xlabel="λ", ylabel="perplexity per token", title=f"{pathlib.Path(given.asked).name} with {pathlib.Path(given.remembered).name}")
 figure.savefig(given.out / "lambda.png", dpi=120, bbox_inches="tight")
 
@@ -49,6 +51,8 @@ for neighbor in explained.neighbors:
 # %% A text, each token coloured by what its neighbours changed
 text = pathlib.Path(given.asked).read_text(encoding="utf-8")[:3000]
 page = knnlm.coloured(model, mixture.rows(text))
-(given.out / "text.html").write_text(f"<!doctype html><meta charset=utf-8><title>{pathlib.Path(given.asked).name}</title>{page}\n", encoding="utf-8")
+legend = "<p><i>Green: more probable by its neighbours; red: less. Point at a token for its probabilities.</i></p>"
+head = f"<!doctype html><meta charset=utf-8><title>{pathlib.Path(given.asked).name}</title>"
+(given.out / "text.html").write_text(f"{head}{legend}{page}\n", encoding="utf-8")
 print(f"{given.out}: lambda.png, text.html")
 model.close()

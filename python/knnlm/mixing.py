@@ -23,19 +23,33 @@ def perplexity(logprobs: Any) -> float:
     return float(np.exp(-np.mean(np.asarray(logprobs, np.float64))))
 
 
-def best_lambda(lm: Any, knn: Any, steps: int = 100) -> float:
-    """The lambda under which these tokens are most probable, by expectation-maximisation: it never gets worse, and there is one
-    maximum."""
-    gap = np.asarray(knn, np.float64) - np.asarray(lm, np.float64)  # log of p_kNN / p_LM
+def best_lambda(lm: Any, knn: Any) -> float:
+    """The lambda under which these tokens are most probable: there is one maximum, where the slope of the likelihood changes its sign,
+    and that is found by bisection."""
+    with np.errstate(invalid="ignore"):
+        gap = np.asarray(knn, np.float64) - np.asarray(lm, np.float64)  # log of p_kNN / p_LM
     if gap.size == 0:
         raise ValueError("no tokens to find lambda by")
-    lambda_ = 0.5
-    for _ in range(steps):
-        with np.errstate(over="ignore"):
-            lambda_ = float(np.mean(lambda_ / (lambda_ + (1 - lambda_) * np.exp(-gap))))
-        if lambda_ in (0.0, 1.0):
-            break
-    return lambda_
+    if np.isnan(gap).any():
+        raise ValueError("tokens without a probability, or impossible by both")
+    low, high = 0.0, 1.0
+    if _slope(gap, low) <= 0:
+        return low
+    if _slope(gap, high) >= 0:
+        return high
+    for _ in range(50):
+        lambda_ = (low + high) / 2
+        low, high = (lambda_, high) if _slope(gap, lambda_) > 0 else (low, lambda_)
+    return low
+
+
+def _slope(gap: NDArray[np.float64], lambda_: float) -> float:
+    """Of the mean of log((1 - lambda) + lambda e^gap), in the form that does not overflow."""
+    small = np.exp(-np.abs(gap))
+    with np.errstate(divide="ignore", over="ignore"):  # at 0 and 1 where one of the two says that a token is impossible, or nearly so
+        worse = (small - 1) / (1 - lambda_ + lambda_ * small)
+        better = (1 - small) / ((1 - lambda_) * small + lambda_)
+        return float(np.mean(np.where(gap < 0, worse, better)))
 
 
 def lambda_curve(lm: Any, knn: Any, lambdas: Any = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

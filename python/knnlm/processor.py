@@ -15,7 +15,8 @@ class KnnLogitsProcessor:
 
     `states` gives the model's states (batch, dimension) before the next token, for the input_ids of the step: whatever was taken as
     keys when the store was made. With a torch model that is a forward hook which keeps the last one. Scores come and go as torch
-    tensors or as arrays, and come back as log p: softmax of them is the mixture."""
+    tensors or as arrays, and come back as log p: softmax of them is the mixture. Tokens that a processor before it has ruled out (a
+    score of -inf) stay so, whatever the neighbours say."""
 
     def __init__(
         self, store: Store, states: Callable[[Any], Any], *, lambda_: float = 0.25, temperature: float = 1.0, k: int = 1024, **search: Any
@@ -36,7 +37,7 @@ class KnnLogitsProcessor:
         lambdas = np.where(knn.sum(-1, keepdims=True) > 0, self.lambda_, 0.0)
         with np.errstate(divide="ignore"):
             mixed = mix(lm, np.log(knn), lambdas)
-        return _like(scores, mixed)
+        return _like(scores, np.where(np.isneginf(logits), -np.inf, mixed))
 
 
 def _to_numpy(given: Any) -> Any:

@@ -35,12 +35,23 @@ from .results import (
 
 
 TUNED_FROM = 64  # entries
+PIECE = 65536  # rows that append() converts at a time: arrays of others, mapped from files, may be larger than memory
 
 
 def _open(path: Any) -> int:
     handle = c.c_void_p()
     call("knnlm_store_open", os.fsencode(path), c.byref(handle))
     return opened(handle)
+
+
+def _rows(keys: Any, dimension: int) -> Any:
+    """Keys (n, dimension) as they are given, one of them as n = 1; no array is copied."""
+    rows = keys if hasattr(keys, "shape") else np.asarray(keys)
+    if len(rows.shape) == 1:
+        rows = rows[None]
+    if len(rows.shape) != 2 or rows.shape[1] != dimension:
+        raise ValueError(f"keys of shape {tuple(rows.shape)}: (n, {dimension}) is wanted")
+    return rows
 
 
 def _recorded(model: Model | None) -> contextlib.AbstractContextManager[int | None]:
@@ -104,16 +115,17 @@ class Store(Handle):
     @classmethod
     def from_arrays(cls, path: str | os.PathLike[str], keys: Any, values: Any, /, **settings: Any) -> Store:
         """A new store of keys (n, dimension) and values (n)."""
-        keys = np.asarray(keys)
-        if keys.ndim != 2:
-            raise ValueError(f"keys of shape {keys.shape}: (n, dimension) is wanted")
+        keys = keys if hasattr(keys, "shape") else np.asarray(keys)
+        if len(keys.shape) != 2:
+            raise ValueError(f"keys of shape {tuple(keys.shape)}: (n, dimension) is wanted")
         store = cls.create(path, keys.shape[1], **settings)
         store.append(keys, values)
         return store
 
     def append(self, keys: Any, values: Any, name: str | None = None) -> range:
-        """Adds a document of keys (n, dimension) and the tokens that followed (n), and commits. Gives the ids of its entries."""
-        rows = None if self.info.keys == "none" and keys is None else floats(keys, self.info.dimension, "keys")
+        """Adds a document of keys (n, dimension) and the tokens that followed (n), and commits. Gives the ids of its entries.
+        Arrays that are mapped from files are read piece by piece; f16 need not be made f32 before."""
+        rows = None if self.info.keys == "none" and keys is None else _rows(keys, self.info.dimension)
         tokens = integers(values, "values")
         if rows is not None and len(rows) != len(tokens):
             raise ValueError(f"{len(rows)} keys, but {len(tokens)} values")
@@ -124,7 +136,10 @@ class Store(Handle):
         call("knnlm_writer_open", os.fsencode(self.path), c.byref(writer))
         try:
             call("knnlm_writer_begin", writer, c.byref(d))
-            call("knnlm_writer_append", writer, address(tokens), None, address(rows), len(tokens))
+            for first in range(0, len(tokens), PIECE):
+                few = tokens[first : first + PIECE]
+                part = None if rows is None else floats(rows[first : first + PIECE], self.info.dimension, "keys")
+                call("knnlm_writer_append", writer, address(few), None, address(part), len(few))
             call("knnlm_writer_commit", writer)
         finally:
             library.knnlm_writer_close(writer)

@@ -1,5 +1,6 @@
 """How the library is found, and what is said where it is not, or is another one."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -8,6 +9,10 @@ import unittest
 
 import kit
 import knnlm
+from knnlm import _header
+from knnlm._library import library
+
+KEEPS_THE_LOCK = 0x4  # FUNCFLAG_PYTHONAPI of ctypes
 
 
 class Library(kit.Folder):
@@ -25,6 +30,11 @@ class Library(kit.Folder):
         self.assertEqual(knnlm.version(), knnlm.__version__)
         self.assertEqual(knnlm.kernels()[-1], "portable")
         self.assertTrue(knnlm.llama_release() is None or knnlm.llama_release())
+
+    def test_every_call_lets_other_threads_run(self):
+        self.assertNotIsInstance(library, ctypes.PyDLL)
+        for name in _header.FUNCTIONS:
+            self.assertFalse(getattr(library, name)._flags_ & KEEPS_THE_LOCK, name)
 
     def test_none(self):
         run = self.imported("/nowhere/libknnlm.so")

@@ -1,6 +1,7 @@
 """Mixing for models of one's own: the formula, the best lambda, and a processor of scores by its shape."""
 
 import unittest
+import warnings
 
 import kit
 import numpy as np
@@ -31,10 +32,22 @@ class Mixing(unittest.TestCase):
             knn[::3] = -np.inf
             lambdas, curve = knnlm.lambda_curve(lm, knn, np.linspace(0, 0.999, 1000))
             best = knnlm.best_lambda(lm, knn)
-            self.assertLess(abs(best - lambdas[curve.argmin()]), 0.005)
+            self.assertLess(abs(best - lambdas[curve.argmin()]), 0.001)
+            self.assertLessEqual(knnlm.perplexity(knnlm.mix(lm, knn, best)), curve.min())
+        # One token in a hundred is better by e^9 with neighbours, the rest are impossible: (1 - x)^99 (1 - x + x e^9) is largest at
+        # x = (e^9 - 100) / (100 (e^9 - 1)).
+        lm, knn = np.full(100, -10.0), np.full(100, -np.inf)
+        knn[7] = -1.0
+        self.assertAlmostEqual(knnlm.best_lambda(lm, knn), (np.exp(9) - 100) / (100 * (np.exp(9) - 1)), places=12)
+        self.assertEqual(knnlm.best_lambda([-np.inf, -1.0], [-1.0, -1.0]), 1.0)
         self.assertEqual(knnlm.best_lambda([-1.0, -1.0], [-np.inf, -np.inf]), 0.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # e^-740 is not 0, and what is divided by it overflows: x (1 - x) e^740 is largest at 1/2
+            self.assertAlmostEqual(knnlm.best_lambda([-740.0, 0.0], [0.0, -740.0]), 0.5, places=12)
         with self.assertRaisesRegex(ValueError, "no tokens"):
             knnlm.best_lambda([], [])
+        with self.assertRaisesRegex(ValueError, "impossible by both"):
+            knnlm.best_lambda([-np.inf, -1.0], [-np.inf, -1.0])
 
 
 class Processor(kit.Folder):
@@ -67,6 +80,13 @@ class Processor(kit.Folder):
             out = processor(torch.zeros((4, 3), dtype=torch.long), torch.tensor(self.scores).to(kind))
             self.assertTrue(isinstance(out, torch.Tensor) and out.dtype == kind)
             np.testing.assert_allclose(torch.softmax(out.float(), -1).numpy(), self.want, atol=bound)
+
+    def test_what_was_ruled_out_stays_so(self):
+        banned = self.scores.copy()
+        banned[:, 3] = -np.inf
+        self.assertTrue((self.want[:, 3] > 0).all() and 3 in self.values)
+        out = knnlm.KnnLogitsProcessor(self.store, lambda ids: self.states, lambda_=0.4, temperature=4.0, k=20)(None, banned)
+        self.assertTrue(np.isneginf(out[:, 3]).all() and np.isfinite(np.delete(out, 3, 1)).all())
 
     def test_nothing_found(self):
         empty = knnlm.Store.create(self.folder / "empty", 8, vocabulary=11)

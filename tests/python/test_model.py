@@ -1,6 +1,7 @@
 """Models: tokens, scores and states; against the command and against a store's keys."""
 
 import threading
+import time
 import unittest
 
 import kit
@@ -69,6 +70,16 @@ class Model(kit.WithModel):
             self.model.score([1.5])
         with self.assertRaisesRegex(ValueError, "beyond 32 bits"):
             self.model.score([2**40])
+
+    def test_other_threads_run_meanwhile(self):
+        tokens, turns = self.model.encode(kit.ASKED * 60), 0
+        worker = threading.Thread(target=self.model.score, args=(tokens,))
+        worker.start()
+        # Behind a call that kept the interpreter's lock there are two turns at most: before it and after it.
+        while worker.is_alive():
+            time.sleep(0.001)
+            turns += self.model._worker == worker.ident
+        self.assertGreater(turns, 10)
 
     def test_threads_take_turns(self):
         texts = [kit.ASKED * (i + 1) for i in range(4)]

@@ -1,8 +1,10 @@
 """Stores of arrays: searches and p_kNN against brute force in NumPy; appending, removing, exporting; what is wrong."""
 
+import multiprocessing
 import threading
-import time
+import tracemalloc
 import unittest
+import unittest.mock
 
 import kit
 import numpy as np
@@ -10,6 +12,15 @@ import numpy as np
 import knnlm
 
 D, ENTRIES, VOCABULARY, QUERIES, K = 24, 3000, 40, 50, 30
+
+
+def _child(store):
+    global given
+    given = store
+
+
+def _search(queries):
+    return given.search(queries, K).ids
 
 
 class Search(kit.Folder):
@@ -104,24 +115,25 @@ class Search(kit.Folder):
         with self.assertRaisesRegex(TypeError, "no option is called 'probe'"):
             store.search(self.queries, K, probe=3)
 
-    def test_other_threads_run_meanwhile(self):
-        store, turns, done = self.stores["l2"], [0], threading.Event()
+    def test_no_memory_is_taken_for_copies(self):
+        queries = np.repeat(self.queries, 100, 0)
+        room = self.stores["l2"].search(queries, K)
+        tracemalloc.start()  # which NumPy tells of its arrays
+        try:
+            self.stores["l2"].search(queries, K, out=room)
+            self.assertLess(tracemalloc.get_traced_memory()[1], queries.nbytes / 2)
+            self.stores["l2"].search(queries.astype(np.float64), K, out=room)  # what is converted is seen
+            self.assertGreater(tracemalloc.get_traced_memory()[1], queries.nbytes)
+        finally:
+            tracemalloc.stop()
 
-        def count():
-            while not done.is_set():
-                turns[0] += 1
-
-        far = kit.distances(self.queries, self.keys, "l2")
-        counter = threading.Thread(target=count)
-        counter.start()
-        begun, before = time.monotonic(), turns[0]
-        found = store.search(np.repeat(self.queries, 400, 0), K, exact=True)
-        spent, counted = time.monotonic() - begun, turns[0] - before
-        done.set()
-        counter.join()
-        self.check(knnlm.Neighbors(*(x[::400] for x in found)), far)
-        # While a call holds the lock of Python, nobody counts; switches between threads alone take 5 ms each.
-        self.assertGreater(counted, 100 * spent / 0.005)
+    def test_forked_workers_search(self):
+        """As loaders of data fork them: the library's own threads are not in the child, which does their work."""
+        store = self.stores["l2"]
+        want = store.search(self.queries, K).ids
+        with multiprocessing.get_context("fork").Pool(2, _child, (store,)) as pool:
+            for found in pool.map_async(_search, [self.queries] * 4).get(timeout=60):
+                np.testing.assert_array_equal(found, want)
 
     def test_many_threads_search(self):
         store, want = self.stores["ip"], self.stores["ip"].search(self.queries, K)
@@ -161,6 +173,16 @@ class Changes(kit.Folder):
             self.assertTrue(other.is_current and other.info.removed_entries == 40)
             store.compact()
             self.assertEqual((len(store), store.verify()), (50, 0))
+
+    def test_arrays_mapped_from_files(self):
+        wide = np.lib.format.open_memmap(self.folder / "wide.npy", "w+", np.float16, (200, 6))
+        wide[:] = kit.points(9, 200, 6)
+        with unittest.mock.patch("knnlm.store.PIECE", 64), unittest.mock.patch("knnlm.store.floats", wraps=knnlm.store.floats) as converted:
+            store = knnlm.Store.from_arrays(self.folder / "mapped", wide, np.arange(200), keys="f16")
+        self.assertEqual([len(call.args[0]) for call in converted.call_args_list], [64, 64, 64, 8])
+        np.testing.assert_array_equal(store.keys(), wide.astype(np.float32))
+        np.testing.assert_array_equal(store.tokens(), np.arange(200))
+        self.assertEqual(len(list(store.documents())), 1)
 
     def test_appending_what_is_wrong(self):
         store = knnlm.Store.create(self.folder / "wrong", 6, vocabulary=10)
