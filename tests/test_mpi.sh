@@ -40,6 +40,29 @@ ranks 0
 drive 0 build -m "$model" -o plain.store --shards 5 texts
 ensure "shards depend on the ranks that built them" diff -r plain.store r2s5.store
 
+# ---- a model that reads streams: documents of many windows, cut where ranks part, and of one
+
+ranks 0
+mkdir streams && write_text 11 6000 >streams/long.txt && write_text 12 1200 >streams/middle.txt && cp texts/alike-3.txt streams
+drive 0 train streams -o stream.gguf --preset stream-tiny --layers 2 --width 32 --ffn 40 --window 40 --tokenizer word --vocab 0 \
+    --steps 3 --batch 512 --save-seconds 0
+# streamed NAME: everything that is asked of a store of that model, in files NAME.*
+streamed() {
+    drive 0 eval -m stream.gguf -s stream.store --json --per-token "$1.rows" streams valid.txt
+    figures out >"$1.eval"
+    drive 0 eval -m stream.gguf -s stream.store --json streams # predictions alone
+    figures out >"$1.explain"
+    drive 0 tune -m stream.gguf -s stream.store --dry-run --json streams
+    figures out >"$1.generate"
+}
+drive 0 build -m stream.gguf -o stream.store --shards 3 texts
+streamed stream-one
+for number in 2 3 4; do
+    ranks $number
+    streamed stream-$number
+    alike stream-one stream-$number
+done
+
 # ---- upkeep by ranks
 
 ranks 3
