@@ -1,4 +1,4 @@
-// The k smallest of a stream of (distance, entry), ties to the lower entry. Not a door.
+// The k smallest of a stream of (distance, entry), ties to the lower entry.
 #ifndef KN_INDEX_TOP_H
 #define KN_INDEX_TOP_H
 

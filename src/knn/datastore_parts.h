@@ -46,13 +46,24 @@ knnlm_status kn_datastore_search_singly(const kn_datastore *s, const kn_index *i
 void kn_datastore_look_up(const kn_datastore *s, const kn_retrieve_options *o, size_t query,
                           kn_value_share *scratch, kn_retrieved *out);
 
+// States as the store keeps its keys: *projected is to be freed; NULL: they are the same.
+knnlm_status kn_datastore_project(const kn_datastore *s, const float *states, size_t n, float **projected);
+// Many queries, by keys (n, dimension), each told of as soon as its neighbours are known.
+typedef struct kn_search_telling {
+    kn_found_sink *found;
+    void *context;
+    bool any_order;
+} kn_search_telling;
+knnlm_status kn_datastore_search_as(const kn_datastore *s, const float *keys, size_t n,
+                                    const kn_retrieve_options *o, const kn_search_telling *how);
+
 // ---------------------------------------------------------------- of shards
 
 knnlm_status kn_pieces_open(kn_datastore *s, const kn_lm *lm, const kn_datastore_options *options);
 void kn_pieces_close(kn_datastore *s);
 knnlm_status kn_pieces_search(const kn_datastore *s, const float *states, size_t n,
                               const kn_retrieve_options *o, kn_retrieved *out);
-knnlm_status kn_pieces_search_each(const kn_datastore *s, const float *states, size_t n,
-                                   const kn_retrieve_options *o, kn_retrieved_sink *sink, void *context);
+knnlm_status kn_pieces_measure(const kn_datastore *s, const float *states, size_t n,
+                               const kn_retrieve_options *o, const kn_measuring *what, kn_row_facts *out);
 
 #endif

@@ -5,52 +5,56 @@
 
 #include <math.h>
 
-static double lambda_of(const kn_mixture_part *p, const kn_row_neighbors *f, double entropy) {
-    const kn_neighborhood *n = &f->near;
-    kn_lambda_facts facts = {.neighbors = n->count,
-                             .nearest = n->count ? (double)n->distances[0] : NAN,
+kn_measure kn_predict_measure(const kn_mixture *m, size_t store) {
+    double temperature = m->info.stores[store].temperature;
+    kn_measure out = {{temperature}, 1, m->info.stores[store].gated};
+    if (!out.gated) return out;
+    out.count = KN_GATE_EXPERTS;
+    for (size_t o = 0; o < KN_GATE_EXPERTS; o++) out.temperatures[o] = kn_gate_temperature(temperature, o);
+    return out;
+}
+
+static double lambda_of(const kn_mixture_part *p, const kn_row_facts *f, double entropy) {
+    kn_lambda_facts facts = {.neighbors = f->neighbors,
+                             .nearest = (double)f->nearest,
                              .entropy = entropy,
                              .knn_entropy = f->entropy,
                              .begins = f->begins};
     return kn_lambda(&p->rule, &facts);
 }
 
-static double farthest(const kn_neighborhood *n) {
-    float max = n->distances[n->nearest];
-    for (size_t i = 0; i < n->count; i++) max = fmaxf(max, n->distances[i]);
-    return (double)max;
+static void tell_gate(size_t store, const kn_row_facts *f, double entropy, kn_prediction *out) {
+    for (size_t o = 0; o < KN_GATE_EXPERTS; o++) out->experts[store][o] = f->logprobs[o];
+    out->found[store] = f->neighbors > 0;
+    if (!f->neighbors) return;
+    out->features[store] = (kn_gate_features){.nearest = (double)f->nearest,
+                                              .farthest = (double)f->farthest,
+                                              .agreement = f->agreement,
+                                              .entropy = entropy,
+                                              .begins = f->begins};
 }
 
-static void ask_experts(const kn_mixture *m, size_t store, const kn_neighborhood *n, int32_t target,
-                        kn_prediction *out) {
-    double temperature = m->info.stores[store].temperature;
-    for (size_t o = 0; o < KN_GATE_EXPERTS; o++)
-        out->experts[store][o] = kn_neighborhood_logprob(n, kn_gate_temperature(temperature, o), target);
-}
-
-static void gather_features(const kn_mixture *m, size_t store, const kn_row_neighbors *found, double entropy,
-                            kn_prediction *out) {
-    const kn_neighborhood *n = &found->near;
-    double sharp = kn_gate_temperature(m->info.stores[store].temperature, 0);
-    out->found[store] = n->count > 0;
-    if (!n->count) return;
-    out->features[store] =
-        (kn_gate_features){.nearest = (double)n->distances[n->nearest],
-                           .farthest = farthest(n),
-                           .agreement = exp(kn_neighborhood_logprob(n, sharp, n->values[n->nearest])),
-                           .entropy = entropy,
-                           .begins = found->begins};
-}
-
-void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
-                     double entropy, kn_prediction *out) {
+void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_facts *facts, double entropy,
+                     kn_prediction *out) {
     if (m->info.stores[store].gated) {
-        gather_features(m, store, found, entropy, out);
-        ask_experts(m, store, &found->near, target, out);
+        tell_gate(store, facts, entropy, out);
         return;
     }
-    out->knn[store] = kn_neighborhood_logprob(&found->near, m->info.stores[store].temperature, target);
-    out->lambdas[store] = lambda_of(&m->parts[store], found, entropy);
+    out->knn[store] = facts->logprobs[0];
+    out->lambdas[store] = lambda_of(&m->parts[store], facts, entropy);
+}
+
+static void predict_from(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
+                         double entropy, kn_prediction *out) {
+    kn_measure measure = kn_predict_measure(m, store);
+    kn_row_facts facts;
+    kn_measure_take(&measure, found, target, &facts);
+    kn_predict_part(m, store, &facts, entropy, out);
+}
+
+void kn_predict_parts(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double entropy,
+                      kn_prediction *out) {
+    for (size_t i = 0; i < m->info.count; i++) predict_from(m, i, &found[i], target, entropy, out);
 }
 
 // ---------------------------------------------------------------- gates
@@ -125,6 +129,13 @@ void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cach
     out->p = mix(m, lm, cache, out, 1);
 }
 
+static void ask_experts(const kn_mixture *m, size_t store, const kn_neighborhood *n, int32_t target,
+                        kn_prediction *out) {
+    kn_measure measure = kn_predict_measure(m, store);
+    for (size_t o = 0; o < measure.count; o++)
+        out->experts[store][o] = kn_neighborhood_logprob(n, measure.temperatures[o], target);
+}
+
 void kn_history_learn(const kn_mixture *m, const kn_row_neighbors *found, int32_t token, double lm,
                       kn_prediction *x, kn_history *history) {
     if (!m->info.gated) return;
@@ -135,7 +146,7 @@ void kn_history_learn(const kn_mixture *m, const kn_row_neighbors *found, int32_
 
 void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
                     double entropy, double cache, kn_history *history, kn_prediction *out) {
-    for (size_t i = 0; i < m->info.count; i++) kn_predict_part(m, i, &found[i], target, entropy, out);
+    kn_predict_parts(m, found, target, entropy, out);
     kn_predict_join(m, target, lm, cache, history, out);
 }
 
