@@ -193,6 +193,9 @@ knnlm_status kn_learnt_take(kn_message *in, kn_learnt **out);
 knnlm_status kn_index_build_as(const char *path, const kn_learnt *learnt, const kn_recipe *recipe,
                                const kn_progress *progress, kn_index_result *out);
 
+// What ranks do where lists are learnt in groups.
+extern const kn_service kn_service_kmeans;
+
 // For kn_store_compact: the lists stay, without what was removed.
 kn_rearrange kn_index_rearrange;
 

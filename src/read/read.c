@@ -333,14 +333,30 @@ knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, co
     return status;
 }
 
-knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
-                            kn_record_sink *sink, void *context) {
+static knnlm_status read_many(reader *r, const kn_read_text *texts, size_t count,
+                              const kn_progress *progress) {
+    reached at = {.progress = progress};
+    for (size_t i = 0; i < count; i++) at.total += texts[i].count;
+    for (size_t i = 0; i < count; i++) {
+        at.to = at.from + texts[i].count;
+        KN_TRY(hold_document(r, "", texts[i].tokens, NULL, texts[i].count));
+        KN_TRY(cut_windows(r, 0, &at));
+        at.from = at.to;
+    }
+    return flush(r, &at);
+}
+
+knnlm_status kn_read_many(kn_lm *lm, const kn_read_text *texts, size_t count, const kn_read_options *options,
+                          const kn_progress *progress, kn_record_sink *sink, void *context) {
     kn_read_options o = *options;
     KN_TRY(kn_read_resolve(lm, &o));
     reader r = {.lm = lm, .o = &o, .sink = sink, .context = context};
-    knnlm_status status = hold_document(&r, "", tokens, NULL, count);
-    if (status == KNNLM_OK) status = cut_windows(&r, 0, &(reached){0});
-    if (status == KNNLM_OK) status = flush(&r, &(reached){0});
+    knnlm_status status = read_many(&r, texts, count, progress);
     reader_free(&r);
     return status;
+}
+
+knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
+                            kn_record_sink *sink, void *context) {
+    return kn_read_many(lm, &(kn_read_text){tokens, count}, 1, options, NULL, sink, context);
 }
