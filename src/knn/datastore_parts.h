@@ -17,6 +17,7 @@ typedef struct kn_piece {
     bool opened;
     bool empty; // nothing can be found in it
     kn_index_info index;
+    uint64_t lists; // hash of its lists
 } kn_piece;
 
 struct kn_datastore {
@@ -37,6 +38,7 @@ struct kn_datastore {
     kn_piece *pieces;        // of a store of shards, one each; index, pca, values, beginnings and allowed are
                              // theirs then
     kn_index_info all;       // of their indexes together
+    bool same_lists;         // they have the same lists: who finds those near a query finds them for all
 };
 
 // Each query by itself (search_singly.c). `keys` (n, d) are projected already.
@@ -53,9 +55,14 @@ typedef struct kn_search_telling {
     kn_found_sink *found;
     void *context;
     bool any_order;
+    const uint32_t *lists; // as of kn_search_options
 } kn_search_telling;
 knnlm_status kn_datastore_search_as(const kn_datastore *s, const float *keys, size_t n,
                                     const kn_retrieve_options *o, const kn_search_telling *how);
+
+// As kn_index_probe.
+knnlm_status kn_datastore_probe(const kn_datastore *s, const float *keys, size_t n,
+                                const kn_retrieve_options *o, uint32_t **lists, uint32_t *probes);
 
 // ---------------------------------------------------------------- of shards
 

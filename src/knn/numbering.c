@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-enum { BLOCK = 64 };
-
 void kn_numbering_put(const kn_store *all, size_t shard, kn_message *out) {
     kn_store_shard about = kn_store_shard_at(all, shard);
     kn_message_put_number(out, about.info->documents);
@@ -15,45 +13,41 @@ void kn_numbering_put(const kn_store *all, size_t shard, kn_message *out) {
 }
 
 void kn_numbering_free(kn_numbering *n) {
-    free(n->firsts);
-    free(n->offsets);
-    free(n->blocks);
+    free(n->low);
+    free(n->turns);
     *n = (kn_numbering){0};
 }
 
-// A document that is damaged has no entries that could be found.
-static knnlm_status take_documents(const uint64_t *starts, const kn_store *shard, kn_numbering *out) {
-    for (uint64_t i = 0; i < kn_store_describe(shard)->documents; i++) {
-        kn_store_document d;
-        if (kn_store_document_at(shard, i, &d) != KNNLM_OK || !d.count) continue;
-        out->firsts[out->count] = d.first;
-        out->offsets[out->count++] = starts[i] - d.first;
+static knnlm_status number_document(kn_numbering *n, const kn_store_document *d, uint64_t start) {
+    for (uint64_t i = 0; i < d->count; i++) {
+        uint64_t number = start + i;
+        for (; n->count < number >> 32; n->count++) {
+            KN_TRY(kn_grow(&n->turns, &n->capacity, n->count + 1, sizeof *n->turns));
+            n->turns[n->count] = (uint32_t)(d->first + i);
+        }
+        n->low[d->first + i] = (uint32_t)number;
     }
     return KNNLM_OK;
 }
 
-static void fill_blocks(kn_numbering *n) {
-    for (size_t b = 0, document = 0; b <= n->entries / BLOCK; b++) {
-        while (document + 1 < n->count && n->firsts[document + 1] <= b * BLOCK) document++;
-        n->blocks[b] = (uint32_t)document;
-    }
-}
-
+// A document that is damaged has no entries that could be found.
 knnlm_status kn_numbering_take(kn_message *in, const kn_store *shard, kn_numbering *out) {
     const kn_store_info *info = kn_store_describe(shard);
     uint64_t documents = kn_message_take_number(in);
     size_t bytes = 0;
-    *out = (kn_numbering){.entries = (size_t)info->entries};
+    *out = (kn_numbering){0};
     if (!kn_mul((size_t)documents, sizeof(uint64_t), &bytes)) in->failed = true;
     const uint64_t *starts = kn_message_view(in, bytes);
     KN_TRY(kn_message_read(in));
     if (documents != info->documents)
         return kn_fail(KNNLM_EBUSY, "%s: changed while it was opened: try again", info->path);
-    out->firsts = kn_alloc((size_t)documents + 1, sizeof *out->firsts);
-    out->offsets = kn_alloc((size_t)documents + 1, sizeof *out->offsets);
-    out->blocks = kn_alloc(out->entries / BLOCK + 1, sizeof *out->blocks);
-    if (!out->firsts || !out->offsets || !out->blocks) return KNNLM_ENOMEM;
-    KN_TRY(take_documents(starts, shard, out));
-    fill_blocks(out);
+    out->low = kn_alloc((size_t)info->entries + 1, sizeof *out->low);
+    if (!out->low) return KNNLM_ENOMEM;
+    for (uint64_t i = 0; i < documents; i++) {
+        kn_store_document d;
+        if (kn_store_document_at(shard, i, &d) != KNNLM_OK) continue;
+        if (d.first > info->entries || d.count > info->entries - d.first) continue;
+        KN_TRY(number_document(out, &d, starts[i]));
+    }
     return KNNLM_OK;
 }

@@ -45,7 +45,6 @@ knnlm_status kn_letter_take(kn_message *m, size_t rows, kn_letter *out) {
 
 typedef struct handing {
     kn_pieces_work *w;
-    uint32_t *kept; // (n): within the limit
     size_t *starts; // (n): place of the first in its letter
     kn_letter letter;
     size_t first; // row of the letter
@@ -54,14 +53,12 @@ typedef struct handing {
 static void count_row(void *context, size_t row, int worker) {
     const handing *h = context;
     const kn_pieces_work *w = h->w;
-    size_t pieces = w->q.pieces, k = w->q.o.k;
+    const kn_found_row *found = w->found + row * w->q.pieces;
     uint32_t limit = w->limits[row], kept = 0;
     (void)worker;
-    for (size_t p = row * pieces; p < (row + 1) * pieces; p++) {
-        const float *distances = w->distances + p * k;
-        for (size_t i = 0; i < w->counts[p]; i++) kept += kn_ordered(distances[i]) <= limit;
-    }
-    h->kept[row] = kept;
+    for (size_t p = 0; p < w->q.pieces; p++)
+        for (size_t i = 0; i < found[p].count; i++) kept += kn_ordered(found[p].distances[i]) <= limit;
+    w->kept[row] = kept;
 }
 
 static uint64_t number_of(const kn_pieces_work *w, size_t piece, uint32_t id) {
@@ -69,17 +66,16 @@ static uint64_t number_of(const kn_pieces_work *w, size_t piece, uint32_t id) {
 }
 
 // Whether the nearest of a row in piece p is nearer than that in piece q; ties go to the lower number.
-static bool is_nearer(const kn_pieces_work *w, size_t row, size_t p, size_t q) {
-    size_t at = (row * w->q.pieces + p) * w->q.o.k, other = (row * w->q.pieces + q) * w->q.o.k;
-    uint32_t x = kn_ordered(w->distances[at]), y = kn_ordered(w->distances[other]);
-    return x != y ? x < y : number_of(w, p, w->ids[at]) < number_of(w, q, w->ids[other]);
+static bool is_nearer(const kn_pieces_work *w, const kn_found_row *found, size_t p, size_t q) {
+    uint32_t x = kn_ordered(found[p].distances[0]), y = kn_ordered(found[q].distances[0]);
+    return x != y ? x < y : number_of(w, p, found[p].ids[0]) < number_of(w, q, found[q].ids[0]);
 }
 
 // The piece that has the row's nearest neighbour, of which there is one.
-static size_t nearest_piece(const kn_pieces_work *w, size_t row) {
+static size_t nearest_piece(const kn_pieces_work *w, const kn_found_row *found) {
     size_t best = w->q.pieces;
     for (size_t p = 0; p < w->q.pieces; p++)
-        if (w->counts[row * w->q.pieces + p] && (best == w->q.pieces || is_nearer(w, row, p, best))) best = p;
+        if (found[p].count && (best == w->q.pieces || is_nearer(w, found, p, best))) best = p;
     return best;
 }
 
@@ -92,21 +88,21 @@ static void write_one(const handing *h, size_t place, size_t piece, float distan
 static void write_row(void *context, size_t number, int worker) {
     const handing *h = context;
     const kn_pieces_work *w = h->w;
-    size_t row = h->first + number, pieces = w->q.pieces, k = w->q.o.k, place = h->starts[row];
+    size_t row = h->first + number, place = h->starts[row];
+    const kn_found_row *found = w->found + row * w->q.pieces;
     uint32_t limit = w->limits[row];
     (void)worker;
-    h->letter.counts[number] = h->kept[row];
+    h->letter.counts[number] = w->kept[row];
     h->letter.begins[number] = 0;
-    if (!h->kept[row]) return;
-    size_t nearest = nearest_piece(w, row), first = (row * pieces + nearest) * k;
-    const uint64_t *beginnings = w->pieces[nearest].store->beginnings;
-    h->letter.begins[number] = beginnings[w->ids[first] / 64] >> w->ids[first] % 64 & 1;
-    write_one(h, place++, nearest, w->distances[first], w->ids[first]);
-    for (size_t p = 0; p < pieces; p++) {
-        size_t from = (row * pieces + p) * k, to = from + w->counts[row * pieces + p];
-        for (size_t i = from + (p == nearest); i < to; i++)
-            if (kn_ordered(w->distances[i]) <= limit) write_one(h, place++, p, w->distances[i], w->ids[i]);
-    }
+    if (!w->kept[row]) return;
+    size_t nearest = nearest_piece(w, found);
+    uint32_t id = found[nearest].ids[0];
+    h->letter.begins[number] = w->pieces[nearest].store->beginnings[id / 64] >> id % 64 & 1;
+    write_one(h, place++, nearest, found[nearest].distances[0], id);
+    for (size_t p = 0; p < w->q.pieces; p++)
+        for (size_t i = p == nearest; i < found[p].count; i++)
+            if (kn_ordered(found[p].distances[i]) <= limit)
+                write_one(h, place++, p, found[p].distances[i], found[p].ids[i]);
 }
 
 // ---------------------------------------------------------------- all of them
@@ -117,7 +113,7 @@ static knnlm_status write_letter(handing *h, size_t rank) {
     h->first = (size_t)w->q.owners[rank];
     for (size_t i = h->first; i < h->first + rows; i++) {
         h->starts[i] = all;
-        all += h->kept[i];
+        all += w->kept[i];
     }
     kn_message_clear(&w->out[rank]);
     KN_TRY(kn_letter_make(&w->out[rank], rows, all, &h->letter));
@@ -127,12 +123,12 @@ static knnlm_status write_letter(handing *h, size_t rank) {
 
 static knnlm_status write_letters(kn_pieces_work *w) {
     handing h = {.w = w};
-    h.starts = kn_room_make(&w->room_kept, w->q.n, sizeof *h.starts + sizeof *h.kept);
+    h.starts = kn_room_make(&w->room_kept, w->q.n, sizeof *h.starts + sizeof *w->kept);
     if (!h.starts) return KNNLM_ENOMEM;
-    h.kept = (uint32_t *)(h.starts + w->q.n);
+    w->kept = (uint32_t *)(h.starts + w->q.n);
     kn_parallel(w->q.n, count_row, &h);
     for (size_t r = 0; r < w->q.ranks; r++)
-        if (w->owns[r]) KN_TRY(write_letter(&h, r));
+        if (w->owns[r] && r != w->self) KN_TRY(write_letter(&h, r));
     return KNNLM_OK;
 }
 

@@ -32,13 +32,12 @@ static void choose_numbers(limiting *l) {
 
 // ---------------------------------------------------------------- what a rank tells
 
-static void range_of(const kn_pieces_work *w, size_t row, uint32_t *min, uint32_t *max) {
-    size_t pieces = w->q.pieces, k = w->q.o.k;
+static void range_of(const kn_found_row *found, size_t pieces, uint32_t *min, uint32_t *max) {
     *min = UINT32_MAX;
     *max = 0;
-    for (size_t p = row * pieces; p < (row + 1) * pieces; p++)
-        for (size_t i = p * k; i < p * k + w->counts[p]; i++) {
-            uint32_t x = kn_ordered(w->distances[i]);
+    for (size_t p = 0; p < pieces; p++)
+        for (size_t i = 0; i < found[p].count; i++) {
+            uint32_t x = kn_ordered(found[p].distances[i]);
             *min = x < *min ? x : *min;
             *max = x > *max ? x : *max;
         }
@@ -47,16 +46,16 @@ static void range_of(const kn_pieces_work *w, size_t row, uint32_t *min, uint32_
 // Counts by buckets: the end of a bucket is a little too far, which is only a looser limit.
 static void sample_row(void *context, size_t row, int worker) {
     const limiting *l = context;
-    const kn_pieces_work *w = l->w;
+    size_t pieces = l->w->q.pieces, next = 0;
+    const kn_found_row *found = l->w->found + row * pieces;
     uint32_t counts[BUCKETS] = {0}, min, max, *told = l->told + row * SAMPLES, seen = 0;
-    size_t pieces = w->q.pieces, k = w->q.o.k, next = 0;
     int shift = 0;
     (void)worker;
-    range_of(w, row, &min, &max);
+    range_of(found, pieces, &min, &max);
     while (max >= min && (max - min) >> shift >= BUCKETS) shift++;
-    for (size_t p = row * pieces; p < (row + 1) * pieces; p++)
-        for (size_t i = p * k; i < p * k + w->counts[p]; i++)
-            counts[(kn_ordered(w->distances[i]) - min) >> shift]++;
+    for (size_t p = 0; p < pieces; p++)
+        for (size_t i = 0; i < found[p].count; i++)
+            counts[(kn_ordered(found[p].distances[i]) - min) >> shift]++;
     for (size_t b = 0; b < BUCKETS && max >= min; b++) {
         uint64_t end = min + ((uint64_t)(b + 1) << shift) - 1;
         seen += counts[b];

@@ -28,6 +28,7 @@ static knnlm_status take_reply(kn_piece *p, kn_message *out, const kn_datastore_
     p->opened = true;
     p->empty = kn_message_take_number(out);
     kn_message_take(out, &p->index, sizeof p->index);
+    p->lists = kn_message_take_number(out);
     KN_TRY(kn_message_take_texts(out, &warnings, &count));
     for (size_t i = 0; i < count; i++) o->warn(warnings[i]);
     free(warnings);
@@ -58,7 +59,11 @@ static knnlm_status join_indexes(kn_datastore *s) {
     for (size_t i = 0; i < kn_store_shards(s->store); i++) {
         const kn_piece *p = &s->pieces[i];
         if (p->empty) continue;
-        if (!first) s->all = (first = p)->index;
+        if (!first) {
+            s->all = (first = p)->index;
+            s->same_lists = p->lists != 0;
+        }
+        s->same_lists &= p->lists == first->lists;
         if (p->index.lists != first->index.lists || p->index.probes != first->index.probes ||
             p->index.code_bytes != first->index.code_bytes)
             return kn_fail(KNNLM_EINVAL,

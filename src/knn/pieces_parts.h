@@ -1,14 +1,20 @@
 // A search of a store's shards under way, on one of the ranks. Not a door: only this room includes it.
 //
-// Rank 0 asks; then the ranks work together, in rounds of messages from all to all (ranks/ranks.h):
-//   1. Each gets the states of some rows, and sends them to all others (few rows: all come with the
-//   question).
-//   2. Each searches its shards for all rows. Of what it found it tells a row's owner some distances, e.g.
-//   that
-//      100 are within 3.2 and 200 within 3.9; the owner tells all a limit that k of all ranks' are within.
-//   3. What is within the limit goes to the row's owner, who has the k nearest of all: little more than k are
-//      sent in all, whatever the number of shards.
-//   4. The owner measures them (or sends them to rank 0, where they are wanted themselves).
+// Rank 0 asks; then the ranks work together, in rounds of messages from all to all (ranks/ranks.h).
+//
+// 1. Each gets the states of some rows, finds the lists near them, and sends both to all others. (Few rows
+// all come with the question.)
+//
+// 2. Each searches its shards for all rows, for a little more than a shard's share of the k. Of what it found
+// it tells a row's owner some distances, e.g. that 100 are within 3.2 and 200 within 3.9; the owner tells all
+// a limit that k of all ranks' are within. A shard that may have more within the limit than were looked for
+// is searched again, for k.
+//
+// 3. What is within the limit goes to the row's owner, who has the k nearest of all. In all, little more than
+// k are sent, whatever the number of shards.
+//
+// 4. The owner measures them (or sends them to rank 0, where they are wanted themselves).
+//
 // Every rank owns as many rows. Few rows are all owned by rank 0, and limits are left out unless there are
 // many ranks: one round is sooner than three.
 #ifndef KN_KNN_PIECES_PARTS_H
@@ -26,6 +32,8 @@ typedef struct kn_pieces_question {
     size_t ranks, n, width;
     kn_retrieve_options o;         // but for exclude and scratch
     bool shared, limited;          // states come from their owners; limits are told
+    bool same_lists;               // of all shards
+    size_t share;                  // neighbours that a shard is searched for first; k without limits
     const uint64_t *owners;        // (ranks + 1): rows [owners[r], owners[r + 1]) are rank r's
     const uint64_t *searchers;     // (ranks): whether it has shards
     size_t pieces;                 // shards of this rank
@@ -55,6 +63,8 @@ typedef struct kn_open_piece {
     kn_search_scratch scratch;
     bool searched; // somebody has the scratch memory now
 } kn_open_piece;
+// The shard, to be asked but not searched. KNNLM_EINVAL: there is none.
+knnlm_status kn_open_piece_look(uint64_t handle, kn_open_piece *out);
 // The shard, and its scratch memory, unless another thread has that: zero then. KNNLM_EINVAL: there is none.
 knnlm_status kn_open_piece_borrow(uint64_t handle, kn_open_piece *out, bool *lent);
 void kn_open_piece_give_back(uint64_t handle, kn_search_scratch *scratch, bool lent);
@@ -65,6 +75,13 @@ typedef enum kn_pieces_way { KN_TO_SEARCHERS, KN_TO_OWNERS } kn_pieces_way;
 // Frees the memory that searches use again.
 void kn_pieces_forget(void);
 
+// What a shard has for a row: the nearest first, the others in any order.
+typedef struct kn_found_row {
+    float *distances;
+    uint32_t *ids;
+    uint32_t count;
+} kn_found_row;
+
 // A search by one rank. It is used again, for the sake of its memory.
 typedef struct kn_pieces_work {
     kn_pieces_question q;
@@ -73,16 +90,15 @@ typedef struct kn_pieces_work {
     uint64_t sent;                // bytes to other ranks
     bool *owns, *searches, *none; // (ranks): which own rows, which have shards; and no rank at all
     kn_open_piece *pieces;        // (q.pieces)
-    // What was found here, of each shard the nearest first, the others in any order: of row r in piece p,
-    // from place (r * pieces + p) * k on.
-    float *distances;
-    uint32_t *ids;
-    uint32_t *counts;           // (n, pieces)
+    kn_found_row *found;          // (n, pieces)
+    uint32_t *lists;              // (n, probes): near each row; NULL: each shard finds its own
+    uint32_t probes;
+    uint32_t *kept;             // (n): how many of what was found here are within the limit
     uint32_t *limits;           // (n): what is sent is within them, as kn_ordered() of distances
     kn_message *out, *in;       // (ranks)
     const kn_message **sent_to; // (ranks)
     size_t room_ranks, room_pieces;
-    kn_room room_states, room_distances, room_ids, room_counts, room_limits, room_kept, room_scratch;
+    kn_room room_states, room_found, room_first, room_again, room_limits, room_kept, room_scratch;
 } kn_pieces_work;
 
 // A number that sorts as distances do.
@@ -112,6 +128,7 @@ knnlm_status kn_pieces_round(kn_pieces_work *w, kn_pieces_way way, bool same, kn
 knnlm_status kn_pieces_share(kn_pieces_work *w);
 knnlm_status kn_pieces_find(kn_pieces_work *w);
 knnlm_status kn_pieces_limit(kn_pieces_work *w, knnlm_status status); // `status` of what was before it
+knnlm_status kn_pieces_find_again(kn_pieces_work *w);
 knnlm_status kn_pieces_hand_over(kn_pieces_work *w, knnlm_status status);
 // Puts facts or neighbours of the rows that are owned.
 knnlm_status kn_pieces_merge(kn_pieces_work *w, kn_message *out);

@@ -3,11 +3,11 @@
 
 #include <math.h>
 
-enum { CODES = 1, SINGLY = 2, SHARED = 4, LIMITED = 8 };
+enum { CODES = 1, SINGLY = 2, SHARED = 4, LIMITED = 8, SAME_LISTS = 16 };
 
 static uint64_t flags_of(const kn_pieces_question *q) {
     return (uint64_t)(q->o.codes ? CODES : 0) | (q->o.singly ? SINGLY : 0) | (q->shared ? SHARED : 0) |
-           (q->limited ? LIMITED : 0);
+           (q->limited ? LIMITED : 0) | (q->same_lists ? SAME_LISTS : 0);
 }
 
 static size_t ranges_of(const kn_pieces_question *q) {
@@ -31,6 +31,7 @@ void kn_pieces_put_question(kn_message *in, const kn_pieces_question *q, size_t 
     kn_message_put_number(in, q->n);
     kn_message_put_number(in, q->width);
     kn_message_put_number(in, q->o.k);
+    kn_message_put_number(in, q->share);
     kn_message_put_number(in, q->o.probes);
     kn_message_put_number(in, flags_of(q));
     kn_message_put_number(in, q->o.memory);
@@ -49,12 +50,14 @@ void kn_pieces_put_question(kn_message *in, const kn_pieces_question *q, size_t 
 
 static void take_options(kn_message *in, kn_pieces_question *q) {
     q->o.k = (size_t)kn_message_take_number(in);
+    q->share = (size_t)kn_message_take_number(in);
     q->o.probes = (uint32_t)kn_message_take_number(in);
     uint64_t flags = kn_message_take_number(in);
     q->o.codes = flags & CODES;
     q->o.singly = flags & SINGLY;
     q->shared = flags & SHARED;
     q->limited = flags & LIMITED;
+    q->same_lists = flags & SAME_LISTS;
     q->o.memory = kn_message_take_number(in);
     q->o.temperature = kn_message_take_real(in);
 }

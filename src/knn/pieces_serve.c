@@ -76,6 +76,7 @@ static knnlm_status open_for(const kn_lm *lm, const char *path, const kn_datasto
     kn_message_put_number(out, handle);
     kn_message_put_number(out, is_empty(s));
     kn_message_put(out, s->info.index, sizeof *s->info.index);
+    kn_message_put_number(out, kn_index_lists(s->index));
     kn_message_put_texts(out, warnings.texts, warnings.count);
     return KNNLM_OK;
 }
@@ -124,19 +125,23 @@ const kn_service kn_service_knn_close = {"knn close", run_close};
 
 // ---------------------------------------------------------------- searching
 
-knnlm_status kn_open_piece_borrow(uint64_t handle, kn_open_piece *out, bool *lent) {
+knnlm_status kn_open_piece_look(uint64_t handle, kn_open_piece *out) {
     *out = (kn_open_piece){0};
     pthread_mutex_lock(&opened.lock);
-    if (handle < opened.count) {
-        kn_open_piece *p = &opened.list[handle];
-        *out = *p;
-        *lent = p->store && !p->searched;
-        if (!*lent) out->scratch = (kn_search_scratch){0};
-        p->searched = true;
-    }
+    if (handle < opened.count) *out = opened.list[handle];
     pthread_mutex_unlock(&opened.lock);
     return out->store ? KNNLM_OK
                       : kn_fail(KNNLM_EINVAL, "no shard is open as number %llu", (unsigned long long)handle);
+}
+
+knnlm_status kn_open_piece_borrow(uint64_t handle, kn_open_piece *out, bool *lent) {
+    KN_TRY(kn_open_piece_look(handle, out));
+    pthread_mutex_lock(&opened.lock);
+    *lent = !opened.list[handle].searched;
+    opened.list[handle].searched = true;
+    out->scratch = *lent ? opened.list[handle].scratch : (kn_search_scratch){0};
+    pthread_mutex_unlock(&opened.lock);
+    return KNNLM_OK;
 }
 
 void kn_open_piece_give_back(uint64_t handle, kn_search_scratch *scratch, bool lent) {

@@ -173,8 +173,17 @@ knnlm_status kn_datastore_search_as(const kn_datastore *s, const float *keys, si
     options.found = how->found;
     options.found_context = how->context;
     options.any_order = how->any_order;
+    options.lists = how->lists;
     KN_TRY(choose_index(s, o, &index));
     return kn_index_search(index, keys, n, &options, NULL);
+}
+
+knnlm_status kn_datastore_probe(const kn_datastore *s, const float *keys, size_t n,
+                                const kn_retrieve_options *o, uint32_t **lists, uint32_t *probes) {
+    kn_search_options options = search_options(s, o);
+    const kn_index *index;
+    KN_TRY(choose_index(s, o, &index));
+    return kn_index_probe(index, keys, n, &options, lists, probes);
 }
 
 static knnlm_status measure(telling *t, const float *keys, size_t n) {
@@ -184,7 +193,7 @@ static knnlm_status measure(telling *t, const float *keys, size_t n) {
     if (!isnan(t->o->temperature) && !(t->scratch = kn_alloc(2 * cells, sizeof *t->scratch)))
         return KNNLM_ENOMEM;
     // Sums are the same in any order, but for those of entropies.
-    return kn_datastore_search_as(t->s, keys, n, t->o, &(kn_search_telling){tell, t, !t->scratch});
+    return kn_datastore_search_as(t->s, keys, n, t->o, &(kn_search_telling){tell, t, !t->scratch, NULL});
 }
 
 knnlm_status kn_datastore_measure(const kn_datastore *s, const float *states, size_t n,
