@@ -255,7 +255,7 @@ static size_t guess_rank(const kn_search_batch *b) {
 static bool can_guess(const kn_search_batch *b, uint32_t probes) {
     const kn_index_info *info = &b->x->info;
     if (!b->guessing || !probes || !info->has_keys || b->o->codes) return false;
-    return 2 * SAMPLE * guess_rank(b) <= 3 * b->k && probes * info->listed / info->lists >= 3 * b->k;
+    return 2 * SAMPLE * guess_rank(b) <= 3 * b->k && 2 * probes * info->listed / info->lists >= 5 * b->k;
 }
 
 static knnlm_status guess(visit *v) {

@@ -41,13 +41,11 @@ knnlm_status kn_pieces_round(kn_pieces_work *w, kn_pieces_way way, bool same, kn
 
 // By the lists of the first shard here, which are those of all.
 static knnlm_status find_lists(kn_pieces_work *w, const float *states, size_t n, uint32_t **out) {
-    kn_open_piece piece;
+    const kn_datastore *s = w->pieces[0].store;
     float *projected;
     *out = NULL;
-    KN_TRY(kn_open_piece_look(w->q.handles[0], &piece));
-    KN_TRY(kn_datastore_project(piece.store, states, n, &projected));
-    knnlm_status status =
-        kn_datastore_probe(piece.store, projected ? projected : states, n, &w->q.o, out, &w->probes);
+    KN_TRY(kn_datastore_project(s, states, n, &projected));
+    knnlm_status status = kn_datastore_probe(s, projected ? projected : states, n, &w->q.o, out, &w->probes);
     kn_free_aligned(projected);
     return status;
 }
@@ -146,20 +144,13 @@ static knnlm_status find_many(keeping *x, const kn_datastore *s, const float *st
 // `exclude` and `lists` are of these n rows.
 static knnlm_status find_in(keeping *x, const float *states, size_t n, const kn_entry_range *exclude,
                             const uint32_t *lists) {
-    kn_pieces_work *w = x->w;
-    kn_retrieve_options o = w->q.o;
-    uint64_t handle = w->q.handles[x->piece];
-    bool lent = false;
-    KN_TRY(kn_open_piece_borrow(handle, &w->pieces[x->piece], &lent));
-    const kn_datastore *s = w->pieces[x->piece].store;
-    kn_search_scratch scratch = w->pieces[x->piece].scratch;
+    kn_retrieve_options o = x->w->q.o;
+    const kn_datastore *s = x->w->pieces[x->piece].store;
     o.k = x->k;
-    o.scratch = &scratch;
+    o.scratch = &x->w->scratch;
     o.exclude = exclude;
     o.temperature = NAN; // entropies are of all shards together
-    knnlm_status status = o.singly ? find_singly(x, s, states, n, &o) : find_many(x, s, states, n, &o, lists);
-    kn_open_piece_give_back(handle, &scratch, lent);
-    return status;
+    return o.singly ? find_singly(x, s, states, n, &o) : find_many(x, s, states, n, &o, lists);
 }
 
 // Distances and ids of so many searches, in one piece of memory.

@@ -60,14 +60,9 @@ void *kn_room_make(kn_room *room, size_t count, size_t size);
 typedef struct kn_open_piece {
     kn_datastore *store; // NULL: closed
     kn_numbering numbering;
-    kn_search_scratch scratch;
-    bool searched; // somebody has the scratch memory now
 } kn_open_piece;
-// The shard, to be asked but not searched. KNNLM_EINVAL: there is none.
-knnlm_status kn_open_piece_look(uint64_t handle, kn_open_piece *out);
-// The shard, and its scratch memory, unless another thread has that: zero then. KNNLM_EINVAL: there is none.
-knnlm_status kn_open_piece_borrow(uint64_t handle, kn_open_piece *out, bool *lent);
-void kn_open_piece_give_back(uint64_t handle, kn_search_scratch *scratch, bool lent);
+// KNNLM_EINVAL: there is none.
+knnlm_status kn_open_piece_find(uint64_t handle, kn_open_piece *out);
 
 // Rounds go two ways.
 typedef enum kn_pieces_way { KN_TO_SEARCHERS, KN_TO_OWNERS } kn_pieces_way;
@@ -98,6 +93,7 @@ typedef struct kn_pieces_work {
     kn_message *out, *in;       // (ranks)
     const kn_message **sent_to; // (ranks)
     size_t room_ranks, room_pieces;
+    kn_search_scratch scratch;
     kn_room room_states, room_found, room_first, room_again, room_limits, room_kept, room_scratch;
 } kn_pieces_work;
 

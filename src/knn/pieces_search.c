@@ -38,6 +38,7 @@ static void work_free(kn_pieces_work *w) {
     free(w->sent_to);
     free(w->pieces);
     free(w->lists);
+    kn_search_scratch_free(&w->scratch);
     free(w);
 }
 
@@ -90,7 +91,9 @@ static knnlm_status prepare(kn_pieces_work *w, kn_message *in, const kn_progress
         w->owns[r] = w->q.owners[r] < w->q.owners[r + 1];
         w->searches[r] = w->q.searchers[r];
     }
-    return kn_grow(&w->pieces, &w->room_pieces, w->q.pieces + 1, sizeof *w->pieces);
+    KN_TRY(kn_grow(&w->pieces, &w->room_pieces, w->q.pieces + 1, sizeof *w->pieces));
+    for (size_t i = 0; i < w->q.pieces; i++) KN_TRY(kn_open_piece_find(w->q.handles[i], &w->pieces[i]));
+    return KNNLM_OK;
 }
 
 // Where limits are told, a failure is known to all then; else the owners hear of it at the end.
@@ -196,7 +199,7 @@ static size_t share_of(const asking *a) {
     size_t shards = kn_max(1, a->starts[a->ranks]);
     if (!is_limited(a) || a->o->singly) return a->o->k;
     double mean = (double)a->o->k / (double)shards;
-    return kn_min(a->o->k, (size_t)(1.25 * mean + 4 * sqrt(mean)) + 8);
+    return kn_min(a->o->k, (size_t)(1.5 * mean + 3 * sqrt(mean)) + 8);
 }
 
 static kn_pieces_question question_for(const asking *a, size_t rank, uint64_t meeting) {

@@ -116,41 +116,17 @@ static knnlm_status run_close(kn_message *in, kn_message *out, const kn_progress
     }
     pthread_mutex_unlock(&opened.lock);
     if (none) kn_pieces_forget();
-    kn_search_scratch_free(&piece.scratch);
     kn_numbering_free(&piece.numbering);
     kn_datastore_release(piece.store);
     return KNNLM_OK;
 }
 const kn_service kn_service_knn_close = {"knn close", run_close};
 
-// ---------------------------------------------------------------- searching
-
-knnlm_status kn_open_piece_look(uint64_t handle, kn_open_piece *out) {
+knnlm_status kn_open_piece_find(uint64_t handle, kn_open_piece *out) {
     *out = (kn_open_piece){0};
     pthread_mutex_lock(&opened.lock);
     if (handle < opened.count) *out = opened.list[handle];
     pthread_mutex_unlock(&opened.lock);
     return out->store ? KNNLM_OK
                       : kn_fail(KNNLM_EINVAL, "no shard is open as number %llu", (unsigned long long)handle);
-}
-
-knnlm_status kn_open_piece_borrow(uint64_t handle, kn_open_piece *out, bool *lent) {
-    KN_TRY(kn_open_piece_look(handle, out));
-    pthread_mutex_lock(&opened.lock);
-    *lent = !opened.list[handle].searched;
-    opened.list[handle].searched = true;
-    out->scratch = *lent ? opened.list[handle].scratch : (kn_search_scratch){0};
-    pthread_mutex_unlock(&opened.lock);
-    return KNNLM_OK;
-}
-
-void kn_open_piece_give_back(uint64_t handle, kn_search_scratch *scratch, bool lent) {
-    pthread_mutex_lock(&opened.lock);
-    if (lent) {
-        opened.list[handle].scratch = *scratch;
-        opened.list[handle].searched = false;
-        *scratch = (kn_search_scratch){0};
-    }
-    pthread_mutex_unlock(&opened.lock);
-    kn_search_scratch_free(scratch);
 }
