@@ -11,8 +11,9 @@
 
 #define USAGE                                                                                                \
     "bench_llama MODEL TEXT STORE THREADS ROUNDS    (STORE is deleted; THREADS 0: one per core)\n"           \
-    "a line a contender and round: its name, window tokens per second; then what was read, and how far "     \
-    "apart\nboth sides' log-probabilities are\n"
+    "a line a contender and round: its name, window tokens per second (those named after steps: tokens per " \
+    "second\nof texts that go on one token at a time); then what was read, and how far apart both sides' "   \
+    "log-probabilities are\n"
 
 enum { BATCH = 8192 }; // window tokens a call, as the reader gathers them
 
@@ -75,7 +76,7 @@ typedef struct bench {
     const char *path, *store;
     float *keys, *ours, *theirs; // keys of a call; log-probabilities of all targets
     struct llama_model *model;   // the peer's own
-    peer alone, beside;
+    peer alone, beside, steps;
 } bench;
 
 // rows 0: by default, 2048 tokens in a call and 512 through the graph at a time.
@@ -210,6 +211,66 @@ static double build(const bench *b) {
     return r.seconds;
 }
 
+// ---------------------------------------------------------------- one token after another
+
+// Texts that begin with BEGIN tokens of the text and go on with the next ones.
+enum { TEXTS = 8, BEGIN = 32, STEPS = 64 };
+
+static const int32_t *text_at(const bench *b, size_t i) {
+    return b->t.stream + i * (BEGIN + STEPS);
+}
+
+// Seconds of STEPS tokens of each, the prompts left out; as generation has it, with distributions and keys.
+static double step_ours(const bench *b, size_t count) {
+    kn_session *sessions[TEXTS];
+    int32_t tokens[TEXTS];
+    size_t vocabulary = (size_t)kn_lm_describe(b->lm)->vocabulary;
+    float *distributions = bench_need(kn_alloc(count * vocabulary, sizeof *distributions));
+    kn_lm_output out = {.distribution = distributions, .keys = b->keys};
+    for (size_t i = 0; i < count; i++) bench_check(kn_session_open(b->lm, &sessions[i]));
+    for (size_t i = 0; i < count; i++)
+        bench_check(kn_session_feed(sessions[i], text_at(b, i), BEGIN, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+    double start = kn_seconds();
+    for (size_t step = 0; step < STEPS; step++) {
+        for (size_t i = 0; i < count; i++) tokens[i] = text_at(b, i)[BEGIN + step];
+        bench_check(kn_sessions_feed(sessions, count, tokens, KN_TAP_DEFAULT, &out));
+    }
+    double took = kn_seconds() - start;
+    for (size_t i = 0; i < count; i++) kn_session_close(sessions[i]);
+    free(distributions);
+    return took;
+}
+
+// Logits alone.
+static double step_theirs(peer *p, const bench *b, size_t count) {
+    kn_window prompts[TEXTS];
+    for (size_t i = 0; i < count; i++) prompts[i] = (kn_window){.inputs = text_at(b, i), .length = BEGIN};
+    decode(p, prompts, count, false);
+    double start = kn_seconds();
+    for (int32_t step = 0; step < STEPS; step++) {
+        p->batch.n_tokens = 0;
+        for (size_t i = 0; i < count; i++)
+            push(&p->batch, text_at(b, i)[BEGIN + step], BEGIN + step, i, true);
+        if (p->api->llama_decode(p->ctx, p->batch) != 0)
+            bench_check(kn_fail(KNNLM_ENOTSUP, "llama.cpp fails: %s", kn_llama_complaint()));
+        p->api->llama_get_logits(p->ctx); // waits for what is computed
+    }
+    return kn_seconds() - start;
+}
+
+static void print_steps(const char *name, size_t count, double took) {
+    printf("%s %.1f\n", name, (double)(count * STEPS) / took);
+    fflush(stdout);
+}
+
+static void run_steps(bench *b) {
+    if (b->t.tokens < TEXTS * (BEGIN + STEPS)) return;
+    print_steps("steps_of_1", 1, step_ours(b, 1));
+    print_steps("steps_of_8", TEXTS, step_ours(b, TEXTS));
+    print_steps("peer_steps_of_1", 1, step_theirs(&b->alone, b, 1));
+    print_steps("peer_steps_of_8", TEXTS, step_theirs(&b->steps, b, TEXTS));
+}
+
 // ---------------------------------------------------------------- in turn
 
 typedef enum contender {
@@ -289,6 +350,7 @@ static bench bench_open(const char *model, const char *path, const char *store) 
     b.theirs = bench_need(kn_alloc(b.t.tokens, sizeof *b.theirs));
     b.alone = peer_open(&b, api, 1, 0);
     b.beside = peer_open(&b, api, kn_min(kn_max(ROWS / b.t.width, 1), SEQUENCES_MAX), ROWS);
+    b.steps = peer_open(&b, api, TEXTS, 0);
     return b;
 }
 
@@ -297,6 +359,7 @@ static void bench_close(bench *b) {
     delete_store(b->store);
     peer_close(&b->alone);
     peer_close(&b->beside);
+    peer_close(&b->steps);
     api->llama_model_free(b->model);
     free(b->keys);
     free(b->ours);
@@ -311,11 +374,13 @@ int main(int argc, char **argv) {
     bench_check(kn_threads_set(atoi(argv[4])));
     bench b = bench_open(argv[1], argv[2], argv[3]);
     warm_up(&b);
-    for (int round = 0; round < atoi(argv[5]); round++)
+    for (int round = 0; round < atoi(argv[5]); round++) {
         for (int who = 0; who < CONTENDERS; who++) {
             printf("%s %.1f\n", names[who], (double)b.t.read / seconds(&b, (contender)who));
             fflush(stdout);
         }
+        run_steps(&b);
+    }
     printf("window %zu\nwindow_tokens %zu\ntokens %zu\n", b.t.width, b.t.read, b.t.tokens);
     compare(&b);
     bench_close(&b);

@@ -256,14 +256,20 @@ def growth(samples, column):
     return {name: round(value, 1) for name, value in out.items()}
 
 
+def is_flat(own):
+    """What it has of its own at the end is at most a twentieth, and 8 MB, above what it had after a third of the time."""
+    return own["last"] <= 1.05 * own["warm"] + 8
+
+
 def load(place, pid, requests, seconds, clients, kinds):
     tally, samples, took, share = asyncio.run(run(place, pid, requests, kinds, clients, seconds))
     everything = [x for values in tally.latencies.values() for x in values]
+    own = growth(samples, 2)
     return {
         "clients": clients, "seconds": round(took, 1), "requests": tally.count(), "requests_per_second": round(tally.count() / took, 1),
         "tokens_per_second": round(tally.tokens / took), "busy": tally.busy, "errors": tally.errors, "examples": tally.examples,
         "ms": {kind: milliseconds(values) for kind, values in tally.latencies.items()} | {"all": milliseconds(everything)},
-        "rss_mb": growth(samples, 1), "own_mb": growth(samples, 2), "own_cpu": round(share, 3),
+        "rss_mb": growth(samples, 1), "own_mb": own, "flat": is_flat(own), "own_cpu": round(share, 3),
     }
 
 

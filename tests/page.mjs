@@ -503,6 +503,14 @@ await part('narrow and wide', async () => {
     await fits('generating');
     await shot(page, `${size}-generate`);
     await page.keyboard.press('Escape');
+    await page.click('#chat-tab');
+    await page.locator('#chat .more summary').click();
+    await page.fill('#message', 'The nearest');
+    await page.fill('#chat-length', '20');
+    await page.click('#chat-go');
+    await page.waitForFunction(() => !document.getElementById('chat-go').disabled);
+    await fits('chat');
+    await shot(page, `${size}-chat`);
     await page.click('#stores-tab');
     await page.waitForSelector(`${shelf('told')} tbody tr`);
     await page.locator('.act button').first().click();
@@ -554,7 +562,7 @@ await part('light and dark', async () => {
 await part('labels', async () => {
   const page = await open();
   await start(page);
-  for (const tab of ['read', 'generate', 'stores']) {
+  for (const tab of ['read', 'generate', 'chat', 'stores']) {
     await page.click(`#${tab}-tab`);
     if (tab === 'stores') await page.waitForSelector(`${shelf('told')} tbody tr`);
     const nameless = await page.locator(`#${tab}`).evaluate(panel => [...panel.querySelectorAll('input, select, textarea, button')]

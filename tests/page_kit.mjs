@@ -3,6 +3,7 @@
 // URL has the stores told (of told.txt and a document that would like to run) and letters (25 of them); LOCKED_URL is
 // read-only and wants KEY. PART: only parts whose name has it; VERBOSE: how long each takes.
 import {createRequire} from 'node:module';
+import {readFile} from 'node:fs/promises';
 import path from 'node:path';
 
 const node = path.resolve(process.env.KNNLM_NODE ?? 'third_party/node');
@@ -105,6 +106,14 @@ export async function generate(page, fields) {
   await page.click('#generate-tab');
   for (const [id, value] of Object.entries(fields)) await page.fill(`#${id}`, String(value));
   await page.click('#generate-go');
+}
+
+// What WCAG 2.2 at level AA finds fault with, by axe-core.
+const axe = await readFile(`${node}/node_modules/axe-core/axe.min.js`, 'utf8');
+export async function audit(page, what) {
+  await page.evaluate(axe);
+  const {violations} = await page.evaluate(() => window.axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'], resultTypes: ['violations']}));
+  is(violations.map(v => `${v.id}: ${v.nodes.slice(0, 3).map(n => `${n.target} ${n.any[0]?.message ?? ''}`).join('; ')}`).join('\n'), '', `accessible: ${what}`);
 }
 
 export const shelf = name => `[data-store=${name}]`;

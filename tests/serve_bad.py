@@ -239,6 +239,7 @@ def fields():
     yield "/v1/embeddings", {}, ("input", 0, 0), "token"
     yield "/v1/embeddings", {"input": "x"}, "normalize", "flag"
     yield "/v1/score", {"text": "the nearest"}, ("knn", "exclude_self"), "flag"
+    yield "/v1/score", {"text": "the nearest"}, "documents", "natural"
     for member in ("only", "not"):
         yield "/v1/score", {"text": "the nearest"}, ("knn", member), "any"
         yield "/v1/score", {"text": "the nearest"}, ("knn", member, 0), "any"

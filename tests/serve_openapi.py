@@ -189,7 +189,7 @@ def ask_plainly():
     ask("POST", "/v1/completions", {"prompt": "The nearest", "max_tokens": 8, "stream": True, "knn": {"explain": True},
                                     "stream_options": {"include_usage": True}, "logprobs": 1})
     ask("POST", "/v1/completions", {"prompt": "The nearest", "max_tokens": 2, "echo": True, "logprobs": 0})
-    ask("POST", "/v1/score", {"text": "The nearest neighbours", "knn": {"temperatures": [1, 10], "exclude_self": True}})
+    ask("POST", "/v1/score", {"text": "The nearest neighbours", "documents": 1, "knn": {"temperatures": [1, 10], "exclude_self": True}})
     ask("POST", "/v1/score", {"text": "The nearest neighbours", "knn": {"stores": []}})
     ask("POST", "/v1/explain", {"context": "The nearest", "target": "neighbourhoods"})
     ask("POST", f"/v1/stores/{store}/map", {"context": "The nearest"})
@@ -216,7 +216,7 @@ def ask_to_change():
 
 def ask_wrongly():
     for method, path, body, status in (
-        ("POST", "/v1/chat/completions", {}, 400), ("POST", "/v1/embeddings", {"input": ""}, 400),
+        ("POST", "/v1/chat/completions", {}, 400), ("POST", "/v1/embeddings", {"input": []}, 400),
         ("GET", "/v1/jobs/job-0", None, 404), ("POST", "/v1/stores/nowhere/compact", None, 404),
         ("GET", f"/v1/stores/{store}/documents/nobody", None, 404), ("POST", "/v1/score", {"text": 1}, 400)):
         ask(method, path, body, status)

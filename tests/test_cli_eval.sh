@@ -107,8 +107,6 @@ complains 2 'no -m FILE' tune --cache 10 valid.txt
 complains 2 'no text' tune -m model.gguf -s a.store -s a.store
 complains 1 'nothing to tune' tune -m model.gguf valid.txt
 complains 1 'nothing to tune' tune -m model.gguf --cache 0 valid.txt
-complains 1 '\-: the text is read twice' tune -m model.gguf -s a.store -
-complains 1 '\-: the text is read twice' tune -m model.gguf -s a.store valid.txt -
 complains 2 'a.store=.5: what stands after the = is what tuning finds' tune -m model.gguf -s a.store=.5 valid.txt
 complains 2 'lambda is what tuning finds' tune -m model.gguf -s a.store --lambda .5 valid.txt
 complains 2 'lambda is what tuning finds' tune -m model.gguf -s a.store --cache 5 --cache-lambda .5 valid.txt

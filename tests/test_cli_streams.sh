@@ -58,11 +58,28 @@ ensure 'a context on standard input' cmp out given
 input=asked.txt
 run 0 explain -s told.store --text -
 says '^== where neighbours helped most'
+# Tuning reads its text twice.
+run 0 tune -s told.store --dry-run asked.txt
+grep -v '^time' out >given
+run 0 tune -s told.store --dry-run -
+grep -v '^time' out >again
+ensure 'a text to tune on from standard input' cmp again given
 input=/dev/null
+# A pipe, as a shell's <(command) is: can be read only once too.
+mkfifo texts
+cat asked.txt >texts &
+run 0 tune -s told.store --dry-run texts
+grep -v '^time' out >again
+ensure 'a text to tune on from a pipe' cmp again given
+cat told.txt >texts &
+run 0 build -m model.gguf -o piped.store texts
+ensure 'a pipe is remembered' test "$("$knnlm" info piped.store | grep '^entries')" = "$("$knnlm" info told.store | grep '^entries')"
+rm texts
 
 # ---- Ctrl-C while it is waited for
 
 for command in 'generate -m model.gguf' 'generate -s told.store -p -' 'explain -s told.store -' 'eval -m model.gguf -' \
+    'tune -s told.store -' \
     'build -m model.gguf -o new.store -'; do
     mkfifo pipe
     exec 3<>pipe

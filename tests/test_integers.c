@@ -3,8 +3,8 @@
 #include "expect.h"
 
 #include "base/random.h"
-#include "index/top.h"
 #include "math/math.h"
+#include "math/top.h"
 
 #include <math.h>
 #include <stdlib.h>

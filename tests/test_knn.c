@@ -4,7 +4,7 @@
 #include "expect.h"
 
 #include "base/random.h"
-#include "knn/predict.h"
+#include "knn/distribution.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -346,12 +346,56 @@ static void lambda_follows_its_rule(void **state) {
     assert_true(kn_lambda(&wary, &far) == 0);
 }
 
+// ---------------------------------------------------------------- the most probable tokens
+
+static bool is_better(const kn_distribution *g, int32_t a, int32_t b) {
+    double x = kn_distribution_logprob(g, a), y = kn_distribution_logprob(g, b);
+    return x > y || (x == y && a < b);
+}
+
+// Each of them has exactly as many better ones as stand before it.
+static void check_top(const kn_distribution *g, size_t max) {
+    int32_t tokens[KN_DISTRIBUTION_TOP];
+    size_t count = kn_distribution_top(g, max, tokens);
+    assert_int_equal(count, kn_min(max, g->vocabulary));
+    for (size_t i = 0; i < count; i++) {
+        size_t better = 0;
+        for (size_t t = 0; t < g->vocabulary; t++) better += is_better(g, (int32_t)t, tokens[i]);
+        assert_int_equal(better, i);
+    }
+}
+
+// Half of the tokens share few probabilities; neighbours have some, likely and unlikely ones.
+static void top_is_the_most_probable(void **state) {
+    enum { MANY = 3000, VALUES = 90 };
+    static float lm[MANY];
+    static double knn[MANY];
+    int32_t values[VALUES];
+    kn_random r = {5};
+    (void)state;
+    for (size_t t = 0; t < MANY; t++)
+        lm[t] = (float)log(1e-6 + (t % 2 ? (double)(t % 7) : kn_random_unit(&r)) / 2 / MANY);
+    kn_distribution g = {.vocabulary = MANY, .lm = lm, .knn = knn, .values = values};
+    check_top(&g, 256);
+    for (size_t i = 0; i < VALUES; i++) {
+        values[i] = (int32_t)(33 * i);
+        knn[values[i]] = (1 + kn_random_unit(&r)) / 2 / VALUES;
+    }
+    g.value_count = VALUES;
+    g.lambda = 0.3;
+    const size_t some[] = {1, 20, 256, KN_DISTRIBUTION_TOP};
+    for (size_t i = 0; i < 4; i++) check_top(&g, some[i]);
+    g.value_count = 4; // those below 100
+    g.vocabulary = 100;
+    check_top(&g, 256);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_lists_are_every_entry),      cmocka_unit_test(singly_as_together),
         cmocka_unit_test(taps_that_the_model_lacks),      cmocka_unit_test(predictions_are_the_equation),
         cmocka_unit_test(rows_do_not_disturb_each_other), cmocka_unit_test(views_share),
-        cmocka_unit_test(lambda_follows_its_rule),
+        cmocka_unit_test(lambda_follows_its_rule),        cmocka_unit_test(top_is_the_most_probable),
     };
     return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

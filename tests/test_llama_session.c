@@ -75,6 +75,76 @@ static void sessions_are_apart(void **state) {
     results_free(&all);
 }
 
+// Of f32 sums in series: 32, 8, 64 and 32 terms in a layer's attention, 32 and 64 in its feed-forward part,
+// 32 in the head: with three layers 728 roundings of 2^-24, and as many on the other side.
+static const double TOGETHER_TOLERANCE = 2 * 728 * 0x1p-24;
+
+// A session that reads a window: a prompt, then a token at a time.
+typedef struct reader {
+    kn_session *session;
+    size_t window, row;
+} reader;
+
+static reader reader_open(fixture *d, size_t window, size_t prompt) {
+    const kn_window *all = d->golden.windows.all;
+    reader r = {.window = window};
+    for (size_t i = 0; i < window; i++) r.row += (size_t)all[i].length;
+    OK(kn_session_open(d->lm, &r.session));
+    OK(kn_session_feed(r.session, all[window].inputs, prompt, KN_TAP_DEFAULT, &(kn_lm_output){0}));
+    return r;
+}
+
+// One more token of each: every row is that of its own window.
+static void step_together(const fixture *d, const results *all, const reader *readers, size_t count,
+                          bool backwards) {
+    kn_session *sessions[16];
+    int32_t tokens[16];
+    results got = results_make(d->lm, count);
+    for (size_t i = 0; i < count; i++) {
+        const reader *r = &readers[backwards ? count - 1 - i : i];
+        sessions[i] = r->session;
+        tokens[i] = d->golden.windows.all[r->window].inputs[kn_session_length(r->session)];
+    }
+    kn_lm_output wanted = {
+        .distribution = got.out.distribution, .entropies = got.out.entropies, .keys = got.out.keys};
+    OK(kn_sessions_feed(sessions, count, tokens, KN_TAP_DEFAULT, &wanted));
+    for (size_t i = 0; i < count; i++) {
+        const reader *r = &readers[backwards ? count - 1 - i : i];
+        size_t row = r->row + kn_session_length(r->session) - 1, v = all->vocabulary, w = all->width;
+        assert_near("together: distribution", got.out.distribution + i * v, all->out.distribution + row * v,
+                    v, TOGETHER_TOLERANCE);
+        assert_near("together: entropy", got.out.entropies + i, all->out.entropies + row, 1,
+                    TOGETHER_TOLERANCE);
+        assert_near("together: key", got.out.keys + i * w, all->out.keys + row * w, w, TOGETHER_TOLERANCE);
+    }
+    results_free(&got);
+}
+
+// Sessions step together while others come and go: who ends leaves a place that another one takes.
+static void sessions_step_together(void **state) {
+    fixture *d = *state;
+    const windows *w = &d->golden.windows;
+    results all = run_windows(d->lm, w, KN_TAP_DEFAULT);
+    reader readers[16];
+    size_t count = 0, opened = 0, most = 0;
+    for (size_t step = 0; opened < 40 || count > 0; step++) {
+        for (; opened < 40 && count < 1 + step % 12; opened++) {
+            size_t window = opened % w->count, length = (size_t)w->all[window].length;
+            if (length < 2) continue;
+            readers[count++] = reader_open(d, window, 1 + opened % (length - 1));
+        }
+        most = count > most ? count : most;
+        if (count) step_together(d, &all, readers, count, step % 2);
+        for (size_t i = count; i-- > 0;) {
+            if (kn_session_length(readers[i].session) < (size_t)w->all[readers[i].window].length) continue;
+            kn_session_close(readers[i].session);
+            readers[i] = readers[--count];
+        }
+    }
+    assert_true(most >= 4);
+    results_free(&all);
+}
+
 static void session_refuses_to_overflow(void **state) {
     fixture *d = *state;
     const kn_window *w = &d->golden.windows.all[5];
@@ -122,11 +192,9 @@ static void sessions_survive_a_missing_tap(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        WITH_FIXTURE(sessions_give_the_same),
-        WITH_FIXTURE(cut_tokens_leave_no_trace),
-        WITH_FIXTURE(sessions_are_apart),
-        WITH_FIXTURE(session_refuses_to_overflow),
-        cmocka_unit_test(sessions_survive_a_missing_tap),
+        WITH_FIXTURE(sessions_give_the_same),      WITH_FIXTURE(cut_tokens_leave_no_trace),
+        WITH_FIXTURE(sessions_are_apart),          WITH_FIXTURE(sessions_step_together),
+        WITH_FIXTURE(session_refuses_to_overflow), cmocka_unit_test(sessions_survive_a_missing_tap),
     };
     RUN_WITH_LLAMA(tests);
 }

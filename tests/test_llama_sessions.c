@@ -214,6 +214,85 @@ static void sessions_are_apart(void **state) {
     }
 }
 
+// Sessions, each with a text of its own and what windows give of it.
+enum { TOGETHER = 4 };
+typedef struct company {
+    kn_session *sessions[TOGETHER];
+    int32_t *tokens[TOGETHER];
+    float *distribution[TOGETHER], *keys[TOGETHER];
+} company;
+
+static company company_open(fixture *d, size_t length) {
+    company c;
+    for (size_t i = 0; i < TOGETHER; i++) {
+        c.tokens[i] = make_tokens(length, d->vocabulary, (uint32_t)(10 + i));
+        c.distribution[i] = test_alloc(length * d->vocabulary, sizeof(float));
+        c.keys[i] = test_alloc(length * d->width, sizeof(float));
+        kn_window w = {.inputs = c.tokens[i], .length = (int32_t)length};
+        OK(kn_lm_run(d->lm, &w, 1, d->tap,
+                     &(kn_lm_output){.distribution = c.distribution[i], .keys = c.keys[i]}));
+        OK(kn_session_open(d->lm, &c.sessions[i]));
+    }
+    return c;
+}
+
+static void company_close(company *c) {
+    for (size_t i = 0; i < TOGETHER; i++) {
+        if (c->sessions[i]) kn_session_close(c->sessions[i]);
+        free(c->tokens[i]);
+        free(c->distribution[i]);
+        free(c->keys[i]);
+    }
+}
+
+// Those that are open take a step.
+static void company_step(const fixture *d, const company *c) {
+    kn_session *sessions[TOGETHER];
+    int32_t tokens[TOGETHER];
+    size_t numbers[TOGETHER], n = 0;
+    float *distribution = test_alloc(TOGETHER * d->vocabulary, sizeof(float)),
+          *keys = test_alloc(TOGETHER * d->width, sizeof(float));
+    for (size_t i = TOGETHER; i-- > 0;) {
+        if (!c->sessions[i]) continue;
+        numbers[n] = i;
+        sessions[n] = c->sessions[i];
+        tokens[n++] = c->tokens[i][kn_session_length(c->sessions[i])];
+    }
+    OK(kn_sessions_feed(sessions, n, tokens, d->tap,
+                        &(kn_lm_output){.distribution = distribution, .keys = keys}));
+    for (size_t j = 0; j < n; j++) {
+        size_t i = numbers[j], at = kn_session_length(sessions[j]) - 1;
+        assert_near(d, "distribution in company", at, distribution + j * d->vocabulary,
+                    c->distribution[i] + at * d->vocabulary, d->vocabulary);
+        assert_near(d, "key in company", at, keys + j * d->width, c->keys[i] + at * d->width, d->width);
+    }
+    free(distribution);
+    free(keys);
+}
+
+// Prompts of several lengths, then steps together; one leaves, another comes back to its beginning. In long
+// ones sessions outgrow the room that they have at first, one after another.
+static void sessions_step_together(void **state) {
+    const size_t lengths[] = {CONTEXT, 1040}, prompts[][TOGETHER] = {{1, 30, 12, 7}, {1019, 3, 1017, 500}};
+    (void)state;
+    for (size_t i = 0; i < MODELS; i++)
+        for (size_t kind = 0; kind < 2; kind++) {
+            fixture d = fixture_open(models[i], kind ? "-long" : "", (kn_tap){KN_TAP_OUTPUT, -1}, CONTEXT);
+            company c = company_open(&d, lengths[kind]);
+            for (size_t j = 0; j < TOGETHER; j++)
+                OK(kn_session_feed(c.sessions[j], c.tokens[j], prompts[kind][j], d.tap, &(kn_lm_output){0}));
+            for (size_t step = 0; step < 12; step++) {
+                company_step(&d, &c);
+                if (step == 4) kn_session_cut(c.sessions[3], 2);
+                if (step != 7) continue;
+                kn_session_close(c.sessions[1]);
+                c.sessions[1] = NULL;
+            }
+            company_close(&c);
+            fixture_close(&d);
+        }
+}
+
 // A window and a session longer than llama.cpp takes at a time; with keys alone the model stops at the tap.
 static void long_texts_go_through_in_pieces(void **state) {
     (void)state;
@@ -270,7 +349,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_give_what_windows_give), cmocka_unit_test(cut_sessions_go_on),
         cmocka_unit_test(cut_tokens_leave_no_trace),       cmocka_unit_test(sessions_are_apart),
-        cmocka_unit_test(long_texts_go_through_in_pieces), cmocka_unit_test(company_changes_no_bit),
+        cmocka_unit_test(sessions_step_together),          cmocka_unit_test(long_texts_go_through_in_pieces),
+        cmocka_unit_test(company_changes_no_bit),
     };
     if (!kn_llama_release() || !kn_llama_folder() ||
         system("/usr/bin/python3 -c 'import numpy' 2>/dev/null")) {

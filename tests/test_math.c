@@ -4,8 +4,8 @@
 
 #include "base/random.h"
 #include "base/threads.h"
-#include "index/top.h"
 #include "math/math.h"
+#include "math/top.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -187,6 +187,33 @@ static void check_sums(const kn_kernels *k) {
     kn_free_aligned(y);
     kn_free_aligned(z);
     kn_free_aligned(e);
+}
+
+// One vector against rows of every length up to two cache lines and more, longer apart than they are.
+static void check_strided_rows(const kn_kernels *k) {
+    enum { ROWS = 37, APART = 150 };
+    float *rows = random_floats(ROWS * APART, 9), *x = random_floats(APART, 10), *w = random_floats(ROWS, 11);
+    for (size_t d = 1; d <= 140; d += d < 70 ? 1 : 23) {
+        float dots[ROWS], sum[APART], before[APART];
+        for (size_t i = 0; i < d; i++) before[i] = sum[i] = x[i];
+        k->dots(dots, x, rows, APART, ROWS, d);
+        k->add_rows(sum, w, rows, APART, ROWS, d);
+        for (size_t r = 0; r < ROWS; r++) {
+            double dot = 0, size = 0;
+            for (size_t i = 0; i < d; i++) dot += (double)x[i] * (double)rows[r * APART + i];
+            for (size_t i = 0; i < d; i++) size += fabs((double)x[i] * (double)rows[r * APART + i]);
+            assert_true(fabs((double)dots[r] - dot) <= size * (double)d * 0x1p-23);
+        }
+        for (size_t i = 0; i < d; i++) {
+            double wanted = (double)before[i], size = fabs(wanted);
+            for (size_t r = 0; r < ROWS; r++) wanted += (double)w[r] * (double)rows[r * APART + i];
+            for (size_t r = 0; r < ROWS; r++) size += fabs((double)w[r] * (double)rows[r * APART + i]);
+            assert_true(fabs((double)sum[i] - wanted) <= size * (ROWS + 1) * 0x1p-23);
+        }
+    }
+    kn_free_aligned(rows);
+    kn_free_aligned(x);
+    kn_free_aligned(w);
 }
 
 // The same bits by all kernels: as the portable ones have them.
@@ -521,6 +548,7 @@ static void check_updates(const kn_kernels *k) {
 
 static void check_rows(const kn_kernels *k) {
     check_sums(k);
+    check_strided_rows(k);
     check_fixed_sums(k);
     check_row_distances(k);
     check_near_and_rank(k);
@@ -620,11 +648,61 @@ static void emulated_amx_is_right(void **state) {
 }
 #endif
 
+// ---------------------------------------------------------------- selection
+
+// Of `n` items, many of them equal, the parts below two pivots, judged one by one.
+static void check_cut(const kn_kernels *k, size_t n, uint64_t kinds, kn_random *random) {
+    uint64_t items[400], before[400], middle[400 + 8], min, max, low, high;
+    size_t below_low = 0, below_high = 0, met = 0, kept = 0;
+    for (size_t i = 0; i < n; i++) before[i] = items[i] = kn_random_below(random, kinds) << 40;
+    low = before[kn_random_below(random, n)];
+    high = low + (kn_random_below(random, kinds) << 40);
+    k->item_range(items, n, &min, &max);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(min <= items[i] && items[i] <= max);
+        below_low += items[i] < low;
+        below_high += items[i] < high;
+    }
+    assert_int_equal(k->count_below(items, n, low), below_low);
+    assert_int_equal(k->count_below(items, n, high), below_high);
+    assert_int_equal(k->cut_items(items, n, low, high, middle), below_low);
+    for (size_t i = 0; i < n; i++) {
+        if (before[i] < low) assert_true(items[kept++] == before[i]);
+        if (before[i] >= low && before[i] < high) assert_true(middle[met++] == before[i]);
+    }
+    assert_int_equal(met, below_high - below_low);
+}
+
+static void check_find(const kn_kernels *k, size_t n, kn_random *random) {
+    int32_t values[400];
+    uint32_t places[400 + 16];
+    size_t expected = 0;
+    for (size_t i = 0; i < n; i++) values[i] = (int32_t)kn_random_below(random, 9) - 4;
+    size_t found = k->find_equal(places, values, n, -3);
+    for (size_t i = 0; i < n; i++)
+        if (values[i] == -3) assert_int_equal(places[expected++], i);
+    assert_int_equal(found, expected);
+}
+
+static void check_selection(const kn_kernels *k) {
+    kn_random random = {77};
+    for (size_t n = 1; n <= 400; n++) {
+        check_cut(k, n, n % 3 ? 1 << 20 : 5, &random);
+        check_find(k, n, &random);
+    }
+    assert_int_equal(k->find_equal(NULL, NULL, 0, 1), 0);
+}
+
+static void selection(void **state) {
+    (void)state;
+    each_kernel(check_selection);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_right),    cmocka_unit_test(blocks_are_right),
-        cmocka_unit_test(products_repeat),       cmocka_unit_test(rows_are_right),
-        cmocka_unit_test(emulated_amx_is_right),
+        cmocka_unit_test(selection),        cmocka_unit_test(products_are_right),
+        cmocka_unit_test(blocks_are_right), cmocka_unit_test(products_repeat),
+        cmocka_unit_test(rows_are_right),   cmocka_unit_test(emulated_amx_is_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ run 0 build -m "$model" -o letters.store letters
 serve() { # NAME OPTION...: the address is in NAME.url
     title=$1
     shift
-    "$knnlm" serve -m "$model" -s told.store -s letters.store --port 0 "$@" >"$title.out" 2>"$title.err" </dev/null &
+    "$knnlm" serve --port 0 "$@" >"$title.out" 2>"$title.err" </dev/null &
     child="$child $!"
     for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         grep -os 'http://127\.0\.0\.1:[0-9]*/' "$title.out" >"$title.url" && return 0
@@ -40,9 +40,17 @@ serve() { # NAME OPTION...: the address is in NAME.url
     echo "the server does not come up: $(cat "$title.out" "$title.err")"
     exit 1
 }
-serve open
-serve locked --api-key sesame --read-only
+both="-s told.store -s letters.store"
+# shellcheck disable=SC2086 # options are words
+serve open -m "$model" $both
+# shellcheck disable=SC2086
+serve locked -m "$model" $both --api-key sesame --read-only
+cp -R told.store again.store
+run 0 build --no-tune -m "$golden/shared.model.gguf" -o bytes.store told/told.txt
+serve two -m "$model" -m "$golden/shared.model.gguf" -s again.store -s bytes.store
+TWO_URL=$(cat two.url)
+export TWO_URL
 
-for script in ${SCRIPTS:-page page_work}; do
+for script in ${SCRIPTS:-page page_work page_talk}; do
     timeout 600 node "$source/tests/$script.mjs" "$(cat open.url)" "$(cat locked.url)" sesame ${SHOTS:+"$SHOTS"}
 done

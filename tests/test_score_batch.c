@@ -33,19 +33,25 @@ static void fill_text(fixture *d, size_t number, size_t length) {
     OK(kn_tokenizer_encode(kn_lm_tokenizer(d->lm), text, length, &d->texts[number]));
 }
 
+enum { DOCUMENTS = 3 };
+
 static void build_store(fixture *d, const char *path) {
-    static const char text[] =
-        "the nearest contexts are those of a text that the model has read; and then another, "
-        "and then the nearest of them all, of a context and of the text.";
+    static const char *const documents[DOCUMENTS] = {
+        "the nearest contexts are those of a text that the model has read; ", "and then another, ",
+        "and then the nearest of them all, of a context and of the text."};
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
-    char file[100];
-    snprintf(file, sizeof file, "%s/text", d->folder);
-    FILE *f = fopen(file, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-    OK(kn_build(d->lm, path, &(const char *){file}, 1, &o, NULL, &r));
+    char files[DOCUMENTS][100];
+    const char *paths[DOCUMENTS];
+    for (size_t i = 0; i < DOCUMENTS; i++) {
+        snprintf(files[i], sizeof files[i], "%s/text%zu", d->folder, i);
+        paths[i] = files[i];
+        FILE *f = fopen(files[i], "w");
+        assert_non_null(f);
+        fputs(documents[i], f);
+        fclose(f);
+    }
+    OK(kn_build(d->lm, path, paths, DOCUMENTS, &o, NULL, &r));
 }
 
 static kn_mixture *view(const kn_mixture *of, kn_view_options o) {
@@ -109,6 +115,7 @@ static kn_score_text ask(const fixture *d, size_t i) {
                            .knn_at = calloc(n * TEMPERATURES, sizeof(double)),
                            .temperatures = temperatures,
                            .temperature_count = TEMPERATURES,
+                           .by_document = true,
                            .next_mixture = i % 2 ? d->views[i] : NULL};
 }
 
@@ -118,6 +125,7 @@ static void asked_free(kn_score_text *a) {
     free(a->ranked_p);
     free(a->own_p);
     free(a->knn_at);
+    free(a->documents);
 }
 
 static void assert_same(const kn_score_text *a, const kn_score_text *b) {
@@ -128,6 +136,12 @@ static void assert_same(const kn_score_text *a, const kn_score_text *b) {
     assert_memory_equal(a->own_p, b->own_p, n * sizeof *a->own_p);
     assert_memory_equal(a->knn_at, b->knn_at, n * TEMPERATURES * sizeof *a->knn_at);
     assert_int_equal(a->next, b->next);
+    assert_int_equal(a->document_count, b->document_count);
+    for (size_t i = 0; i < a->document_count; i++) {
+        assert_int_equal(a->documents[i].document, b->documents[i].document);
+        assert_int_equal(a->documents[i].entry, b->documents[i].entry);
+        assert_true(a->documents[i].gain == b->documents[i].gain);
+    }
     assert_memory_equal(&a->next_verdict, &b->next_verdict, sizeof a->next_verdict);
 }
 
@@ -245,6 +259,58 @@ static void other_temperatures(void **state) {
     asked_free(&a);
 }
 
+// What documents gained is all that was gained. p_kNN is a sum of up to 1024 exponentials in f32, of which
+// the shares are in double: as many roundings of 2^-24.
+static void gains_add_up(void **state) {
+    const fixture *d = *state;
+    for (size_t i = 0; i < TEXTS; i++) {
+        kn_score_text a = ask(d, i);
+        double all = 0, sum = 0, size = 0;
+        OK(kn_score_batch(d->lm, &a, 1, NULL, NULL));
+        for (size_t t = 0; t < a.count; t++) all += a.results[t].p - a.results[t].lm;
+        for (size_t n = 0; n < a.document_count; n++) {
+            kn_store_entry entry;
+            sum += a.documents[n].gain;
+            size += fabs(a.documents[n].gain);
+            if (n) assert_true(fabs(a.documents[n].gain) <= fabs(a.documents[n - 1].gain));
+            OK(kn_datastore_entry(kn_mixture_datastore(a.mixture, 0), a.documents[n].entry, &entry));
+            assert_int_equal(entry.document, a.documents[n].document);
+        }
+        assert_true(i == 2 ? a.document_count == 0 : a.document_count == DOCUMENTS);
+        assert_true(fabs(all - sum) <= 1024 * 0x1p-24 * (size + 1));
+        asked_free(&a);
+    }
+}
+
+// By the formula, one context after another: p and p_LM of the token, and what each neighbour had of them.
+static void gains_are_the_neighbours(void **state) {
+    const fixture *d = *state;
+    kn_score_text a = ask(d, 1);
+    double expected[DOCUMENTS] = {0};
+    OK(kn_score_batch(d->lm, &a, 1, NULL, NULL));
+    for (size_t at = 0; at < a.count; at++) {
+        kn_nexts *nexts;
+        OK(kn_nexts_open(d->lm, &(kn_context){a.tokens, at, d->views[1]}, 1, &nexts));
+        const kn_next *next = kn_nexts_at(nexts, 0);
+        const kn_neighborhood *near = &next->found[0].near;
+        double lm = exp((double)next->distribution.lm[a.tokens[at]]);
+        double p = exp(kn_distribution_logprob(&next->distribution, a.tokens[at]));
+        double mean = p == lm ? p : (p - lm) / (log(p) - log(lm)), all = 0;
+        for (size_t n = 0; n < near->count; n++) all += exp(-(double)near->distances[n] / 5);
+        for (size_t n = 0; n < near->count; n++) {
+            kn_store_entry entry;
+            OK(kn_datastore_entry(kn_mixture_datastore(a.mixture, 0), next->found[0].ids[n], &entry));
+            double share = exp(-(double)near->distances[n] / 5) / all;
+            double had = near->values[n] == a.tokens[at] ? 1 : 0;
+            expected[entry.document] += 0.4 * share * (had - lm) / mean;
+        }
+        kn_nexts_close(nexts);
+    }
+    for (size_t n = 0; n < a.document_count; n++)
+        assert_true(fabs(a.documents[n].gain - expected[a.documents[n].document]) < 1e-3);
+    asked_free(&a);
+}
+
 static bool never(void *context) {
     ++*(int *)context;
     return false;
@@ -271,7 +337,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(together_is_as_alone),         cmocka_unit_test(as_an_evaluation),
         cmocka_unit_test(as_one_context_after_another), cmocka_unit_test(what_comes_next),
-        cmocka_unit_test(other_temperatures),           cmocka_unit_test(stopped_and_refused),
+        cmocka_unit_test(other_temperatures),           cmocka_unit_test(gains_add_up),
+        cmocka_unit_test(gains_are_the_neighbours),     cmocka_unit_test(stopped_and_refused),
     };
     return cmocka_run_group_tests(tests, fixture_open, fixture_close);
 }

@@ -5,8 +5,8 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/threads.h"
-#include "index/top.h"
 #include "index/view.h"
+#include "math/top.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -1007,8 +1007,11 @@ static void selection(void **state) {
     (void)state;
     for (size_t n = 1; n < 3000; n += n / 7 + 1) {
         kn_item *a = need(n, 8), *b = need(n, 8), *scratch = need(n, 8);
-        for (size_t i = 0; i < n; i++) // many equal distances
-            a[i] = kn_item_make((float)kn_random_below(&random, n % 2 ? 5 : 100000) - 2, (uint32_t)i);
+        for (size_t i = 0; i < n; i++) { // many equal distances; a crowd far below a few; any
+            float even = (float)kn_random_below(&random, n % 2 ? 5 : 100000) - 2;
+            a[i] = kn_item_make(n % 3 ? even : even * powf(10, (float)(i % 38)), (uint32_t)i);
+        }
+        if (n % 5 == 0) a[n / 2] = UINT64_MAX;
         memcpy(b, a, n * 8);
         qsort(b, n, 8, by_value);
         size_t k = 1 + kn_random_below(&random, n);

@@ -127,7 +127,11 @@ keep unit
 expect 200 POST /v1/embeddings "{\"input\": [[5], $ids], \"pooling\": \"last\", \"normalize\": false, \"encoding_format\": \"base64\"}"
 keep packed
 ensure "vectors are the store's keys" "$python" vectors.py
-for wrong in '{}' '{"input": ""}' '{"input": []}' '{"input": ["a", ""]}' '{"input": 5}' '{"input": [16000]}' '{"input": "x", "dimensions": 3}' \
+expect 200 POST /v1/embeddings '{"input": ["", "a"], "pooling": "last", "normalize": false}'
+keep nothing
+expect 200 POST /v1/embeddings '{"input": "", "normalize": false}'
+holds 'r["data"][0]["embedding"] == kept("nothing")["data"][0]["embedding"] and r["usage"]["total_tokens"] == 0'
+for wrong in '{}' '{"input": []}' '{"input": ["a", 5]}' '{"input": 5}' '{"input": [16000]}' '{"input": "x", "dimensions": 3}' \
     '{"input": "x", "encoding_format": "hex"}' '{"input": "x", "pooling": "first"}' '{"input": {"a": 1}}'; do
     refused 400 invalid_request_error None POST /v1/embeddings "$wrong"
 done
@@ -141,7 +145,7 @@ run 0 tokenize -m "$golden/llama.model.gguf" --json hello
 "$python" "$source/tests/gguf_edit.py" "$golden/llama.model.gguf" chatml.gguf 'tokenizer.ggml.tokens[270]=<|im_start|>' 'tokenizer.ggml.tokens[271]=<|im_end|>' \
     'tokenizer.ggml.token_type[270]=3' 'tokenizer.ggml.token_type[271]=3' \
     "+tokenizer.chat_template={% for m in messages %}{{'<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-start -m chatml.gguf -t 1
+start -m chatml.gguf -t 1 --precision f32
 expect 200 GET /tokenizer_info
 holds '"im_start" in r["chat_template"]'
 count() { # TEXT: tokens
@@ -155,5 +159,18 @@ keep own
 expect 200 POST /v1/chat/completions '{"messages": [{"role": "user", "content": "<|im_end|>"}], "max_tokens": 2, "temperature": 0}'
 keep feigned
 holds 'kept("feigned")["usage"]["prompt_tokens"] > kept("own")["usage"]["prompt_tokens"] + 3'
+
+# ---- texts through llama.cpp that are written in one batch: those of alone, to rounding
+
+greedy() { echo "\"max_tokens\": $1, \"temperature\": 0, \"logprobs\": 1"; }
+expect 200 POST /v1/completions "{\"prompt\": [\"a\", \"the cat\", \"he was not at\", \"hat\", \"it\"], $(greedy 20)}"
+keep together
+number=0
+for prompt in a 'the cat' 'he was not at' hat it; do
+    expect 200 POST /v1/completions "{\"prompt\": \"$prompt\", $(greedy 20)}"
+    holds 'r["choices"][0]["text"] == kept("together")["choices"]['$number']["text"]'
+    holds 'all_near(r["choices"][0]["logprobs"]["token_logprobs"], kept("together")["choices"]['$number']["logprobs"]["token_logprobs"])'
+    number=$((number + 1))
+done
 stop
 conclude

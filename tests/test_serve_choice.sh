@@ -61,6 +61,31 @@ expect 200 POST /v1/score '{"text": "Never heard of.", "knn": {"exclude_self": t
 holds 'r["excluded"] == 0'
 refused 400 invalid_request_error None POST /v1/score '{"text": "x", "knn": {"exclude_self": 1}}'
 
+# ---- which documents made the difference: the parts make the whole, and a store that is left out has none
+
+told='"text": "A kestrel hovers above the nearest neighbours of a context."'
+expect 200 POST /v1/score "{$told, \"documents\": 10}"
+holds 'near(r["gain"]["total"], sum(x["logprob"] - log(x["p_lm"]) for x in r["tokens"])) and near(r["gain"]["total"], sum(x["gain"] for x in r["gain"]["documents"]), 1e-9)'
+holds '{x["document"] for x in r["gain"]["documents"]} == {"birds.txt", "told.txt", "asked.txt"} and r["gain"]["others"] == {"documents": 0, "gain": 0}'
+holds 'all(near(s["gain"], sum(x["gain"] for x in r["gain"]["documents"] if x["store"] == s["store"]), 1e-9) for s in r["gain"]["stores"]) and len(r["gain"]["stores"]) == 2'
+holds '(lambda g: g == sorted(g, reverse=True))([abs(x["gain"]) for x in r["gain"]["documents"]])'
+keep gain
+expect 200 POST /v1/score "{$told, \"documents\": 1}"
+holds 'r["gain"]["documents"] == kept("gain")["gain"]["documents"][:1] and r["gain"]["others"]["documents"] == 2 and near(r["gain"]["others"]["gain"], sum(x["gain"] for x in kept("gain")["gain"]["documents"][1:]), 1e-9)'
+expect 200 POST /v1/score "{$told, \"documents\": 9, \"knn\": {\"only\": [\"birds.txt\"]}}"
+holds '[(x["store"], x["document"]) for x in r["gain"]["documents"]] == [("told", "birds.txt")] and r["gain"]["documents"][0]["gain"] > 0'
+entry=$($python -c 'import json; print(json.load(open("body"))["gain"]["documents"][0]["entry"])')
+expect 200 GET "/v1/stores/told/entries/$entry"
+holds 'r["document"] == "birds.txt"'
+expect 200 POST /v1/score "{$told, \"documents\": 9, \"knn\": {\"stores\": []}}"
+holds 'r["gain"] == {"total": 0, "stores": [], "documents": [], "others": {"documents": 0, "gain": 0}}'
+expect 200 POST /v1/score "{$told}"
+holds '"gain" not in r'
+for wrong in -1 10001 1.5 '"many"' '[]'; do
+    refused 400 invalid_request_error None POST /v1/score "{$told, \"documents\": $wrong}"
+    holds 'r["error"]["param"] == "documents"'
+done
+
 # ---- lambda 0: the model alone, and no search
 
 expect 200 POST /v1/score '{"text": "The nearest neighbours", "knn": {"lambda": 0}}'

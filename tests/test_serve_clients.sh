@@ -1,5 +1,6 @@
 #!/bin/sh
-# The server and the clients that people have: the npm package `openai`, and requests as lm-evaluation-harness sends them.
+# The server and the clients that people have: the npm package `openai`, and requests as lm-evaluation-harness, LangChain and
+# Open WebUI send them.
 #   sh tests/test_serve_clients.sh PATH_TO_knnlm SOURCE_DIR
 # shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
 set -u
@@ -20,6 +21,7 @@ judged() {
 
 start -m "$model" --precision f32 -s told.store
 judged "$python" -I "$source/tests/serve_harness.py" "$knnlm" "$url" "$model" told.store
+judged "$python" -I "$source/tests/serve_shapes.py" "$url"
 stop
 run 0 build --no-tune -m "$tiny" --precision f32 -o bytes.store told.txt
 start -m "$tiny" --precision f32 -s bytes.store

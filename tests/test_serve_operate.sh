@@ -1,6 +1,6 @@
 #!/bin/sh
-# Operating the server: settings by file and environment, the access log, SIGHUP, what a service manager is told, the unit,
-# and what dashboard and alerts ask for.   sh tests/test_serve_operate.sh PATH_TO_knnlm SOURCE_DIR
+# Operating the server: settings by file and environment, the access log, SIGHUP, what a service manager is told, and what
+# dashboard and alerts ask for.   sh tests/test_serve_operate.sh PATH_TO_knnlm SOURCE_DIR
 # shellcheck disable=SC2034,SC2154 # names that the kit uses and sets
 set -u
 # shellcheck source=/dev/null
@@ -122,10 +122,8 @@ END
 ensure "notifications" "$python" -I notified.py "$knnlm" "$tiny" "$work/notify"
 ensure "notifications by an abstract socket" "$python" -I notified.py "$knnlm" "$tiny" "@knnlm-$$"
 
-# ---- the unit, by systemd's own judgement where that is here
+# ---- the settings of the unit (tests/test_serve_unit.sh has the unit itself)
 
-unit=$source/examples/systemd/knnlm.service
-check grep -q '^Type=notify$' "$unit"
 sed "s|^model = .*|model = $tiny|; s|^store = .*|store = told.store|; s|^api-key-file = .*|api-key-file = key|; s|^access-log = .*|access-log = access.log|; s|^port = .*|port = 0|" \
     "$source/examples/systemd/knnlm.conf" >unit.conf
 start --config unit.conf
@@ -133,15 +131,6 @@ key=second-key
 expect 200 GET /v1/stores '' -H 'Host: knn.example.org'
 key=
 stop
-if command -v systemd-analyze >/dev/null; then
-    mkdir units
-    sed "s|/usr/bin/knnlm|$knnlm|" "$unit" >units/knnlm.service
-    ensure "systemd-analyze verify" sh -c 'systemd-analyze verify --man=no units/knnlm.service 2>&1 | tee said.verify; ! grep -i -e "knnlm.service:" said.verify'
-    # Exposure: from 0, sandboxed, to 10; what is below 2.5 it calls OK. Older releases judge no files.
-    if systemd-analyze security --help 2>/dev/null | grep -q -e --offline; then
-        ensure "systemd-analyze security" systemd-analyze security --offline=yes --threshold=25 units/knnlm.service
-    fi
-fi
 
 # ---- dashboard and alerts ask for numbers that there are
 

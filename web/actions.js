@@ -3,7 +3,7 @@ import {$} from './dom.js';
 import {copy} from './clipboard.js';
 import {problem} from './notice.js';
 import {curve, perplexity} from './mixture.js';
-import {explainAll, strongest} from './origins.js';
+import {explainAll, strongest} from './explain.js';
 import {fragmentOf} from './link.js';
 import {reportOf, save} from './report.js';
 
@@ -13,7 +13,7 @@ const TITLE = 60;
 const temperatureOf = ({settings, temperatures}) => settings.step === null ? null : temperatures[settings.step];
 
 async function link(reading) {
-  const fragment = await fragmentOf({text: reading.text, lambda: reading.settings.lambda, temperature: temperatureOf(reading), stores: reading.knn.stores});
+  const fragment = await fragmentOf({text: reading.text, lambda: reading.settings.lambda, temperature: temperatureOf(reading), stores: reading.knn.stores, model: reading.model});
   history.replaceState(null, '', fragment);
   return await copy(location.href) ? 'The link is copied: it holds the text and the settings.' : 'The address of this page now holds the text and the settings.';
 }
@@ -26,7 +26,7 @@ const titleOf = text => {
 // The tokens that changed most come with their neighbours.
 async function report(reading) {
   const {gain, p, columns, settings, names, tokenOf} = reading, some = names.length ? strongest(gain).map(tokenOf) : [];
-  const explained = await explainAll(some, undefined, n => { $('said').textContent = `Asking for the neighbours of ${n} of ${some.length} tokens…`; });
+  const explained = await explainAll(some, n => { $('said').textContent = `Asking for the neighbours of ${n} of ${some.length} tokens…`; });
   const part = sign => gain.filter(g => g * sign > 0).length / gain.length;
   const html = await reportOf({
     ...reading, explained, title: titleOf(reading.text), model: $('model').textContent, stores: names, alone: perplexity(columns.lm), mixed: perplexity(p), helped: part(1), hurt: part(-1),

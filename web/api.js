@@ -100,13 +100,18 @@ const json = async (...request) => (await send(...request)).json();
 
 // ---------------------------------------------------------------- what can be asked
 
+let model; // of a server that has several, the one that is meant; undefined: its first
+export const useModel = id => { model = id; };
+const meant = body => model === undefined ? body : {...body, model};
+
 const storePath = name => `v1/stores/${encodeURIComponent(name)}`;
 
 export const models = () => json('GET', 'v1/models');
 export const stores = () => json('GET', 'v1/stores');
-export const tokenize = (prompt, signal) => json('POST', 'tokenize', {body: {prompt}, signal});
-export const score = (body, signal) => json('POST', 'v1/score', {body, signal});
-export const explain = (body, signal) => json('POST', 'v1/explain', {body, signal});
+export const tokenizer = () => json('GET', `tokenizer_info${model === undefined ? '' : `?${new URLSearchParams({model})}`}`);
+export const tokenize = (prompt, signal) => json('POST', 'tokenize', {body: meant({prompt}), signal});
+export const score = (body, signal) => json('POST', 'v1/score', {body: meant(body), signal});
+export const explain = (body, signal) => json('POST', 'v1/explain', {body: meant(body), signal});
 export const passage = (store, entry, {around, tokens = 1}, signal) =>
   json('GET', `${storePath(store)}/entries/${entry}?${new URLSearchParams({around, tokens})}`, {signal});
 export const documents = (store, {offset, limit, q}, signal) =>
@@ -118,13 +123,22 @@ export const addDocument = (store, name, text) => json('POST', `${storePath(stor
 export const addDocuments = (store, all) =>
   json('POST', `${storePath(store)}/documents`, {body: all.map(one => JSON.stringify(one)).join('\n'), type: 'application/x-ndjson'});
 export const upkeep = (store, verb) => json('POST', `${storePath(store)}/${verb}`, verb === 'tune' ? {body: {}} : {});
+export const jobs = () => json('GET', 'v1/jobs');
 export const job = id => json('GET', `v1/jobs/${encodeURIComponent(id)}`);
 export const cancelJob = id => json('DELETE', `v1/jobs/${encodeURIComponent(id)}`);
 export const removeDocument = (store, name) => json('DELETE', `${storePath(store)}/documents/${encodeURIComponent(name)}`);
 
-// The chunks of a completion as they come.
+// The chunks of a completion as they come: the first choice of each. Those of a chat have their text as those of a
+// completion do.
 export async function* complete(body, signal) {
-  const response = await send('POST', 'v1/completions', {body: {...body, stream: true}, signal});
+  for await (const {choices} of stream('v1/completions', body, signal)) if (choices.length) yield choices[0];
+}
+export async function* chat(body, signal) {
+  for await (const {choices} of stream('v1/chat/completions', body, signal)) if (choices.length) yield {...choices[0], text: choices[0].delta.content ?? ''};
+}
+
+async function* stream(path, body, signal) {
+  const response = await send('POST', path, {body: {...meant(body), stream: true}, signal});
   for await (const data of events(response.body)) {
     if (data === '[DONE]') return;
     const chunk = JSON.parse(data);

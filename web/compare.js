@@ -1,11 +1,24 @@
-// Two settings side by side: one that was kept, whose colours stand still, beside the one that is being turned.
+// Two settings, stores or models side by side: one that was kept, whose colours stand still, beside the one that is being
+// turned.
 import {$, el, leadingSpace, shown} from './dom.js';
-import {digits, signedPercent} from './format.js';
+import {digits, fixed, signedPercent} from './format.js';
 import {levelClass, levelOf} from './mixture.js';
 
-// onpick(i): a token of the kept text was clicked.
+const bytesOf = text => new TextEncoder().encode(text).length;
+
+// Of models that cut a text otherwise, perplexities are of other tokens: bits per byte are the same measure for all.
+const bitsPerByte = ({perplexity, texts}) => texts.length * Math.log2(perplexity) / bytesOf(texts.join(''));
+
+// The token that has the character at which token i of other ones begins.
+function counterpart(from, i, to) {
+  const at = from.slice(0, i).join('').length;
+  let end = 0;
+  return to.findIndex(text => (end += text.length) > at);
+}
+
+// onpick(i): a token of the kept text was clicked, i of the other one.
 export function comparison(onpick) {
-  let kept = null; // {ids, name, perplexity}
+  let kept = null, now = null; // {ids, texts, perplexity, name}
 
   function close() {
     kept = null;
@@ -29,28 +42,39 @@ export function comparison(onpick) {
   });
   $('kept-tokens').addEventListener('click', event => {
     const item = event.target.closest('[data-i]');
-    if (item && getSelection().isCollapsed) onpick(Number(item.dataset.i));
+    if (!item || !getSelection().isCollapsed) return;
+    const i = counterpart(kept.texts, Number(item.dataset.i), now.texts);
+    if (i >= 0) onpick(i);
   });
-  // Of the one that is being turned; another text has nothing to be compared with.
-  function update({ids, perplexity, name}) {
+
+  const isLike = () => kept.ids.join() === now.ids.join();
+  const measure = one => isLike() ? `perplexity ${digits(one.perplexity)}` : `perplexity ${digits(one.perplexity)} of its own tokens, ${fixed(bitsPerByte(one), 3)} bits per byte`;
+  const change = () => isLike() ? now.perplexity / kept.perplexity - 1 : bitsPerByte(now) / bitsPerByte(kept) - 1;
+
+  // Of the one that is being turned; another text has nothing to be compared with. Of the same one more may come.
+  function update(other) {
     if (!kept) return;
-    if (ids.join() !== kept.ids) return close();
-    $('now-name').textContent = name;
-    $('now-ppl').textContent = `perplexity ${digits(perplexity)} (${signedPercent(perplexity / kept.perplexity - 1)})`;
+    const [before, after] = [kept.texts.join(''), other.texts.join('')];
+    if (before !== after) {
+      if (!before.startsWith(after)) close();
+      return;
+    }
+    now = other;
+    $('now-name').textContent = now.name;
+    $('kept-ppl').textContent = measure(kept);
+    $('now-ppl').textContent = `${measure(now)} (${signedPercent(change())})`;
   }
 
   return {
     update,
     // What is now is kept: `name` tells its settings.
-    keep(now) {
-      const {ids, texts, gain, perplexity, name} = now;
-      kept = {ids: ids.join(), perplexity};
-      draw(texts, gain);
-      $('kept-name').textContent = name;
-      $('kept-ppl').textContent = `perplexity ${digits(perplexity)}`;
+    keep(one) {
+      kept = one;
+      draw(one.texts, one.gain);
+      $('kept-name').textContent = one.name;
       $('kept').hidden = false;
       $('reading').classList.add('comparing');
-      update(now);
+      update(one);
     },
   };
 }

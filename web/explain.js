@@ -6,6 +6,24 @@ import {openDocument} from './reader.js';
 import * as api from './api.js';
 
 const LOOKED_AT = 64, NEAREST = 8, FURTHER = 4, WORDS = 6, AROUND = 14, STILL = 180;
+const STRONGEST = 32, TOGETHER = 8;
+
+// Explanations of tokens {index, id, request}: a Map by index. ondone(n) as they come.
+export async function explainAll(tokens, ondone) {
+  const answers = new Map(), rest = [...tokens];
+  const work = async () => {
+    for (let token; (token = rest.shift());) {
+      answers.set(token.index, await api.explain({...token.request, target_token: token.id, words: 0, neighbors: LOOKED_AT, around: AROUND}));
+      ondone(answers.size);
+    }
+  };
+  await Promise.all(Array.from({length: TOGETHER}, work));
+  return answers;
+}
+
+// The tokens whose probability changed most, by |gain|.
+export const strongest = gain => [...gain.keys()].filter(i => gain[i] && Number.isFinite(gain[i]))
+  .sort((a, b) => Math.abs(gain[b]) - Math.abs(gain[a])).slice(0, STRONGEST);
 
 function verdict(gain) {
   if (Number.isNaN(gain)) return null;

@@ -14,7 +14,7 @@ function contextBefore(texts, i) {
 function item({texts, levels, gain}, i) {
   const space = leadingSpace(texts[i]), word = el('span', {class: 't' + levelClass(levels[i])}, shownWord(texts[i].slice(space.length)));
   return el('li', {}, el('button', {type: 'button', 'data-token': i},
-    el('span.words-before', {lang: ''}, '…', contextBefore(texts, i), space, word), el('span.number', {}, times(gain[i]))));
+    el('span.words-before', {lang: ''}, '…', el('span.context', {}, el('span', {}, contextBefore(texts, i), space)), word), el('span.number', {}, times(gain[i]))));
 }
 
 // Whether the token, or the words before it, have what is searched for.

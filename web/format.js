@@ -23,13 +23,15 @@ export const fixed = (v, places) => Number.isFinite(v) ? minus(grouped(v.toFixed
 export const whole = n => grouped(String(n));
 export const plural = (n, what) => `${whole(n)} ${what}${n === 1 ? '' : 's'}`;
 export const percent = v => Number.isFinite(v) ? (v * 100).toPrecision(v < .0995 ? 2 : 3).replace(/^(\d+)\.0+$/, '$1') + '\u202f%' : '–';
-export const signedPercent = v => Number.isFinite(v) ? (v > 0 ? '+' : '') + minus(grouped((v * 100).toFixed(Math.abs(v) < .0995 ? 1 : 0))) + '\u202f%' : '–';
+// Nearly all of it is not all of it.
+const placesOf = v => Math.abs(v) < .0995 ? 1 : v < -.99 && v > -1 ? 2 : 0;
+export const signedPercent = v => Number.isFinite(v) ? (v > 0 ? '+' : '') + minus(grouped((v * 100).toFixed(placesOf(v)))) + '\u202f%' : '–';
 
 // How many times more or less: ×3.1, ÷1.4.
 export function times(gain) {
   if (!Number.isFinite(gain)) return gain < 0 ? '÷∞' : gain > 0 ? '×∞' : '–';
-  const factor = Math.exp(Math.abs(gain));
-  return (gain < 0 ? '÷' : '×') + digits(factor, 3);
+  const factor = digits(Math.exp(Math.abs(gain)), 3);
+  return (gain < 0 ? '÷' : '×') + (factor === '1' ? '1.00' : factor); // a little more or less, not just as much
 }
 
 export function size(bytes) {

@@ -4,6 +4,7 @@ import {whole} from './format.js';
 import * as api from './api.js';
 
 const LOOK = 400;
+const DOING = {add: 'Reading documents', tune: 'Tuning', compact: 'Compacting', verify: 'Verifying'};
 
 const farOf = ({status, progress}) => status === 'waiting' ? 'waiting' : progress?.total ? `${progress.phase}: ${whole(progress.done)} of ${whole(progress.total)} ${progress.unit}` : progress?.phase || status;
 
@@ -25,8 +26,11 @@ export function jobLines() {
     };
   }
 
+  const followed = new Set();
+
   async function follow(what, job) {
     const shown = line(what, job.id);
+    followed.add(job.id);
     try {
       for (let now = job;; now = await api.job(now.id)) {
         shown.show(now);
@@ -39,5 +43,10 @@ export function jobLines() {
       shown.end();
     }
   }
-  return {element, follow};
+  // Of a job that somebody began before this page was loaded, or elsewhere: its line, until it ends. ondone() then.
+  function join(job, ondone) {
+    if (!['waiting', 'running'].includes(job.status) || followed.has(job.id)) return;
+    follow(DOING[job.kind] ?? job.kind, job).then(ondone, () => {});
+  }
+  return {element, follow, join};
 }

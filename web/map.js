@@ -71,7 +71,7 @@ export function storeMap(store, present) {
 
   function describe() {
     const part = map.variance ? ` The two directions have ${percent((map.variances[0] + map.variances[1]) / map.variance)} of the keys’ variance.` : '';
-    const now = query ? ` The ring is the moment before “${plain(query.text).trim()}”, the token that is open in Read.` : ' Open a token in Read to see its moment here.';
+    const now = query ? ` The ring is the model’s state before “${plain(query.text).trim()}”, the token that is open in Read.` : ' Open a token in Read to see the state before it here.';
     about.textContent = map.points.length ? `${plural(map.points.length, 'key')} of the store, by principal components.${part}${now}` : 'There is no key to be drawn.';
     canvas.setAttribute('aria-label', `Map of ${store}: ${plural(map.points.length, 'key')} of ${plural(map.documents.length, 'document')}. The arrow keys go from one to the next.`);
   }

@@ -17,7 +17,7 @@ function center(mark, panel) {
 export function passagePanel(panel, onclose) {
   let request = null;
   const head = source => el('header', {}, el('div', {}, el('p.small', {}, `${source.footnote ? `source ${source.footnote}` : 'a single word'}, of the store ${source.store}`),
-    el('h2', {id: 'passage-title'}, el('button.link', {type: 'button', title: 'Open the document here', click: () => openDocument(source, source.length)}, shown(source.document))),
+    el('h2', {id: `${panel.id}-title`}, el('button.link', {type: 'button', title: 'Open the document here', click: () => openDocument(source, source.length)}, shown(source.document))),
     el('p.small', {}, `token ${whole(source.position)} (byte ${whole(source.offset)}) · ${plural(source.tokens, 'token')}${source.differ ? `, ${whole(source.differ)} of them other ones` : ''} · share ${percent(source.share)}`)),
     el('button.close', {type: 'button', 'aria-label': 'Close', click: onclose}, '✕'));
   return {

@@ -31,11 +31,11 @@ const walk = roving($('tokens'), {items: () => spans, onmove: i => { if (opened 
 const most = extremes(pick);
 const along = strip(pick);
 const kept = comparison(pick);
-const whence = origins({tokenOf, gains: () => gain});
+const whence = origins({request: () => ({tokens: read.ids, knn: knnOf()})});
 const bar = progressBar();
 const texts = textPicker(start);
 tips($('tokens'), describe);
-actions({reading: () => ({...read, text, settings, p, gain, tokenOf, names: chosen(), knn: choice.knn()}), keep: () => kept.keep(compared())});
+actions({reading: () => ({...read, text, settings, p, gain, tokenOf, names: chosen(), knn: choice.knn(), model: $('models').hidden ? null : $('model').textContent}), keep: () => kept.keep(compared())});
 
 // ---------------------------------------------------------------- asking the server
 
@@ -58,6 +58,7 @@ async function start(asked) {
   }
   if (request !== own) return;
   busy(false);
+  if (text === asked) onread();
   if (own.signal.aborted) $('read-count').textContent = text === asked ? `stopped after ${plural(read.ids.length, 'token')}` : 'stopped';
 }
 
@@ -126,7 +127,9 @@ function update() {
   whence.clear();
 }
 
-const nameOf = () => `λ ${$('lambda-out').textContent}, T ${$('temperature-out').textContent}, ${chosen().join(' + ') || 'no store'}`;
+// The model is part of it where there are several.
+const modelName = () => $('models').hidden ? '' : `${$('model').textContent}, `;
+const nameOf = () => `${modelName()}λ ${$('lambda-out').textContent}, T ${$('temperature-out').textContent}, ${chosen().join(' + ') || 'no store'}`;
 const compared = () => ({ids: read.ids, texts: read.texts, gain, perplexity: perplexity(p), name: nameOf()});
 
 const classOf = i => `t${read.texts[i] ? '' : ' part'}${levelClass(levels[i])}${i === opened ? ' open' : ''}`;
@@ -229,11 +232,14 @@ function drawLegend() {
   $('legend').replaceChildren(el('span.end', {}, 'hurt'), el('span.scale', {}, el('span.swatches', {}, swatches), el('span.ticks', {}, ticks)), el('span.end', {}, 'helped'));
 }
 
-// A link that was followed: its text and settings. False: it has no text.
+let chooseModel = null, onread = null;
+
+// A link that was followed: its text, settings and model. False: it has no text.
 async function follow() {
   try {
     const found = await readFragment(location.hash);
     if (!found) return false;
+    if (found.model) await chooseModel(found.model);
     choice.set(found.stores);
     turning.wish(found);
     $('read-text').value = found.text;
@@ -246,7 +252,9 @@ async function follow() {
   }
 }
 
-export function startRead() {
+// chooseModel(name): the page speaks with that one from now on. onread(): a text was read.
+export function startRead(doors) {
+  ({chooseModel, onread} = doors);
   drawLegend();
   $('read').addEventListener('keydown', event => { if (event.key === 'Escape') leave(); });
   $('read-cancel').addEventListener('click', () => request?.abort());
@@ -256,9 +264,17 @@ export function startRead() {
       stores = list;
       choice.update(list);
       texts.update(list);
+      whence.clear(); // documents may have come or gone
     },
     // The token that is open, and those before it.
     present: () => opened < 0 ? null : {text: read.texts[opened], tokens: read.ids.slice(0, opened)},
+    // What each document did for the text that was read; null: none was, or without stores.
+    gains: () => text === null || $('reading').getAttribute('aria-busy') === 'true' ? null : whence.ask(),
+    // The same text, by another model.
+    again() {
+      turning.wish({lambda: settings.lambda, temperature: null});
+      if (text !== null) start(text);
+    },
     async begin() {
       if (!await follow()) texts.begin();
     },

@@ -124,7 +124,7 @@ knnlm_status kn_plan_estimate(const kn_plan *plan, const char *path, const kn_st
     estimating e = {.plan = plan};
     *out = (knnlm_build_estimate){0};
     KN_TRY(kn_disk_free(path, &out->disk_free));
-    if (kn_sample_has_stdin(texts, count)) {
+    if (kn_documents_once(texts, count)) {
         out->memory = kn_memory_resident() + QUEUE_BYTES;
         return KNNLM_OK;
     }

@@ -36,8 +36,9 @@ static knnlm_status take(void *context, const kn_document *d, const char *text, 
 }
 
 knnlm_status kn_plan_check_texts(const kn_plan *plan, const char *const *texts, size_t count) {
-    if (!plan->project || !kn_sample_has_stdin(texts, count)) return KNNLM_OK;
-    return kn_fail(KNNLM_EINVAL, "`project` reads the texts twice: they cannot come from standard input");
+    if (!plan->project || !kn_documents_once(texts, count)) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL,
+                   "`project` reads the texts twice: they cannot come from standard input or a pipe");
 }
 
 knnlm_status kn_plan_learn(const kn_plan *plan, const char *const *texts, size_t count,

@@ -5,12 +5,6 @@
 
 #include <string.h>
 
-bool kn_sample_has_stdin(const char *const *paths, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(paths[i], "-") == 0) return true;
-    return false;
-}
-
 // A piece may begin and end in the middle of a word, not of a character.
 static size_t whole_characters(const char *text, size_t at) {
     while (at > 0 && ((unsigned char)text[at] & 0xc0) == 0x80) at--;

@@ -25,7 +25,5 @@ typedef struct kn_sample_plan {
 knnlm_status kn_sample_texts(const char *const *paths, size_t count, const kn_text_options *options,
                              const kn_sample_plan *plan, kn_sample_sink *sink, void *context,
                              kn_sample_totals *out);
-// Whether standard input is among them: it cannot be read twice.
-bool kn_sample_has_stdin(const char *const *paths, size_t count);
 
 #endif

@@ -198,8 +198,8 @@ static knnlm_status refuse(const char *path, const kn_build_options *o, const ch
                        "%s: `project` is not for sharded stores: each would project in its own way", path);
     if (o->keys == KNNLM_KEYS_NONE)
         return kn_fail(KNNLM_ENOTSUP, "%s: a sharded store keeps its keys: `keys` f16, f32 or int8", path);
-    if (kn_sample_has_stdin(texts, count))
-        return kn_fail(KNNLM_EINVAL, "-: standard input cannot be dealt to shards: name files");
+    if (kn_documents_once(texts, count))
+        return kn_fail(KNNLM_EINVAL, "standard input and pipes cannot be dealt to shards: name files");
     return KNNLM_OK;
 }
 

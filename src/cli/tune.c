@@ -1,5 +1,6 @@
 // knnlm tune: the best settings of a store on a text.
 #include "base/file.h"
+#include "cli/input.h"
 #include "cli/mixture.h"
 #include "cli/model.h"
 #include "cli/plot.h"
@@ -406,6 +407,7 @@ static int run(int argc, char **argv) {
     int64_t probes[PROBES_MAX];
     char **paths;
     size_t count, probe_count = 0;
+    cli_spooled spooled = {0};
     args.context = args.texts.split = -1;
     cli_mixture_init(&args.mixture);
     int code = cli_parse(&cli_tune, options, sizeof options / sizeof *options, argc, argv, &paths, &count);
@@ -419,8 +421,10 @@ static int run(int argc, char **argv) {
     if (code == CLI_DONE) code = cli_mixture_find_model(&cli_tune, &args.mixture, &args.model);
     if (code == CLI_DONE) code = cli_start(&cli_tune, &args.common);
     cli_catch_interrupts();
-    if (code == CLI_DONE && tune((const char *const *)paths, count, &mix, probes, probe_count) != KNNLM_OK)
+    if (code == CLI_DONE && (cli_spool(paths, count, &spooled) != KNNLM_OK ||
+                             tune((const char *const *)paths, count, &mix, probes, probe_count) != KNNLM_OK))
         code = cli_fail(&cli_tune);
+    cli_spooled_free(&spooled);
     cli_texts_free(&args.texts);
     cli_mixture_free(&args.mixture);
     return code;

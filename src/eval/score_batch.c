@@ -38,6 +38,7 @@ typedef struct session {
     row *rows;
     const kn_mixture **mixtures; // of each row
     kn_history *histories;       // of each text, so far
+    kn_gains **gains;            // of each text by document; NULL: not wanted
     kn_history *before;          // of each row: its text's, before it
     size_t row_count;
     float *logprobs, *entropies, *distribution, *states;
@@ -256,11 +257,34 @@ static void judge_row(void *context, size_t r, int worker) {
         rank(g, w->position, a);
 }
 
+// Documents' sums, row after row: in one order, whatever the threads.
+static knnlm_status share_gain(session *s, size_t r) {
+    const row *w = &s->rows[r];
+    const kn_score_text *a = &s->texts[w->text];
+    kn_row_neighbors found[KN_STORES_MAX];
+    kn_prediction prediction;
+    kn_history before = s->before[r];
+    if (!s->gains[w->text] || w->position == a->count) return KNNLM_OK;
+    kn_predictor_neighbors(s->predictor, r, found);
+    kn_predict_one(a->mixture, found, a->tokens[w->position], (double)s->logprobs[r], (double)s->entropies[r],
+                   NAN, &before, &prediction);
+    return kn_gains_add(s->gains[w->text], found, &prediction, a->tokens[w->position],
+                        (double)s->logprobs[r]);
+}
+
 static knnlm_status judge_all(session *s) {
     remember(s);
     kn_parallel(s->row_count, judge_row, s);
     for (size_t r = 0; r < s->row_count; r++)
         if (s->statuses[r] != KNNLM_OK) return kn_fail(s->statuses[r], "out of memory");
+    for (size_t r = 0; r < s->row_count; r++) KN_TRY(share_gain(s, r));
+    return KNNLM_OK;
+}
+
+static knnlm_status list_gains(session *s) {
+    for (size_t i = 0; i < s->count; i++)
+        if (s->gains[i])
+            KN_TRY(kn_gains_list(s->gains[i], &s->texts[i].documents, &s->texts[i].document_count));
     return KNNLM_OK;
 }
 
@@ -279,8 +303,9 @@ static knnlm_status prepare(session *s) {
     s->streams = kn_alloc(s->count, sizeof *s->streams);
     s->pasts = kn_alloc(s->count, sizeof *s->pasts);
     s->histories = kn_alloc(s->count, sizeof *s->histories);
+    s->gains = kn_alloc(s->count, sizeof *s->gains);
     s->distributions = kn_alloc((size_t)s->workers, sizeof *s->distributions);
-    if (!s->streams || !s->pasts || !s->histories || !s->distributions) return KNNLM_ENOMEM;
+    if (!s->streams || !s->pasts || !s->histories || !s->gains || !s->distributions) return KNNLM_ENOMEM;
     KN_TRY(kn_predictor_open(&s->predictor));
     for (int i = 0; i < s->workers; i++) KN_TRY(kn_distribution_init(&s->distributions[i], s->lm));
     s->read = (kn_read_options){.context = -1};
@@ -289,6 +314,7 @@ static knnlm_status prepare(session *s) {
     for (size_t i = 0; i < s->count; i++) {
         const kn_mixture_info *m = kn_mixture_describe(s->texts[i].mixture);
         if (m->count) s->tap = m->tap;
+        if (s->texts[i].by_document) KN_TRY(kn_gains_open(s->texts[i].mixture, &s->gains[i]));
         KN_TRY(lay_stream(s, i));
         KN_TRY(cut(s, i));
     }
@@ -299,12 +325,14 @@ static knnlm_status prepare(session *s) {
 static void session_free(session *s) {
     for (size_t i = 0; s->streams && i < s->count; i++) free(s->streams[i]);
     for (size_t i = 0; s->pasts && i < s->count; i++) kn_past_close(s->pasts[i]);
+    for (size_t i = 0; s->gains && i < s->count; i++) kn_gains_close(s->gains[i]);
     for (int i = 0; s->distributions && i < s->workers; i++) kn_distribution_free(&s->distributions[i]);
     kn_predictor_close(s->predictor);
     free_rows(s);
     free(s->streams);
     free(s->pasts);
     free(s->histories);
+    free(s->gains);
     free(s->pieces);
     free(s->windows);
     free(s->distribution);
@@ -323,6 +351,7 @@ knnlm_status kn_score_batch(kn_lm *lm, kn_score_text *texts, size_t count, kn_ke
         if (status == KNNLM_OK && done < s.piece_count && go_on && !go_on(context))
             status = kn_fail(KNNLM_ESTOPPED, "stopped while scoring");
     }
+    if (status == KNNLM_OK) status = list_gains(&s);
     session_free(&s);
     return status;
 }

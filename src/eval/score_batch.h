@@ -3,7 +3,7 @@
 #ifndef KN_EVAL_TOGETHER_H
 #define KN_EVAL_TOGETHER_H
 
-#include "knn/mixture.h"
+#include "eval/gain.h"
 
 typedef struct kn_score_result {
     double p, lm, knn, lambda; // log p, log p_LM, log p_kNN (NAN: no stores); lambda of all stores together
@@ -25,6 +25,9 @@ typedef struct kn_score_text {
     double *knn_at;   // (count, temperature_count): log p_kNN at other temperatures; NULL: not wanted
     const double *temperatures;
     size_t temperature_count;
+    bool by_document;            // what each document did is wanted:
+    kn_document_gain *documents; // (document_count), as of kn_gains_list; the caller releases it with free()
+    size_t document_count;
     // The token that is most probable after the last one, by this mixture. NULL: not wanted.
     const kn_mixture *next_mixture;
     int32_t next;

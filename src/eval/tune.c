@@ -106,9 +106,8 @@ static knnlm_status plan(kn_tuning *t, kn_lm *lm, const char *const *paths, size
     tokens_alone.texts.skipped = NULL; // the search, which comes next, tells it
     kn_read_totals totals;
     uint64_t tokens = 0, memory = kn_memory_total() / 4 * 3;
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(paths[i], "-") == 0)
-            return kn_fail(KNNLM_EINVAL, "-: the text is read twice: name a file");
+    if (kn_documents_once(paths, count))
+        return kn_fail(KNNLM_EINVAL, "the text is read twice: name files, not - or a pipe");
     KN_TRY(kn_read_texts(lm, paths, count, &tokens_alone, NULL, NULL, count_records, &tokens, &totals));
     if (!tokens) return kn_fail(KNNLM_EDATA, "%s: no text to tune on", paths[0]);
     uint64_t bytes = bytes_kept(t, tokens);

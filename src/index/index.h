@@ -109,7 +109,8 @@ uint64_t kn_index_lists(const kn_index *index);
 // One query at a time, by one thread (unless `spread`), without allocating: a searcher is the memory for it.
 typedef struct kn_searcher kn_searcher;
 knnlm_status kn_searcher_open(const kn_index *index, size_t k_max, kn_searcher **out);
-void kn_searcher_close(kn_searcher *searcher);
+void kn_searcher_close(kn_searcher *searcher); // NULL is allowed
+size_t kn_searcher_k_max(const kn_searcher *searcher);
 // As kn_index_search with n = 1. KNNLM_EINVAL: k is 0 or above k_max.
 knnlm_status kn_searcher_find(kn_searcher *searcher, const float *query, const kn_search_options *options,
                               kn_neighbors *out);

@@ -7,8 +7,8 @@
 #define KN_INDEX_SEARCH_PARTS_H
 
 #include "base/threads.h"
-#include "index/top.h"
 #include "index/view.h"
+#include "math/top.h"
 
 // Products of norms q and x are off by less than this part of q + x: which rows are looked at must not depend
 // on what was found before, so what is near enough but for that is looked at too.

@@ -74,6 +74,10 @@ void kn_searcher_close(kn_searcher *s) {
     free(s);
 }
 
+size_t kn_searcher_k_max(const kn_searcher *s) {
+    return s->k_max;
+}
+
 // ---------------------------------------------------------------- distances
 
 static void measure(const kn_index *x, const float *query, const void *rows, kn_row_type type, size_t n,

@@ -3,8 +3,8 @@
 #define KN_INDEX_SINGLE_PARTS_H
 
 #include "index/resident.h"
-#include "index/top.h"
 #include "index/view.h"
+#include "math/top.h"
 
 enum { KN_SINGLE_CHUNK = 256 }; // rows measured before they are looked at: some whole blocks of codes
 

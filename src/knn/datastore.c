@@ -123,6 +123,7 @@ kn_datastore *kn_datastore_hold(kn_datastore *s) {
 void kn_datastore_release(kn_datastore *s) {
     if (!s || atomic_fetch_sub(&s->holders, 1) > 1) return;
     kn_pieces_close(s);
+    kn_idle_searchers_free(&s->idle);
     kn_contents_free(&s->contents);
     kn_tokenizer_free(s->tokenizer);
     kn_pca_free(&s->pca);

@@ -20,6 +20,14 @@ typedef struct kn_piece {
     uint64_t lists; // hash of its lists
 } kn_piece;
 
+// Memory of searches for one query that is not in use: made anew for every token it would be cleared by the
+// system every time, which took longer than the search.
+typedef struct kn_idle_searchers {
+    kn_searcher **all;
+    size_t count, capacity;
+    size_t k_max; // of each
+} kn_idle_searchers;
+
 struct kn_datastore {
     atomic_size_t holders;
     kn_datastore_info info;
@@ -27,6 +35,7 @@ struct kn_datastore {
     kn_index *index;
     pthread_mutex_t lock;    // of what follows: opened when first asked for
     kn_index *flat;          // without lists
+    kn_idle_searchers idle;  // of `index`
     kn_pca pca;              // in 0: keys are the model's states
     size_t width;            // of the model's states
     int32_t *values;         // of all its entries
@@ -41,9 +50,10 @@ struct kn_datastore {
     bool same_lists;         // they have the same lists: who finds those near a query finds them for all
 };
 
-// Each query by itself (search_singly.c). `keys` (n, d) are projected already.
-knnlm_status kn_datastore_search_singly(const kn_datastore *s, const kn_index *index, const float *keys,
-                                        size_t d, size_t n, const kn_retrieve_options *o, kn_retrieved *out);
+// Each query by itself, by the datastore's own index (search_singly.c). `keys` (n, d) are projected already.
+knnlm_status kn_datastore_search_singly(const kn_datastore *s, const float *keys, size_t d, size_t n,
+                                        const kn_retrieve_options *o, kn_retrieved *out);
+void kn_idle_searchers_free(kn_idle_searchers *idle);
 // Values and beginnings of what one query found, and its entropy; scratch (2 k), needed where that is wanted.
 void kn_datastore_look_up(const kn_datastore *s, const kn_retrieve_options *o, size_t query,
                           kn_value_share *scratch, kn_retrieved *out);

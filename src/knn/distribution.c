@@ -2,6 +2,7 @@
 #include "knn/distribution.h"
 
 #include "knn/mixture_parts.h"
+#include "math/top.h"
 
 #include <float.h>
 #include <math.h>
@@ -104,27 +105,55 @@ static void offer(ranked *best, size_t max, size_t *count, ranked one) {
     *count = kn_min(*count + 1, max);
 }
 
-// Of tokens that no neighbour has, the order is the model's: only the best of those are mixed.
-static size_t best_of_model(const kn_distribution *g, size_t max, ranked *best) {
-    size_t count = 0;
-    double min = -INFINITY;
-    for (size_t t = 0; t < g->vocabulary; t++) {
-        if (count == max && !((double)g->lm[t] > min)) continue;
-        if (g->knn[t] > 0) continue;
-        offer(best, max, &count, (ranked){(double)g->lm[t], (int32_t)t});
-        if (count == max) min = best[max - 1].p;
+// The best tokens of the model so far, in any order, and those that may be among them.
+typedef struct candidates {
+    kn_item items[2 * KN_DISTRIBUTION_TOP];
+    size_t count;
+    float min; // less than that is not among them
+} candidates;
+
+static void consider(const kn_distribution *g, size_t first, size_t end, size_t max, candidates *c) {
+    for (size_t t = first; t < end; t++) {
+        if (!(g->lm[t] >= c->min) || g->knn[t] > 0) continue;
+        c->items[c->count++] = kn_item_make(-g->lm[t], (uint32_t)t);
+        if (c->count < 2 * max) continue;
+        kn_items_select(c->items, c->count, max);
+        kn_item best, worst;
+        kn_math_kernels(KNNLM_PRECISION_F32)->item_range(c->items, max, &best, &worst);
+        c->count = max;
+        c->min = -kn_item_distance(worst);
     }
-    return count;
+}
+
+// Of tokens that no neighbour has, the order is the model's: only the best of those are mixed. Most stand in
+// blocks of which none is good enough.
+static size_t best_of_model(const kn_distribution *g, size_t max, int32_t *tokens) {
+    enum { BLOCK = 64 };
+    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_F32);
+    candidates c; // 16 KB: not to be cleared
+    kn_item scratch[KN_DISTRIBUTION_TOP];
+    c.count = 0;
+    c.min = -INFINITY;
+    for (size_t first = 0; first < g->vocabulary; first += BLOCK) {
+        size_t end = kn_min(first + BLOCK, g->vocabulary);
+        if (k->max(g->lm + first, end - first) >= c.min) consider(g, first, end, max, &c);
+    }
+    kn_items_select(c.items, c.count, kn_min(c.count, max));
+    c.count = kn_min(c.count, max);
+    kn_items_sort(c.items, c.count, scratch);
+    for (size_t i = 0; i < c.count; i++) tokens[i] = (int32_t)kn_item_id(c.items[i]);
+    return c.count;
 }
 
 size_t kn_distribution_top(const kn_distribution *g, size_t max, int32_t *tokens) {
-    ranked own[KN_DISTRIBUTION_TOP], model[KN_DISTRIBUTION_TOP];
+    ranked own[KN_DISTRIBUTION_TOP];
+    int32_t model[KN_DISTRIBUTION_TOP];
     size_t count = 0;
     max = kn_min(max, KN_DISTRIBUTION_TOP);
     if (max == 0) return 0;
     size_t n = best_of_model(g, max, model);
     for (size_t i = 0; i < n; i++)
-        offer(own, max, &count, (ranked){kn_distribution_logprob(g, model[i].token), model[i].token});
+        offer(own, max, &count, (ranked){kn_distribution_logprob(g, model[i]), model[i]});
     for (size_t i = 0; i < g->value_count; i++)
         offer(own, max, &count, (ranked){kn_distribution_logprob(g, g->values[i]), g->values[i]});
     for (size_t i = 0; i < count; i++) tokens[i] = own[i].token;

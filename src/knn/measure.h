@@ -22,6 +22,8 @@ struct kn_row_facts {
     uint32_t begins; // the nearest begins a document
 };
 
+// log p_kNN of the target at each of the measure's temperatures: out (KN_GATE_EXPERTS).
+void kn_measure_logprobs(const kn_measure *measure, const kn_neighborhood *near, int32_t target, double *out);
 void kn_measure_take(const kn_measure *measure, const kn_row_neighbors *found, int32_t target,
                      kn_row_facts *out);
 

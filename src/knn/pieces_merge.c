@@ -2,7 +2,7 @@
 #include "knn/pieces_parts.h"
 
 #include "base/threads.h"
-#include "index/top.h"
+#include "math/top.h"
 
 #include <math.h>
 #include <stdlib.h>

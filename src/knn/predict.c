@@ -129,18 +129,14 @@ void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cach
     out->p = mix(m, lm, cache, out, 1);
 }
 
-static void ask_experts(const kn_mixture *m, size_t store, const kn_neighborhood *n, int32_t target,
-                        kn_prediction *out) {
-    kn_measure measure = kn_predict_measure(m, store);
-    for (size_t o = 0; o < measure.count; o++)
-        out->experts[store][o] = kn_neighborhood_logprob(n, measure.temperatures[o], target);
-}
-
 void kn_history_learn(const kn_mixture *m, const kn_row_neighbors *found, int32_t token, double lm,
                       kn_prediction *x, kn_history *history) {
     if (!m->info.gated) return;
     for (size_t s = 0; s < m->info.count; s++)
-        if (m->info.stores[s].gated) ask_experts(m, s, &found[s].near, token, x);
+        if (m->info.stores[s].gated) {
+            kn_measure measure = kn_predict_measure(m, s);
+            kn_measure_logprobs(&measure, &found[s].near, token, x->experts[s]);
+        }
     kn_predict_join(m, token, lm, NAN, history, x);
 }
 

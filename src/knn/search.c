@@ -116,7 +116,7 @@ static knnlm_status search_keys(const kn_datastore *s, const float *keys, size_t
     const kn_index *index;
     KN_TRY(choose_index(s, o, &index));
     bool lists = (o->probes ? o->probes : info->probes) < info->lists;
-    if (n && o->singly && lists) return kn_datastore_search_singly(s, index, keys, d, n, o, out);
+    if (n && o->singly && lists) return kn_datastore_search_singly(s, keys, d, n, o, out);
     return search_many(s, index, keys, n, o, out);
 }
 

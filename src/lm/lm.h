@@ -152,8 +152,8 @@ knnlm_status kn_session_feed(kn_session *session, const int32_t *tokens, size_t 
 knnlm_status kn_session_score(kn_session *session, const int32_t *tokens, const int32_t *targets,
                               size_t count, kn_tap tap, const kn_lm_output *out);
 // Reads one more token in each of several sessions of one model, none of them twice: row i of the results is
-// that of session i, the same as from kn_session_feed. KNNLM_EINVAL as there: nothing is read then; after
-// another failure the sessions can only be closed.
+// that of session i, the same as from kn_session_feed (of models through llama.cpp: to rounding).
+// KNNLM_EINVAL as there: nothing is read then; after another failure the sessions can only be closed.
 knnlm_status kn_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens, kn_tap tap,
                               const kn_lm_output *out);
 size_t kn_session_length(const kn_session *session);

@@ -78,6 +78,9 @@ typedef struct kn_kernels {
     float (*dot)(const float *a, const float *b, size_t n);
     void (*axpy)(float *y, float a, const float *x, size_t n); // y += a x
     void (*scale)(float *x, float a, size_t n);                // x *= a
+    // Of n rows (d), ld apart: out[r] = x . row r; out (d) += sum of weights[r] row r, in their order.
+    void (*dots)(float *out, const float *x, const float *rows, size_t ld, size_t n, size_t d);
+    void (*add_rows)(float *out, const float *weights, const float *rows, size_t ld, size_t n, size_t d);
     double (*sum_squares)(const float *x, size_t n);
     // Squared distance and inner product with the same bits on every CPU: sums in 16 lanes, in a fixed order.
     float (*fixed_distance)(const float *a, const float *b, size_t n);
@@ -154,7 +157,7 @@ typedef struct kn_kernels {
                  const float *limits, float small, size_t queries, size_t rows, uint32_t *masks,
                  uint32_t *smalls);
     // Those of 32 distances that the mask names and whose ids are below `end`, as numbers that sort by
-    // distance and then by id (index/top.h); returns how many. ids NULL: first, first + 1, ... Up to 8 more
+    // distance and then by id (math/top.h); returns how many. ids NULL: first, first + 1, ... Up to 8 more
     // of `out` are written.
     size_t (*rank)(uint64_t *out, const float *distances, uint32_t mask, const uint32_t *ids, uint32_t first,
                    uint32_t end);
@@ -180,6 +183,15 @@ typedef struct kn_kernels {
     size_t (*rank_integers)(uint64_t *out, const int32_t *products, const kn_integer_terms *rows,
                             const kn_integer_query *query, float limit, const uint32_t *ids, uint32_t first,
                             uint32_t end, size_t n);
+
+    // Of items (math/top.h), n > 0: the least and the largest; how many are below a pivot.
+    void (*item_range)(const uint64_t *items, size_t n, uint64_t *min, uint64_t *max);
+    size_t (*count_below)(const uint64_t *items, size_t n, uint64_t pivot);
+    // Moves the items below `low` to the front, and copies those from there to below `high` to `middle`,
+    // which has room for 8 more; returns how many are in front.
+    size_t (*cut_items)(uint64_t *items, size_t n, uint64_t low, uint64_t high, uint64_t *middle);
+    // The places of a value, ascending; returns how many. `places` has room for n + 16.
+    size_t (*find_equal)(uint32_t *places, const int32_t *values, size_t n, int32_t value);
 
     // nearest (KN_POINTS): which of `count` centroids (count, depth), a multiple of 4 up to 256, has the
     // least half square less product with each of the points (depth, KN_POINTS); the lower of equal ones.

@@ -26,8 +26,9 @@ static bool all_finite(const kn_neighborhood *n) {
 }
 
 // Neighbours of weight 1, which nearly all are, in the CPU's vectors; the others in double precision.
-static double sum_all(const kn_neighborhood *n, double scale) {
-    double sum = 0;
+double kn_neighborhood_sum(const kn_neighborhood *n, double temperature) {
+    double scale = -1 / temperature, sum = 0;
+    if (n->count == 0) return 0;
     if (!n->weights && all_finite(n))
         return kn_math_kernels(KNNLM_PRECISION_F32)
             ->exp_fixed_sum(n->distances, n->count, (float)scale, n->distances[n->nearest]);
@@ -35,28 +36,64 @@ static double sum_all(const kn_neighborhood *n, double scale) {
     return sum;
 }
 
-// Built on the nearest that has the target: beside the nearest of all, those may be so far that they are 0.
+enum { CHUNK = 1024 }; // neighbours at a time
+
+// Those of a chunk that have the target.
+typedef struct hits {
+    uint32_t places[CHUNK + 16];
+    size_t first, count;
+} hits;
+
+static void find(const kn_neighborhood *n, size_t first, int32_t target, hits *out) {
+    out->first = first;
+    out->count = kn_math_kernels(KNNLM_PRECISION_F32)
+                     ->find_equal(out->places, n->values + first, kn_min(CHUNK, n->count - first), target);
+}
+
+static double nearest_of(const kn_neighborhood *n, const hits *h, double nearest) {
+    for (size_t i = 0; i < h->count; i++) nearest = fmin(nearest, distance_of(n, h->first + h->places[i]));
+    return nearest;
+}
+
 // Terms of weight 1 are rounded to 2^-32, so that their sum is exact, and the same in any order: there are
 // fewer than 2^20 of them.
-static double log_sum_of(const kn_neighborhood *n, double scale, int32_t target) {
+static double sum_of(const kn_neighborhood *n, const hits *h, double scale, double nearest) {
     const double whole = 0x1p20; // beside it a double has 32 bits after the point
-    double sum = 0, nearest = INFINITY;
-    for (size_t i = 0; i < n->count; i++)
-        if (n->values[i] == target) nearest = fmin(nearest, distance_of(n, i));
-    if (isinf(nearest)) return -INFINITY;
-    for (size_t i = 0; i < n->count; i++) {
-        if (n->values[i] != target) continue;
-        double one = exp(scale * (distance_of(n, i) - nearest));
-        sum += n->weights ? weight_of(n, i) * one : (one + whole) - whole;
+    double sum = 0;
+    for (size_t i = 0; i < h->count; i++) {
+        size_t at = h->first + h->places[i];
+        double one = exp(scale * (distance_of(n, at) - nearest));
+        sum += n->weights ? weight_of(n, at) * one : (one + whole) - whole;
     }
-    return scale * (nearest - distance_of(n, n->nearest)) + log(sum);
+    return sum;
+}
+
+// Built on the nearest that has the target: beside the nearest of all, those may be so far that they are 0.
+void kn_neighborhood_logprobs(const kn_neighborhood *n, const double *temperatures, const double *sums,
+                              size_t count, int32_t target, double *out) {
+    double nearest = INFINITY;
+    hits h; // 4 KB: not to be cleared for every token
+    h.count = 0;
+    for (size_t first = 0; first < n->count; first += CHUNK) {
+        find(n, first, target, &h);
+        nearest = nearest_of(n, &h, nearest);
+    }
+    for (size_t t = 0; t < count; t++) {
+        double scale = -1 / temperatures[t], sum = 0;
+        out[t] = -INFINITY;
+        if (isinf(nearest)) continue;
+        for (size_t first = 0; first < n->count; first += CHUNK) {
+            if (n->count > CHUNK) find(n, first, target, &h);
+            sum += sum_of(n, &h, scale, nearest);
+        }
+        out[t] = fmin(0, scale * (nearest - distance_of(n, n->nearest)) + log(sum) - log(sums[t]));
+    }
 }
 
 double kn_neighborhood_logprob(const kn_neighborhood *n, double temperature, int32_t target) {
-    double scale = -1 / temperature;
-    if (n->count == 0) return -INFINITY;
-    double hits = log_sum_of(n, scale, target);
-    return isinf(hits) ? hits : fmin(0, hits - log(sum_all(n, scale)));
+    double sum = kn_neighborhood_sum(n, temperature), out;
+    kn_neighborhood_logprobs(n, &temperature, &sum, 1, target, &out);
+    return out;
 }
 
 void kn_neighborhood_shares(const kn_neighborhood *n, double temperature, double *shares) {

@@ -27,6 +27,13 @@ typedef struct kn_neighborhood {
 // log p_kNN(target): -infinity when no neighbour has it, or there is none.
 double kn_neighborhood_logprob(const kn_neighborhood *n, double temperature, int32_t target);
 
+// The same in two steps, for several temperatures and targets: what all neighbours have in sum, which is of a
+// temperature alone, and then the log-probabilities of a target at `count` temperatures, whose sums these
+// are.
+double kn_neighborhood_sum(const kn_neighborhood *n, double temperature);
+void kn_neighborhood_logprobs(const kn_neighborhood *n, const double *temperatures, const double *sums,
+                              size_t count, int32_t target, double *out);
+
 // Each neighbour's share of what p_kNN is made of: shares (count), in sum 1.
 void kn_neighborhood_shares(const kn_neighborhood *n, double temperature, double *shares);
 

@@ -75,7 +75,8 @@ enum {
     KN_COST_CHUNK_TOP = 220,      // and alternatives
     KN_COST_SOURCE = 6000,        // knn.explain: a source, of which each token may have its own
     KN_COST_SCORE = 3200,         // a token of /v1/score,
-    KN_COST_TEMPERATURE = 160,    // and p_kNN at one temperature
+    KN_COST_TEMPERATURE = 160,    // and p_kNN at one temperature,
+    KN_COST_GAIN = 4000,          // and the gain of a document, its name included
     KN_COST_CHAT_ENTRY = 2000,    // an entry of chat's logprobs, and each of its alternatives
     KN_COST_NUMBER = 110,         // of a vector
     KN_COST_ID = 80,              // of /tokenize

@@ -33,9 +33,6 @@ static bool read_texts(embedding *e, kn_http_error *err) {
     if (!e->texts || !e->tasks) return kn_http_error_memory(err);
     for (size_t i = 0; i < n; i++)
         if (!kn_prompt_read(e->x, &e->r.inputs[i], 0, "input", &e->texts[i], err)) return false;
-    for (size_t i = 0; i < n; i++)
-        if (e->texts[i].count == 0)
-            return kn_http_error_set(err, 400, NULL, "input", "'input': text %zu of %zu is empty", i + 1, n);
     return true;
 }
 

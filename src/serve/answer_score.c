@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static json_t *at_temperatures(const kn_score_text *a, size_t i) {
     json_t *list = json_array();
@@ -43,8 +44,44 @@ static json_t *score_json(const kn_exchange *x, const kn_read_prompt *p, const k
                      kn_json_real(exp(lm / n)), "tokens", tokens);
 }
 
+// ---------------------------------------------------------------- what documents did
+
+static json_t *gain_json(const kn_exchange *x, const kn_request_gain *g) {
+    const char *store = kn_served_name(x->model->served, g->of.store);
+    return json_pack("{s:o, s:o, s:I, s:f}", "store", kn_json_text(store, strlen(store)), "document",
+                     kn_json_text(g->name, g->name_size), "entry", (json_int_t)g->of.entry, "gain",
+                     g->of.gain);
+}
+
+static json_t *gains_json(const kn_exchange *x, const kn_selection *selection, const kn_request_gains *g) {
+    json_t *stores = json_array(), *documents = json_array();
+    double sum = 0;
+    for (size_t i = 0; i < kn_served_count(x->model->served); i++) {
+        const char *name = kn_served_name(x->model->served, i);
+        if (!(selection->stores >> i & 1)) continue;
+        json_array_append_new(
+            stores, json_pack("{s:o, s:f}", "store", kn_json_text(name, strlen(name)), "gain", g->stores[i]));
+        sum += g->stores[i];
+    }
+    for (size_t i = 0; i < g->count && !x->account.shortage; i++)
+        json_array_append_new(documents, gain_json(x, &g->listed[i]));
+    return json_pack("{s:f, s:o, s:o, s:{s:I, s:f}}", "total", sum, "stores", stores, "documents", documents,
+                     "others", "documents", (json_int_t)(g->documents - g->count), "gain", g->others);
+}
+
+// ---------------------------------------------------------------- a request
+
+// Of a page of names, and of sums for every document.
+static bool take_gains(kn_exchange *x, size_t documents, kn_http_error *err) {
+    return !documents ||
+           (kn_account_take(&x->account, kn_served_gain_bytes(x->model->served)) &&
+            kn_account_expect(&x->account, documents * KN_COST_GAIN)) ||
+           kn_account_error(&x->account, "documents", err);
+}
+
 static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_prompt *p, kn_http_error *err) {
-    kn_request_task task = {.kind = KN_REQUEST_SCORE, .tokens = p->tokens, .count = p->count};
+    kn_request_task task = {
+        .kind = KN_REQUEST_SCORE, .tokens = p->tokens, .count = p->count, .gains_wanted = r->documents};
     kn_score_text *a = &task.scoring;
     kn_request_job job;
     json_t *json = NULL;
@@ -53,7 +90,7 @@ static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_pr
         kn_account_error(&x->account, r->text.text ? "text" : "tokens", err);
         return NULL;
     }
-    if (!kn_exchange_take_choice(x, &r->knn, 1, err) ||
+    if (!take_gains(x, r->documents, err) || !kn_exchange_take_choice(x, &r->knn, 1, err) ||
         !kn_served_select(x->model->served, &r->knn, false, &task.selection, err))
         return NULL;
     task.selection.without_content = r->knn.exclude_self;
@@ -70,7 +107,9 @@ static json_t *score(kn_exchange *x, const kn_score_request *r, const kn_read_pr
         json_object_set_new(
             json, "excluded",
             json_integer((json_int_t)kn_served_copies(x->model->served, task.selection.content)));
+    if (json && r->documents) json_object_set_new(json, "gain", gains_json(x, &task.selection, &task.gains));
     kn_request_job_destroy(&job);
+    kn_request_gains_free(&task.gains);
     free(a->results);
     free(a->knn_at);
     return json;

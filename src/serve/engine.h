@@ -33,6 +33,22 @@ typedef struct kn_request_explanation {
 } kn_request_explanation;
 void kn_request_explanation_free(kn_request_explanation *explanation); // also where there is none
 
+// What documents did for a text (eval/gain.h), in a form that outlives the state of the stores.
+typedef struct kn_request_gain {
+    kn_document_gain of; // `store` is the number of a served one
+    const char *name;    // of the document
+    size_t name_size;
+} kn_request_gain;
+typedef struct kn_request_gains {
+    size_t documents;             // that had a part in it
+    double stores[KN_STORES_MAX]; // gain of each served store
+    kn_request_gain *listed;      // those of the largest gain or loss first
+    size_t count;
+    double others; // gain of the documents that are not listed
+    char *names;
+} kn_request_gains;
+void kn_request_gains_free(kn_request_gains *gains); // also where there are none
+
 // What is asked for, and what comes of it. Results are the asker's, who frees them.
 typedef struct kn_request_task {
     kn_request_kind kind;
@@ -43,6 +59,8 @@ typedef struct kn_request_task {
     kn_score_text scoring;
     kn_selection next_selection;
     bool next_wanted;
+    size_t gains_wanted; // documents that are listed, at most; 0: gains are not wanted
+    kn_request_gains gains;
     // explain: the tokens of the target stand behind those of the context
     size_t targets;
     size_t words, neighbors, around;

@@ -30,7 +30,9 @@ bool kn_ids_check(kn_exchange *x, const kn_prompt *p, const char *param, size_t 
     size_t bytes;
     for (size_t i = 0; i < p->count; i++)
         if (p->tokens[i] >= vocabulary)
-            return kn_http_error_set(err, 400, NULL, param, "'%s': token %d is not in the vocabulary of %d",
+            return kn_http_error_set(err, 400, NULL, param,
+                                     "'%s': token %d is not in the vocabulary of %d: another "
+                                     "tokenizer's? Send text, or ids of /tokenize",
                                      param, p->tokens[i], vocabulary);
     if (kn_mul(copies, text_bytes(kn_lm_tokenizer(x->model->lm), p->tokens, p->count), &bytes) &&
         kn_account_take(&x->account, bytes))

@@ -90,7 +90,9 @@ static bool take_text(const kn_members *f, const char *name, kn_prompt *out) {
 bool kn_score_parse(const json_t *root, kn_score_request *out, kn_http_error *err) {
     kn_members f = {root, "", err};
     *out = (kn_score_request){0};
-    return kn_knn_parse(root, &out->knn, err) && take_text(&f, "text", &out->text);
+    return kn_knn_parse(root, &out->knn, err) &&
+           kn_member_size(&f, "documents", 0, KN_DOCUMENT_GAINS_MAX, &out->documents) &&
+           take_text(&f, "text", &out->text);
 }
 
 void kn_score_free(kn_score_request *r) {
@@ -170,7 +172,8 @@ bool kn_embedding_parse(const json_t *root, int64_t width, kn_embedding_request 
     bool normalize = true;
     int64_t dimensions = width;
     *out = (kn_embedding_request){0};
-    if (!kn_member_get(&f, "input"))
+    const json_t *input = kn_member_get(&f, "input");
+    if (!input || (json_is_array(input) && json_array_size(input) == 0))
         return kn_member_refuse(&f, "input", "a string, strings, token ids, or lists of token ids");
     if (!kn_prompts_parse(root, "input", KN_INPUTS_MAX, &out->inputs, &out->input_count, err) ||
         !take_choice(&f, "encoding_format", formats, "float or base64", &out->base64) ||

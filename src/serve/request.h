@@ -79,8 +79,10 @@ bool kn_completion_parse(const json_t *root, kn_completion_request *out, kn_http
 bool kn_chat_parse(const json_t *root, kn_completion_request *out, kn_http_error *err);
 void kn_completion_free(kn_completion_request *r);
 
+enum { KN_DOCUMENT_GAINS_MAX = 10000 };
 typedef struct kn_score_request {
     kn_prompt text;
+    size_t documents; // whose gain is told, at most
     kn_knn_request knn;
 } kn_score_request;
 // To be freed whatever it returns.

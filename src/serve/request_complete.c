@@ -184,7 +184,8 @@ static bool take_content(const kn_members *f, size_t number, const json_t *conte
         out->content = kn_strdup(json_string_value(content));
         return out->content || kn_http_error_memory(f->err);
     }
-    if (!json_is_array(content))
+    bool silent = !content || json_is_null(content); // as an assistant is where a tool was called
+    if (!json_is_array(content) && !(silent && strcmp(out->role, "assistant") == 0))
         return refuse_message(f, number, "an object whose 'content' is a string without NUL, or text parts");
     json_array_foreach (content, i, part) {
         if (!part_text(part))

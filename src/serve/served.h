@@ -77,6 +77,8 @@ knnlm_status kn_served_view(const kn_served *served, const kn_selection *selecti
                             kn_mixture **out, size_t *numbers);
 // Bytes that the chosen entries of all stores take, where a selection chooses any.
 size_t kn_served_choice_bytes(kn_served *served);
+// Bytes that sums of every document of all stores take.
+size_t kn_served_gain_bytes(kn_served *served);
 // Documents of all stores that have this content.
 size_t kn_served_copies(kn_served *served, const uint64_t content[2]);
 

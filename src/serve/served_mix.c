@@ -47,6 +47,15 @@ size_t kn_served_choice_bytes(kn_served *s) {
     return bytes;
 }
 
+size_t kn_served_gain_bytes(kn_served *s) {
+    size_t documents = 0;
+    pthread_rwlock_rdlock(&s->lock);
+    for (size_t i = 0; i < s->count; i++)
+        documents += (size_t)kn_store_describe(s->stores[i].state.store)->documents;
+    pthread_rwlock_unlock(&s->lock);
+    return documents * 2 * sizeof(double[4]); // sums, and their list
+}
+
 size_t kn_served_copies(kn_served *s, const uint64_t content[2]) {
     size_t sum = 0, count;
     pthread_rwlock_rdlock(&s->lock);

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { BLOCK = 1 << 20 };
 
@@ -47,6 +48,15 @@ struct kn_documents {
     kn_progress blocks;          // of the open file, passed on to it
     const kn_document *one;      // given in place of files, until it was handed on
 };
+
+bool kn_documents_once(const char *const *paths, size_t count) {
+    struct stat st;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(paths[i], "-") == 0) return true;
+        if (stat(paths[i], &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)) return true;
+    }
+    return false;
+}
 
 static knnlm_status list_files(kn_documents *d, const char *const *paths, size_t count) {
     bool standard = false;

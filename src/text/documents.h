@@ -27,6 +27,9 @@ typedef struct kn_document {
 // Reads one document after another, in the order of `paths`. The documents of a file are all of its text
 // (with KNNLM_SPLIT_JSONL, of the member that is asked for); an empty file has none. Of a file in a directory
 // that is found unreadable far in, the documents before that place have been given.
+// Whether one of them can be read only once: standard input, a pipe (as a shell's <(command) is).
+bool kn_documents_once(const char *const *paths, size_t count);
+
 typedef struct kn_documents kn_documents;
 // `options` (NULL: the defaults) are copied, what they point to is not. KNNLM_EINVAL: an unknown encoding.
 knnlm_status kn_documents_open(const char *const *paths, size_t count, const kn_text_options *options,

@@ -63,7 +63,8 @@ static knnlm_status init(kn_llama_context *c) {
     KN_TRY(check_memory(c));
     c->wanted = kn_alloc(c->rows, sizeof *c->wanted);
     c->places = kn_alloc(c->rows, sizeof *c->places);
-    if (!c->wanted || !c->places) return KNNLM_ENOMEM;
+    c->results = kn_alloc(c->rows, sizeof *c->results);
+    if (!c->wanted || !c->places || !c->results) return KNNLM_ENOMEM;
     kn_llama_forget();
     c->ctx = api->llama_init_from_model(m->model, parameters(m, c));
     if (!c->ctx)
@@ -99,6 +100,7 @@ void kn_llama_context_close(kn_llama_context *c) {
     if (c->ctx) c->m->api->llama_free(c->ctx);
     free(c->wanted);
     free(c->places);
+    free(c->results);
     free(c);
 }
 
@@ -109,14 +111,17 @@ void kn_llama_begin(kn_llama_context *c) {
     c->count = 0;
 }
 
-void kn_llama_push(kn_llama_context *c, int32_t token, size_t sequence, size_t position, bool wanted) {
+void kn_llama_push(kn_llama_context *c, int32_t token, size_t sequence, size_t position, int64_t result) {
     int32_t i = c->batch.n_tokens++;
+    bool wanted = result != KN_LLAMA_UNWANTED;
     c->batch.token[i] = token;
     c->batch.pos[i] = (llama_pos)position;
     c->batch.n_seq_id[i] = 1;
     c->batch.seq_id[i][0] = (llama_seq_id)sequence;
     c->batch.logits[i] = wanted;
-    if (wanted) c->wanted[c->count++] = i;
+    if (!wanted) return;
+    c->results[c->count] = result;
+    c->wanted[c->count++] = i;
 }
 
 void kn_llama_clear(kn_llama_context *c) {
@@ -153,6 +158,7 @@ static void prepare(kn_llama_context *c, kn_tap tap, bool more, const kn_lm_outp
     o->keep = more;
     o->rows = c->wanted;
     o->places = c->places;
+    o->results = c->results;
     o->wanted = c->count;
     o->outputs = c->outputs;
     o->tokens = (size_t)c->batch.n_tokens;
@@ -194,7 +200,6 @@ knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *target
     if (code != DONE && !(code == ABORTED && o->aborting)) return explain_failure(c, code);
     if (o->unusual) return kn_llama_odd_tap(c->m, tap, o);
     if (*o->name && o->taken == 0) return kn_llama_no_tap(c->m, tap);
-    if (scores(out) && c->count)
-        kn_llama_score(c->m, api->llama_get_logits(c->ctx), c->places, c->count, targets, out);
+    if (scores(out) && c->count) kn_llama_score(c, api->llama_get_logits(c->ctx), targets, out);
     return KNNLM_OK;
 }

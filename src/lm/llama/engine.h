@@ -6,6 +6,7 @@
 //   score.c    logits to log-probabilities, while they last
 //   windows.c  windows as sequences of a batch
 //   session.c  one token after another
+//   slots.c    which context a session lives in, so that several step in one batch
 //   chat.c     conversations by the file's template
 #ifndef KN_LM_LLAMA_ENGINE_H
 #define KN_LM_LLAMA_ENGINE_H
@@ -30,6 +31,8 @@ typedef struct kn_llama {
     bool sequential;                 // its state is not made for several sequences in a batch
     char *architecture;              // owned; in lm.info too
     struct kn_llama_context *shared; // for windows; made when the first ones come
+    struct kn_llama_slots *slots;    // of sessions: a list
+    struct kn_llama_session *open;   // sessions: a list
 } kn_llama;
 
 // ---------------------------------------------------------------- taps
@@ -46,8 +49,9 @@ typedef struct kn_observer {
     size_t width;
     const int32_t *rows;            // of the batch, those wanted, ascending
     const int32_t *places;          // of these among the rows that come out
+    const int64_t *results;         // row of the results that each of them is
     size_t wanted, outputs, tokens; // how many; how many come out; how many rows the batch has
-    float *keys;                    // (wanted, width)
+    float *keys;                    // (rows of the results, width)
     size_t taken;                   // rows that came
     bool aborting, unusual;         // unusual: the tensor is not as expected
     int64_t shape[2];               // of it
@@ -72,8 +76,9 @@ typedef struct kn_llama_context {
     size_t sequences, length, rows; // sequences of `length` tokens; rows of a batch
     bool lasting;                   // what is read may be asked for more later: all of the graph is computed
     kn_observer observer;
-    int32_t *wanted; // rows of the batch whose results are
-    int32_t *places; // of these among the rows that come out: llama.cpp gives some more
+    int32_t *wanted;  // rows of the batch whose results are
+    int32_t *places;  // of these among the rows that come out: llama.cpp gives some more
+    int64_t *results; // rows of the results that these are
     size_t count, outputs;
 } kn_llama_context;
 
@@ -82,17 +87,46 @@ knnlm_status kn_llama_context_open(kn_llama *m, size_t sequences, size_t length,
 void kn_llama_context_close(kn_llama_context *c);
 
 // Fills the batch: begin, push, then run. Rows of one sequence stand together, and all sequences have as
-// many.
+// many; llama.cpp runs those side by side whose numbers follow each other. `result`: the row that has its
+// results.
+enum { KN_LLAMA_UNWANTED = -1 };
 void kn_llama_begin(kn_llama_context *c);
-void kn_llama_push(kn_llama_context *c, int32_t token, size_t sequence, size_t position, bool wanted);
-// `out` has a row for every wanted one; logprobs need `targets`, one for each. `more`: the sequences go on.
+void kn_llama_push(kn_llama_context *c, int32_t token, size_t sequence, size_t position, int64_t result);
+// logprobs need `targets`, one for each row of the results. `more`: the sequences go on.
 knnlm_status kn_llama_run(kn_llama_context *c, kn_tap tap, const int32_t *targets, bool more,
                           const kn_lm_output *out);
 void kn_llama_clear(kn_llama_context *c);
 
-// Logits (outputs, vocabulary), of which `places` are wanted, to what is wanted of them.
-void kn_llama_score(const kn_llama *m, const float *logits, const int32_t *places, size_t rows,
-                    const int32_t *targets, const kn_lm_output *out);
+// The batch's logits to what is wanted of them.
+void kn_llama_score(const kn_llama_context *c, const float *logits, const int32_t *targets,
+                    const kn_lm_output *out);
+
+// ---------------------------------------------------------------- sessions
+
+typedef struct kn_llama_session {
+    kn_session session;
+    int32_t *tokens; // read so far
+    size_t length, capacity;
+    size_t held;                  // of them, those that llama.cpp's memory holds
+    struct kn_llama_slots *slots; // where that is; NULL: nowhere yet
+    size_t slot;                  // the number of its sequence there
+    struct kn_llama_session *next;
+} kn_llama_session;
+
+// A context with a sequence for each of several sessions, which step in one batch.
+typedef struct kn_llama_slots {
+    kn_llama_context *c;
+    kn_llama_session **sessions; // (c->sequences): the first `count` are taken
+    size_t count;
+    struct kn_llama_slots *next;
+} kn_llama_slots;
+
+// Finds room for `length` tokens of the session. Where it is not the room that it has, nothing is held any
+// more. KNNLM_ENOMEM.
+knnlm_status kn_llama_slots_enter(kn_llama_session *s, size_t length);
+void kn_llama_slots_leave(kn_llama_session *s);
+// Forgets all that is held of a session, or of it from a position on where the model can.
+void kn_llama_slots_forget(kn_llama_session *s, size_t from);
 
 // ---------------------------------------------------------------- the rest
 
@@ -111,6 +145,8 @@ knnlm_status kn_llama_session_open(kn_lm *lm, kn_session **out);
 void kn_llama_session_close(kn_session *s);
 knnlm_status kn_llama_session_feed(kn_session *s, const int32_t *tokens, const int32_t *targets, size_t count,
                                    kn_tap tap, const kn_lm_output *out);
+knnlm_status kn_llama_sessions_feed(kn_session *const *sessions, size_t count, const int32_t *tokens,
+                                    kn_tap tap, const kn_lm_output *out);
 size_t kn_llama_session_length(const kn_session *s);
 void kn_llama_session_cut(kn_session *s, size_t length);
 

@@ -28,6 +28,7 @@
     X(llama_init_from_model)                                                                                 \
     X(llama_log_set)                                                                                         \
     X(llama_memory_clear)                                                                                    \
+    X(llama_memory_seq_cp)                                                                                   \
     X(llama_memory_seq_rm)                                                                                   \
     X(llama_model_chat_template)                                                                             \
     X(llama_model_default_params)                                                                            \

@@ -59,8 +59,11 @@ static void take_rows(kn_observer *o, const struct ggml_tensor *t) {
     if (o->unusual) return;
     o->taken = o->wanted;
     for (size_t i = 0, n; i < o->wanted; i += n) { // runs of rows
-        for (n = 1; i + n < o->wanted && places[i + n] == places[i] + (int32_t)n;) n++;
-        o->api->ggml_backend_tensor_get(t, o->keys + i * o->width, (size_t)places[i] * bytes, n * bytes);
+        for (n = 1; i + n < o->wanted && places[i + n] == places[i] + (int32_t)n &&
+                    o->results[i + n] == o->results[i] + (int64_t)n;)
+            n++;
+        o->api->ggml_backend_tensor_get(t, o->keys + (size_t)o->results[i] * o->width,
+                                        (size_t)places[i] * bytes, n * bytes);
     }
 }
 
@@ -104,7 +107,7 @@ static knnlm_status take_inventory(kn_llama *m, inventory *v) {
     kn_llama_context *c;
     KN_TRY(kn_llama_context_open(m, 1, 1, false, &c));
     kn_llama_begin(c);
-    kn_llama_push(c, kn_tokenizer_start(m->lm.tokenizer), 0, 0, true);
+    kn_llama_push(c, kn_tokenizer_start(m->lm.tokenizer), 0, 0, 0);
     c->observer.seen = note_tensor;
     c->observer.context = v;
     knnlm_status status = kn_llama_run(c, KN_TAP_DEFAULT, NULL, false, &(kn_lm_output){0});

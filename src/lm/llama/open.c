@@ -26,6 +26,7 @@ static const kn_engine llama_engine = {
     .session_open = kn_llama_session_open,
     .session_close = kn_llama_session_close,
     .session_feed = kn_llama_session_feed,
+    .sessions_feed = kn_llama_sessions_feed,
     .ends = ends,
     .chat_template = kn_llama_chat_template,
     .chat = kn_llama_chat,

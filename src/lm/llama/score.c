@@ -3,27 +3,28 @@
 #include "lm/llama/engine.h"
 
 typedef struct scoring {
-    const kn_llama *m;
+    const kn_llama_context *c;
     const float *logits;
-    const int32_t *places, *targets;
+    const int32_t *targets;
     const kn_lm_output *out;
 } scoring;
 
-static void score_row(void *context, size_t row, int worker) {
+static void score_row(void *context, size_t i, int worker) {
     const scoring *s = context;
     const kn_lm_output *out = s->out;
-    size_t vocabulary = (size_t)s->m->lm.info.vocabulary;
-    const float *x = s->logits + (size_t)s->places[row] * vocabulary;
-    float entropy, logsum = kn_logsum(s->m->kernels, x, vocabulary, out->entropies ? &entropy : NULL);
+    const kn_llama *m = s->c->m;
+    size_t vocabulary = (size_t)m->lm.info.vocabulary, row = (size_t)s->c->results[i];
+    const float *x = s->logits + (size_t)s->c->places[i] * vocabulary;
+    float entropy, logsum = kn_logsum(m->kernels, x, vocabulary, out->entropies ? &entropy : NULL);
     (void)worker;
     if (out->logprobs) out->logprobs[row] = x[s->targets[row]] - logsum;
     if (out->entropies) out->entropies[row] = entropy;
-    for (size_t i = 0; out->distribution && i < vocabulary; i++)
-        out->distribution[row * vocabulary + i] = x[i] - logsum;
+    for (size_t j = 0; out->distribution && j < vocabulary; j++)
+        out->distribution[row * vocabulary + j] = x[j] - logsum;
 }
 
-void kn_llama_score(const kn_llama *m, const float *logits, const int32_t *places, size_t rows,
-                    const int32_t *targets, const kn_lm_output *out) {
-    scoring s = {m, logits, places, targets, out};
-    kn_parallel(rows, score_row, &s);
+void kn_llama_score(const kn_llama_context *c, const float *logits, const int32_t *targets,
+                    const kn_lm_output *out) {
+    scoring s = {c, logits, targets, out};
+    kn_parallel(c->count, score_row, &s);
 }

@@ -114,24 +114,27 @@ static void gather_values(const job *j, const kn_attention *a, size_t head, size
     }
 }
 
-static const float *row_at(const kn_attention *a, const float *past, const float *fresh, size_t i) {
-    return i < a->past ? past + i * a->ldpast : fresh + (i - a->past) * a->ldk;
+// A query or two against many keys: reading keys and values once costs less than packing them. Rows [first,
+// first + seen) of past and fresh ones together.
+static void attend_one(const job *j, const kn_attention *a, const float *q, size_t offset, size_t first,
+                       size_t seen, float *scores, float *out) {
+    size_t past = first < a->past ? a->past - first : 0; // of those seen
+    size_t old = first * a->ldpast + offset, new = (first + past - a->past) * a->ldk + offset;
+    if (past) j->k->dots(scores, q, a->past_k + old, a->ldpast, past, j->width);
+    j->k->dots(scores + past, q, a->k + new, a->ldk, seen - past, j->width);
+    j->k->scale(scores, 1.0f / sqrtf((float)j->width), seen);
+    j->k->scale(scores, 1.0f / j->k->exp_shift(scores, seen, j->k->max(scores, seen)), seen);
+    memset(out, 0, j->width * sizeof *out);
+    if (past) j->k->add_rows(out, scores, a->past_v + old, a->ldpast, past, j->width);
+    j->k->add_rows(out, scores + past, a->v + new, a->ldk, seen - past, j->width);
 }
 
-// A query or two against many keys: reading keys and values once costs less than packing them.
 static void attend_few(const job *j, const kn_attention *a, size_t head, const scratch *s) {
-    float scale = 1.0f / sqrtf((float)j->width);
     for (size_t query = a->from; query < a->queries; query++) {
         size_t visible = a->keys - a->queries + query + 1, offset = head * j->width;
-        size_t first = visible > a->window ? visible - a->window : 0, seen = visible - first;
-        float *out = a->out + query * a->ldo + offset;
-        for (size_t i = 0; i < seen; i++)
-            s->scores[i] = scale * j->k->dot(a->q + query * a->ldq + offset,
-                                             row_at(a, a->past_k, a->k, first + i) + offset, j->width);
-        float sum = j->k->exp_shift(s->scores, seen, j->k->max(s->scores, seen));
-        memset(out, 0, j->width * sizeof *out);
-        for (size_t i = 0; i < seen; i++)
-            j->k->axpy(out, s->scores[i] / sum, row_at(a, a->past_v, a->v, first + i) + offset, j->width);
+        size_t first = visible > a->window ? visible - a->window : 0;
+        attend_one(j, a, a->q + query * a->ldq + offset, offset, first, visible - first, s->scores,
+                   a->out + query * a->ldo + offset);
     }
 }
 

@@ -6,9 +6,8 @@
 #include <string.h>
 
 const float *kn_rotation_at(const kn_weights *w, size_t position, float *scratch) {
-    if (position < (size_t)w->config.context)
-        return w->rotations + position * kn_config_head_width(&w->config);
-    kn_rotation_fill(&w->config, position, scratch);
+    if (position < w->rotation_count) return w->rotations + position * kn_config_head_width(&w->config);
+    kn_rotation_fill(w, position, scratch);
     return scratch;
 }
 

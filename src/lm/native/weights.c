@@ -53,20 +53,28 @@ static knnlm_status fill_sinusoids(kn_weights *w) {
     return status;
 }
 
-void kn_rotation_fill(const kn_config *c, size_t position, float *out) {
-    size_t head = kn_config_head_width(c), half = head / 2;
+void kn_rotation_fill(const kn_weights *w, size_t position, float *out) {
+    size_t half = kn_config_head_width(&w->config) / 2;
     for (size_t i = 0; i < half; i++) {
-        double angle = (double)position * pow((double)c->rope_base, -2.0 * (double)i / (double)head);
+        double angle = (double)position * w->frequencies[i];
         out[i] = (float)cos(angle);
         out[half + i] = (float)sin(angle);
     }
 }
 
+// Streams go far beyond the context: of a text of Wikipedia nearly all rows are within so many positions, and
+// making them anew for every row and layer was 2% of an evaluation.
+enum { ROTATIONS_MIN = 4096 };
+
 static knnlm_status fill_rotations(kn_weights *w) {
-    size_t head = kn_config_head_width(&w->config), context = (size_t)w->config.context;
-    w->rotations = w->owned_positions = kn_alloc_aligned(context * head, sizeof(float));
-    if (!w->rotations) return KNNLM_ENOMEM;
-    for (size_t p = 0; p < context; p++) kn_rotation_fill(&w->config, p, w->owned_positions + p * head);
+    size_t head = kn_config_head_width(&w->config);
+    w->rotation_count = kn_max(ROTATIONS_MIN, (size_t)w->config.context);
+    w->rotations = w->owned_positions = kn_alloc_aligned(w->rotation_count * head, sizeof(float));
+    w->frequencies = kn_alloc(head / 2, sizeof *w->frequencies);
+    if (!w->rotations || !w->frequencies) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < head / 2; i++)
+        w->frequencies[i] = pow((double)w->config.rope_base, -2.0 * (double)i / (double)head);
+    for (size_t p = 0; p < w->rotation_count; p++) kn_rotation_fill(w, p, w->owned_positions + p * head);
     return KNNLM_OK;
 }
 
@@ -109,6 +117,7 @@ void kn_weights_free(kn_weights *w) {
     free(w->layers);
     kn_free_aligned(w->owned_vectors);
     kn_free_aligned(w->owned_positions);
+    free(w->frequencies);
     *w = (kn_weights){0};
 }
 

@@ -18,7 +18,9 @@ typedef struct kn_weights {
     kn_layer_weights *layers;
     const float *norm_w, *norm_b; // final norm
     const float *positions;       // (context, width); NULL: they are rotary
-    const float *rotations;       // (context, head width): cosines, then sines; NULL: they are not
+    const float *rotations;       // (rotation_count, head width): cosines, then sines; NULL: they are not
+    size_t rotation_count;        // positions; beyond them kn_rotation_fill
+    double *frequencies;          // (head width / 2): the angle that a pair of a head turns by per position
     kn_rhs project[KN_BANDS_MAX]; // band embedding -> width (adaptive)
     kn_rhs reduce[KN_BANDS_MAX];  // width -> band width (adaptive, bands above 0)
     kn_rhs
@@ -37,7 +39,7 @@ void kn_weights_set(kn_weights *w, const kn_layout *layout, const float *params)
 knnlm_status kn_weights_load(kn_weights *w, const kn_layout *layout, const kn_gguf *file);
 
 // Cosines, then sines, of the angles by which the pairs of a head turn at a position: head width of them.
-void kn_rotation_fill(const kn_config *c, size_t position, float *out);
+void kn_rotation_fill(const kn_weights *w, size_t position, float *out);
 
 // Row `token` of its band's embedding, `width of the band` floats.
 void kn_weights_embedding(const kn_weights *w, int32_t token, float *out);

@@ -39,6 +39,8 @@ void kn_isa(store)(float *out, size_t ld, const float *block, const float *bias,
 float kn_isa(dot)(const float *a, const float *b, size_t n);
 void kn_isa(axpy)(float *y, float a, const float *x, size_t n);
 void kn_isa(scale)(float *x, float a, size_t n);
+void kn_isa(dots)(float *out, const float *x, const float *rows, size_t ld, size_t n, size_t d);
+void kn_isa(add_rows)(float *out, const float *weights, const float *rows, size_t ld, size_t n, size_t d);
 double kn_isa(sum_squares)(const float *x, size_t n);
 float kn_isa(max)(const float *x, size_t n);
 float kn_isa(exp_shift)(float *x, size_t n, float shift);
@@ -111,5 +113,9 @@ void kn_isa(integer_distances)(float *out, const int32_t *products, const kn_int
 size_t kn_isa(rank_integers)(uint64_t *out, const int32_t *products, const kn_integer_terms *rows,
                              const kn_integer_query *query, float limit, const uint32_t *ids, uint32_t first,
                              uint32_t end, size_t n);
+void kn_isa(item_range)(const uint64_t *items, size_t n, uint64_t *min, uint64_t *max);
+size_t kn_isa(count_below)(const uint64_t *items, size_t n, uint64_t pivot);
+size_t kn_isa(cut_items)(uint64_t *items, size_t n, uint64_t low, uint64_t high, uint64_t *middle);
+size_t kn_isa(find_equal)(uint32_t *places, const int32_t *values, size_t n, int32_t value);
 
 #endif

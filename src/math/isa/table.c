@@ -24,6 +24,8 @@ const kn_kernels kn_isa(kernels) = {
     .dot = kn_isa(dot),
     .axpy = kn_isa(axpy),
     .scale = kn_isa(scale),
+    .dots = kn_isa(dots),
+    .add_rows = kn_isa(add_rows),
     .sum_squares = kn_isa(sum_squares),
     .max = kn_isa(max),
     .exp_shift = kn_isa(exp_shift),
@@ -70,4 +72,8 @@ const kn_kernels kn_isa(kernels) = {
     .integer_terms = kn_isa(integer_terms),
     .integer_distances = kn_isa(integer_distances),
     .rank_integers = kn_isa(rank_integers),
+    .item_range = kn_isa(item_range),
+    .count_below = kn_isa(count_below),
+    .cut_items = kn_isa(cut_items),
+    .find_equal = kn_isa(find_equal),
 };

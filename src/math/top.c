@@ -1,13 +1,16 @@
-// Selects and sorts the k smallest of many, by buckets rather than by comparisons.
-#include "index/top.h"
+// Selects and sorts the k smallest of many, with few comparisons whose outcome a CPU would have to guess.
+#include "math/top.h"
+
+#include "math/math.h"
 
 #include <math.h>
 #include <string.h>
 
 enum {
     SMALL = 16,
-    BUCKETS = 2048,
-    CROWD = 512, // of one bucket, kept on the stack
+    NEAR = 64,   // ranks around the k-th that are sorted out one by one
+    ROUNDS = 12, // countings until then, at most
+    CROWD = 512, // of them, kept on the stack
 };
 
 static void insertion_sort(kn_item *a, size_t n) {
@@ -54,61 +57,61 @@ static void select_by_pivots(kn_item *a, size_t n, size_t k) {
     if (k > 0 && k < n) insertion_sort(a, n);
 }
 
-// Buckets of equal width between the least item and the largest: no comparison whose outcome a CPU would have
-// to guess.
-typedef struct buckets {
-    kn_item min;
-    int shift;
-    uint32_t counts[BUCKETS];
-} buckets;
+// The k-th item is somewhere in [low, high): so many are below either.
+typedef struct bracket {
+    kn_item low, high;
+    size_t below_low, below_high;
+} bracket;
 
-static size_t bucket_of(const buckets *b, kn_item x) {
-    return (size_t)((x - b->min) >> b->shift);
+// Where the item of a rank would be if those between lay evenly.
+static kn_item interpolate(const bracket *b, size_t rank) {
+    double part = (double)(rank - b->below_low) / (double)(b->below_high - b->below_low);
+    kn_item pivot = b->low + (kn_item)(part * (double)(b->high - b->low));
+    return kn_max(b->low + 1, kn_min(pivot, b->high - 1));
 }
 
-static void range(const kn_item *a, size_t n, kn_item *min, kn_item *max) {
-    kn_item low = a[0], high = a[0];
-    for (size_t i = 1; i < n; i++) {
-        low = a[i] < low ? a[i] : low;
-        high = a[i] > high ? a[i] : high;
+// Draws the bracket together around the k-th: from each side to a few ranks away from it.
+static void narrow(const kn_kernels *kernels, const kn_item *a, size_t n, size_t k, bracket *b) {
+    for (int round = 0; round < ROUNDS && b->below_high - b->below_low > NEAR && b->high - b->low > 1;
+         round++) {
+        bool from_above = b->below_high - k > k - b->below_low;
+        size_t rank =
+            from_above ? kn_min(k + NEAR / 4, b->below_high) : k - kn_min(NEAR / 4, k - b->below_low);
+        kn_item pivot = interpolate(b, rank);
+        size_t below = kernels->count_below(a, n, pivot);
+        if (below > k) {
+            b->high = pivot;
+            b->below_high = below;
+        } else {
+            b->low = pivot;
+            b->below_low = below;
+        }
     }
-    *min = low;
-    *max = high;
 }
 
-static void count_buckets(buckets *b, const kn_item *a, size_t n) {
-    kn_item max;
-    range(a, n, &b->min, &max);
-    for (b->shift = 0; (max - b->min) >> b->shift >= BUCKETS;) b->shift++;
-    memset(b->counts, 0, sizeof b->counts);
-    for (size_t i = 0; i < n; i++) b->counts[bucket_of(b, a[i])]++;
+// Of more than a few items; false: they lie too unevenly, or too near the largest number that there is.
+static bool find_bracket(const kn_kernels *kernels, const kn_item *a, size_t n, size_t k, bracket *out) {
+    kn_item min, max;
+    if (n <= 4 * SMALL) return false;
+    kernels->item_range(a, n, &min, &max);
+    if (max == UINT64_MAX) return false;
+    *out = (bracket){min, max + 1, 0, n};
+    narrow(kernels, a, n, k, out);
+    return out->below_high - out->below_low <= CROWD;
 }
 
-// All below the bucket of the k-th stay; of that bucket, as many as are missing.
+// All below the bracket stay; of what it holds, as many as are missing.
 void kn_items_select(kn_item *a, size_t n, size_t k) {
-    kn_item crowd[CROWD + 1];
-    buckets b;
-    size_t below = 0, last = 0, kept = 0, met = 0;
+    const kn_kernels *kernels = kn_math_kernels(KNNLM_PRECISION_F32);
+    kn_item crowd[CROWD + 8];
+    bracket b;
     if (k == 0 || k >= n) return;
-    if (n <= BUCKETS / 8) {
+    if (!find_bracket(kernels, a, n, k, &b)) {
         select_by_pivots(a, n, k);
         return;
     }
-    count_buckets(&b, a, n);
-    while (below + b.counts[last] < k) below += b.counts[last++];
-    if (b.counts[last] > CROWD) {
-        select_by_pivots(a, n, k);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        kn_item x = a[i];
-        size_t bucket = bucket_of(&b, x);
-        a[kept] = x;
-        kept += bucket < last;
-        crowd[met] = x;
-        met += bucket == last;
-    }
-    select_by_pivots(crowd, met, k - kept);
+    size_t kept = kernels->cut_items(a, n, b.low, b.high, crowd);
+    select_by_pivots(crowd, b.below_high - kept, k - kept);
     memcpy(a + kept, crowd, (k - kept) * sizeof *a);
 }
 
@@ -137,7 +140,7 @@ void kn_items_sort(kn_item *a, size_t n, kn_item *scratch) {
     if (n > 4 * SMALL) {
         uint32_t low[DIGITS] = {0}, high[DIGITS] = {0};
         kn_item min, max;
-        range(a, n, &min, &max);
+        kn_math_kernels(KNNLM_PRECISION_F32)->item_range(a, n, &min, &max);
         int shift = 0;
         while ((max - min) >> shift >= (kn_item)DIGITS * DIGITS) shift++;
         for (size_t i = 0; i < n; i++) {
@@ -167,11 +170,10 @@ void kn_top_init(kn_top *t, kn_item *items, size_t k) {
 }
 
 static void shrink(kn_top *t) {
+    kn_item nearest, farthest;
     if (t->count <= t->k) return;
     kn_items_select(t->items, t->count, t->k);
-    kn_item farthest = 0;
-    for (uint32_t i = 0; i < t->k; i++)
-        if (t->items[i] > farthest) farthest = t->items[i];
+    kn_math_kernels(KNNLM_PRECISION_F32)->item_range(t->items, t->k, &nearest, &farthest);
     t->count = t->k;
     atomic_store_explicit(&t->limit, kn_item_distance(farthest), memory_order_relaxed);
 }
@@ -217,13 +219,16 @@ size_t kn_top_finish(kn_top *t, kn_item *scratch) {
 }
 
 size_t kn_top_finish_unsorted(kn_top *t) {
-    shrink(t);
+    kn_item nearest, farthest;
     size_t best = 0;
-    for (size_t i = 1; i < t->count; i++) best = t->items[i] < t->items[best] ? i : best;
-    if (best) {
-        kn_item item = t->items[best];
-        t->items[best] = t->items[0];
-        t->items[0] = item;
+    if (t->count > t->k) {
+        kn_items_select(t->items, t->count, t->k);
+        t->count = t->k;
     }
+    if (!t->count) return 0;
+    kn_math_kernels(KNNLM_PRECISION_F32)->item_range(t->items, t->count, &nearest, &farthest);
+    while (t->items[best] != nearest) best++;
+    t->items[best] = t->items[0];
+    t->items[0] = nearest;
     return t->count;
 }

@@ -1,6 +1,6 @@
 // The k smallest of a stream of (distance, entry), ties to the lower entry.
-#ifndef KN_INDEX_TOP_H
-#define KN_INDEX_TOP_H
+#ifndef KN_MATH_TOP_H
+#define KN_MATH_TOP_H
 
 #include "base/convert.h"
 #include "base/memory.h"
