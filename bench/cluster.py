@@ -3,10 +3,10 @@
     bench/cluster.py MEASURED.json [LATENCY_SECONDS BANDWIDTH_BYTES_PER_SECOND]
 MEASURED.json has what `bench/run cluster` measured with one thread a rank: seconds of the model per token ("model"); of a batched search
 per query what every shard costs ("search_fixed") and what shards share ("search_shared"); of one search alone likewise ("single_fixed",
-"single_shared"); "cores" of this machine; and by the number of ranks what was real here: "real" tokens per second, "real_single" seconds of
-one search, "bytes" per query, of all messages. Prints what the model of cost says of ranks that share this machine's cores beside what was
-real, then throughput and latency of machines with a network between them. Searches of ranks are taken to vary by a quarter (standard
-deviation of the logarithm)."""
+"single_shared"); "dimension" and "k"; "cores" of this machine; and by the number of ranks what was real here: "real" tokens per second,
+"real_single" seconds of one search, "bytes" per query, of all messages. Prints what the model of cost says of ranks that share this
+machine's cores beside what was real, then throughput and latency of machines with a network between them. Searches of ranks are taken to
+vary by a quarter (standard deviation of the logarithm)."""
 
 import json
 import math
@@ -44,10 +44,20 @@ def single_seconds(m, ranks):
     return m["single_fixed"] + m["single_shared"] / ranks
 
 
-# One query waits for the slowest of all shards; its k neighbours come from each, through one network card.
+# A question to every rank, and k neighbours from each, through one network card; of more than 8 ranks (MANY_RANKS of src/knn) 16
+# distances first, then k in all.
+def single_wire(m, ranks, latency, bandwidth):
+    state, neighbors = 4 * m["dimension"] + 64, 16 * m["k"]
+    if ranks == 1:
+        return 0
+    if ranks <= 8:
+        return 2 * latency + (ranks - 1) * (state + neighbors) / bandwidth
+    return 4 * latency + ((ranks - 1) * (state + 64) + neighbors) / bandwidth
+
+
+# One query waits for the slowest of all shards.
 def latencies(m, ranks, latency, bandwidth, draw):
-    wire = (2 * latency if ranks > 1 else 0) + (ranks - 1) * m["single_bytes"] / bandwidth
-    search = single_seconds(m, ranks)
+    wire, search = single_wire(m, ranks, latency, bandwidth), single_seconds(m, ranks)
     return sorted(wire + max(search * math.exp(draw.gauss(0, SPREAD)) for _ in range(ranks)) for _ in range(QUERIES))
 
 
