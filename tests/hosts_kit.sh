@@ -5,14 +5,14 @@
 hosts=kn$(($$ % 100000)) # interfaces have short names
 hosts_net=10.$((77 + $$ % 100)).$(($$ / 100 % 250))
 
+# What is there of them; under set -e too.
 hosts_down() {
     for i in 1 2 3; do
-        ip netns pids "$hosts-$i" 2>/dev/null | xargs -r kill -9 2>/dev/null
-        ip netns del "$hosts-$i" 2>/dev/null
-        ip link del "$hosts-v$i" 2>/dev/null
+        { ip netns pids "$hosts-$i" | xargs -r kill -9; } 2>/dev/null || :
+        ip netns del "$hosts-$i" 2>/dev/null || :
+        ip link del "$hosts-v$i" 2>/dev/null || :
     done
-    ip link del "$hosts-b" 2>/dev/null
-    :
+    ip link del "$hosts-b" 2>/dev/null || :
 }
 
 hosts_connect() {
