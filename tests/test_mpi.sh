@@ -55,7 +55,7 @@ ensure "projections depend on the ranks that learnt them" diff -r projected.stor
 # ---- a model that reads streams: documents of many windows, cut where ranks part, and of one
 
 ranks 0
-mkdir streams && write_text 11 6000 >streams/long.txt && write_text 12 1200 >streams/middle.txt && cp texts/alike-3.txt streams
+mkdir streams && write_text 11 3000 >streams/long.txt && write_text 12 700 >streams/middle.txt && cp texts/alike-3.txt streams
 drive 0 train streams -o stream.gguf --preset stream-tiny --layers 2 --width 32 --ffn 40 --window 40 --tokenizer word --vocab 0 \
     --steps 3 --batch 512 --save-seconds 0
 # streamed NAME: everything that is asked of a store of that model, in files NAME.*
