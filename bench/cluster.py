@@ -3,10 +3,10 @@
     bench/cluster.py MEASURED.json [LATENCY_SECONDS BANDWIDTH_BYTES_PER_SECOND]
 MEASURED.json has what `bench/run cluster` measured with one thread a rank: seconds of the model per token ("model"); of a batched search
 per query what every shard costs ("search_fixed") and what shards share ("search_shared"); of one search alone likewise ("single_fixed",
-"single_shared"); "dimension" and "k"; "cores" of this machine; and by the number of ranks what was real here: "real" tokens per second,
-"real_single" seconds of one search, "bytes" per query, of all messages. Prints what the model of cost says of ranks that share this
-machine's cores beside what was real, then throughput and latency of machines with a network between them. Searches of ranks are taken to
-vary by a quarter (standard deviation of the logarithm)."""
+"single_shared"); "dimension" and "k"; "cores" of this machine, by what a rank of as many threads did in times of one thread; and by the
+number of ranks what was real here: "real" tokens per second, "real_single" seconds of one search, "bytes" per query, of all messages.
+Prints what the model of cost says of ranks that share this machine's cores beside what was real, then throughput and latency of machines
+with a network between them. Searches of ranks are taken to vary by a quarter (standard deviation of the logarithm)."""
 
 import json
 import math
@@ -62,7 +62,7 @@ def latencies(m, ranks, latency, bandwidth, draw):
 
 
 def print_here(m):
-    print(f"ranks of one thread on the {m['cores']} cores of this machine")
+    print(f"ranks of one thread on this machine, whose cores do together what {m['cores']:.2f} would that do not disturb each other")
     print(f"{'ranks':>6} {'tokens/s':>10} {'real':>10} {'differs':>8} {'query ms, real':>15} {'bytes per query':>16}")
     for ranks in (1, 2, 4):
         rate, real = rate_here(m, ranks), m["real"][str(ranks)]
