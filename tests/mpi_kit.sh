@@ -5,6 +5,7 @@
 command -v mpirun >/dev/null || skip "no mpirun (openmpi-bin)"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+export OMPI_MCA_pml=ob1 # what it would choose here after having looked for the networks of clusters
 export TMPDIR="$work" # where ranks of one machine meet
 # ranks NUMBER: from now on knnlm is run by so many.
 ranks() {

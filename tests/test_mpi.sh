@@ -1,9 +1,7 @@
 #!/bin/sh
 # Many ranks:  sh tests/test_mpi.sh PATH_TO_knnlm SOURCE_DIR
-# 1 to 4 ranks with 1 to 5 shards find, count and say what one process does with a store without shards; failures are one
-# line that names the rank; a rank that is killed loses nothing.
-#   MPI_KILLS    how often a random rank of a build is killed (2)
-#   MPI_SEED     of the random moments (the time)
+# Ranks find, count and say what one process does with a store without shards; failures are one line that names the rank.
+#   MPI_ALL      yes: every number of ranks from 1 to 4 with every number of shards from 1 to 5; else some of them
 # shellcheck disable=SC2034,SC2154 # some names are the kit's
 set -u
 # shellcheck source=/dev/null
@@ -28,17 +26,55 @@ pair() {
     figures out >"r$1s$2.eval"
     for what in rows eval; do ensure "$1 ranks, $2 shards: other $what" cmp "one.$what" "r$1s$2.$what"; done
 }
-pair 1 3
-pair 3 2
-pair 4 4
-pair 2 5
-looked r2s5.store all
-alike one all
+all=${MPI_ALL:-no}
+if [ "$all" = yes ]; then
+    for number in 1 2 3 4; do
+        for shards in 1 2 3 4 5; do
+            pair $number $shards
+            looked "r${number}s$shards.store" all
+            alike one all
+        done
+    done
+else
+    pair 3 2
+    pair 2 5
+    ranks 4
+    looked r2s5.store all
+    alike one all
+fi
 
 # A store is the same whoever built it, and is read by any number.
 ranks 0
 drive 0 build -m "$model" -o plain.store --shards 5 texts
 ensure "shards depend on the ranks that built them" diff -r plain.store r2s5.store
+drive 0 build -m "$model" -o projected.store --shards 2 --project pca:12 texts
+ranks 2
+drive 0 build -m "$model" -o projected-2.store --shards 2 --project pca:12 texts
+ensure "projections depend on the ranks that learnt them" diff -r projected.store projected-2.store
+
+# ---- a model that reads streams: documents of many windows, cut where ranks part, and of one
+
+ranks 0
+mkdir streams && write_text 11 3000 >streams/long.txt && write_text 12 700 >streams/middle.txt && cp texts/alike-3.txt streams
+drive 0 train streams -o stream.gguf --preset stream-tiny --layers 2 --width 32 --ffn 40 --window 40 --tokenizer word --vocab 0 \
+    --steps 3 --batch 512 --save-seconds 0
+# streamed NAME: everything that is asked of a store of that model, in files NAME.*
+streamed() {
+    drive 0 eval -m stream.gguf -s stream.store --json --per-token "$1.rows" streams valid.txt
+    figures out >"$1.eval"
+    drive 0 eval -m stream.gguf -s stream.store --json streams # predictions alone
+    figures out >"$1.explain"
+    drive 0 tune -m stream.gguf -s stream.store --dry-run --json streams
+    figures out >"$1.generate"
+}
+drive 0 build -m stream.gguf -o stream.store --shards 3 texts
+streamed stream-one
+case $all in yes) some='1 2 3 4' ;; *) some=3 ;; esac
+for number in $some; do
+    ranks "$number"
+    streamed "stream-$number"
+    alike stream-one "stream-$number"
+done
 
 # ---- upkeep by ranks
 
@@ -65,7 +101,7 @@ ranks 2
 drive 0 build -m "$model" -o local.store --shards 3 --local "$work/local" texts
 check test -d local/local-0002.store
 for number in 0 3; do
-    ranks $number
+    ranks "$number"
     drive 0 eval -m "$model" -s local.store --json --per-token local.rows valid.txt texts/alike-3.txt
     check cmp one.rows local.rows
 done
@@ -112,31 +148,4 @@ else
     echo "$script: no mounts can be made here: unequal models and full disks were not tried"
 fi
 
-# ---- a rank that is killed
-
-seed=${MPI_SEED:-$(date +%s)}
-kills=0
-ranks 3
-drive 0 build -m "$model" -o whole.store --shards 4 --segment 60 --no-index texts
-kill=0 wanted=${MPI_KILLS:-2}
-while [ $kills -lt "$wanted" ] && [ $kill -lt $((3 * wanted)) ]; do # some have ended before their moment comes
-    kill=$((kill + 1))
-    rm -rf killed.store
-    # shellcheck disable=SC2086 # words
-    $launch "$knnlm" build -m "$model" -o killed.store --shards 4 --segment 60 --no-index texts >out 2>err &
-    child=$!
-    moment=$(awk -v seed="$seed" -v kill="$kill" 'BEGIN { srand(seed + kill); print int(rand() * 3), rand() * 0.6 }')
-    for wait in $(seq 100); do # until there are three
-        [ "$(pgrep -P "$child" -f killed.store | wc -l)" -lt 3 ] || break
-        sleep 0.05
-    done
-    sleep "${moment#* }"
-    victim=$(pgrep -P "$child" -f killed.store | sed -n "$((${moment% *} + 1))p")
-    [ -z "$victim" ] || { kill -9 "$victim" && kills=$((kills + 1)); }
-    wait "$child"
-    child=''
-    drive 0 build -m "$model" -o killed.store --shards 4 --segment 60 --no-index texts
-    ensure "seed $seed, kill $kill: a build ends with other bytes" diff -r whole.store killed.store
-done
-echo "$kills kills"
 conclude

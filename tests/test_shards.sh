@@ -38,6 +38,8 @@ both int8 --keys int8 --lists 8 --probes 2
 how='-k 50'
 both cosine --keys f32 --distance cosine --lists 8 --probes 4
 both ip --distance ip --segment 100
+how=''
+both projected --project pca:12 --keys int8 --lists 8 --probes 3
 drive 0 build -m "$model" -o coded-one.store --lists 8 --codes pq8 texts
 drive 0 build -m "$model" -o coded-many.store --lists 8 --codes pq8 --shards 2 texts
 for kind in one many; do
@@ -119,7 +121,8 @@ plan=' entries from '
 complains 2 'shards 0: out of range' build -m "$model" -o x.store --shards 0 texts
 complains 2 'local DIRECTORY is for --shards' build -m "$model" -o x.store --local /tmp texts
 complains 2 'not an absolute path' build -m "$model" -o x.store --shards 2 --local here texts
-complains 1 'not for sharded stores' build -m "$model" -o x.store --shards 2 --project pca:4 texts
+complains 1 'states have 32 dimensions' build -m "$model" -o x.store --shards 2 --project pca:40 texts
+check test ! -e x.store
 complains 1 'keeps its keys' build -m "$model" -o x.store --shards 2 --keys none texts
 complains 1 'cannot be dealt to shards' build -m "$model" -o x.store --shards 2 -
 complains 1 'has 3 shards, not 2' build -m "$model" -o s3.store --shards 2 texts

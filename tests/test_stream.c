@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "eval/score_batch.h"
 #include "knn/mixture.h"
+#include "lm/shared.h"
 #include "read/read.h"
 
 #include <unistd.h>
@@ -136,6 +137,67 @@ static void streams_are_the_whole_text(void **state) {
         kn_lm_close(lm);
         fixture_close(&d);
     }
+}
+
+// Begun in the middle, a stream soon has the numbers of the whole text; before that it cannot.
+static void streams_begin_anywhere(void **state) {
+    (void)state;
+    kn_config long_window = {MODERN, .window = 600};
+    long_window.layers = 1;
+    float whole[LENGTH], part[LENGTH];
+    for (size_t i = 0; i <= SHAPES; i++) {
+        fixture d;
+        kn_past *past;
+        fixture_open(&d, i < SHAPES ? &shapes[i] : &long_window, 29 + i);
+        kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
+        size_t stream = (size_t)kn_lm_describe(lm)->stream, reach = (size_t)kn_lm_describe(lm)->reach;
+        assert_int_equal(reach, d.config.layers * (d.config.window - 1));
+        stream_text(lm, &d, LENGTH, false, whole, NULL);
+        assert_int_equal(kn_past_open_at(lm, stream - 1, &past), KNNLM_EINVAL);
+        OK(kn_past_open_at(lm, stream, &past));
+        for (size_t at = stream; at < LENGTH; at += stream) {
+            kn_window w = {.inputs = d.inputs + at,
+                           .targets = d.targets + at,
+                           .length = (int32_t)kn_min(stream, LENGTH - at),
+                           .past = past};
+            OK(kn_lm_run(lm, &w, 1, KN_TAP_DEFAULT, &(kn_lm_output){.logprobs = part + at}));
+        }
+        assert_true(stream + reach < LENGTH);
+        assert_memory_equal(part + stream + reach, whole + stream + reach,
+                            (LENGTH - stream - reach) * sizeof *whole);
+        if (reach) assert_true(memcmp(part + stream, whole + stream, reach * sizeof *whole) != 0);
+        kn_past_close(past);
+        kn_lm_close(lm);
+        fixture_close(&d);
+    }
+}
+
+// Pieces of texts, as ranks read them: by one rank here, which reads again what is before them.
+static void pieces_are_those_of_the_text(void **state) {
+    (void)state;
+    fixture d;
+    fixture_open(&d, &shapes[1], 31);
+    kn_lm *lm = open_model(&d, KNNLM_PRECISION_AUTO);
+    size_t stream = (size_t)kn_lm_describe(lm)->stream, width = (size_t)kn_lm_describe(lm)->key_width;
+    float whole[LENGTH], logprobs[2 * LENGTH];
+    float *keys = test_alloc(LENGTH * width, sizeof *keys),
+          *got = test_alloc(2 * LENGTH * width, sizeof *got);
+    stream_text(lm, &d, LENGTH, false, whole, keys);
+    const kn_stream_piece pieces[] = {
+        {d.inputs, d.targets, stream, LENGTH}, {d.inputs, d.targets, 0, 40}, {d.inputs, d.targets, 0, 600}};
+    kn_lm_output out = {.logprobs = logprobs, .keys = got};
+    OK(kn_lm_read_pieces(lm, pieces, 3, KN_TAP_DEFAULT, &out, NULL));
+    for (size_t i = 0, row = 0; i < 3; row += pieces[i].to - pieces[i].from, i++) {
+        size_t from = pieces[i].from, n = pieces[i].to - from;
+        assert_memory_equal(logprobs + row, whole + from, n * sizeof *whole);
+        assert_memory_equal(got + row * width, keys + from * width, n * width * sizeof *keys);
+    }
+    kn_stream_piece bad = {d.inputs, d.targets, 1, LENGTH};
+    assert_int_equal(kn_lm_read_pieces(lm, &bad, 1, KN_TAP_DEFAULT, &out, NULL), KNNLM_EINVAL);
+    free(keys);
+    free(got);
+    kn_lm_close(lm);
+    fixture_close(&d);
 }
 
 static void every_kernel_streams(void **state) {
@@ -340,6 +402,7 @@ int main(void) {
         cmocka_unit_test(company_changes_nothing),    cmocka_unit_test(sessions_have_no_end),
         cmocka_unit_test(the_reader_streams),         cmocka_unit_test(scoring_together_streams),
         cmocka_unit_test(files_keep_the_parameters),  cmocka_unit_test(bad_windows_are_refused),
+        cmocka_unit_test(streams_begin_anywhere),     cmocka_unit_test(pieces_are_those_of_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,11 +7,12 @@
 
 // All that rank 0 may ask of another.
 static const kn_service *const services[] = {
-    &kn_service_lm_open,       &kn_service_lm_close,    &kn_service_lm_run,       &kn_service_store_open,
-    &kn_service_store_close,   &kn_service_store_entry, &kn_service_store_range,  &kn_service_store_keys,
-    &kn_service_store_current, &kn_service_store_tune,  &kn_service_store_remove, &kn_service_store_verify,
-    &kn_service_build,         &kn_service_index,       &kn_service_learnt,       &kn_service_compact,
-    &kn_service_knn_open,      &kn_service_knn_close,   &kn_service_knn_search,
+    &kn_service_lm_open,      &kn_service_lm_close,      &kn_service_lm_run,      &kn_service_lm_stream,
+    &kn_service_store_open,   &kn_service_store_close,   &kn_service_store_entry, &kn_service_store_range,
+    &kn_service_store_keys,   &kn_service_store_current, &kn_service_store_tune,  &kn_service_store_remove,
+    &kn_service_store_verify, &kn_service_build,         &kn_service_index,       &kn_service_learnt,
+    &kn_service_compact,      &kn_service_kmeans,        &kn_service_knn_open,    &kn_service_knn_close,
+    &kn_service_knn_search,
 };
 
 const char *knnlm_mpi(void) {

@@ -34,6 +34,7 @@ typedef struct building {
     bool any_begun;
     const kn_folders *folders; // NULL: what is gone stays
     const kn_dealt *dealt;     // of a shard; NULL: every document is its own
+    const kn_pca *projection;  // of a new shard; NULL: learnt
     size_t passed;             // of those
     const kn_progress *progress;
     kn_build_result *out;
@@ -216,9 +217,10 @@ knnlm_status kn_build_attach_tokenizer(kn_store_writer *w, const kn_tokenizer *t
 
 static knnlm_status attach_projection(building *b, const char *const *texts, size_t count) {
     char *file;
-    KN_TRY(kn_plan_learn(b->plan, texts, count, b->progress, &b->pca));
+    if (!b->projection) KN_TRY(kn_plan_learn(b->plan, texts, count, b->progress, &b->pca));
     KN_TRY(join(kn_store_writer_path(b->w), "projection.gguf", &file));
-    knnlm_status status = kn_projection_save(file, &b->pca);
+    knnlm_status status = kn_projection_save(file, b->projection ? b->projection : &b->pca);
+    if (status == KNNLM_OK && b->projection) status = kn_projection_open(file, &b->pca);
     free(file);
     return status == KNNLM_OK ? kn_store_writer_attach(b->w, "projection.gguf") : status;
 }
@@ -312,7 +314,12 @@ static knnlm_status work(const kn_plan *plan, const char *path, const kn_store *
         if (o->planned) o->planned(o->planned_context, &estimate);
         KN_TRY(kn_plan_afford(plan, path, &estimate));
     }
-    building b = {.plan = plan, .folders = folders, .dealt = o->dealt, .progress = progress, .out = out};
+    building b = {.plan = plan,
+                  .folders = folders,
+                  .dealt = o->dealt,
+                  .projection = o->projection,
+                  .progress = progress,
+                  .out = out};
     double start = kn_seconds();
     KN_TRY(store ? kn_store_write(path, &b.w) : kn_store_create(path, &plan->settings, &b.w));
     knnlm_status status = run(&b, texts, count);

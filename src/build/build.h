@@ -11,6 +11,7 @@
 #define KN_BUILD_H
 
 #include "index/index.h"
+#include "math/pca.h"
 #include "read/read.h"
 #include "store/store.h"
 
@@ -41,7 +42,8 @@ typedef struct kn_build_options {
     void *planned_context;
     size_t shards;     // of a new store; 0: it has none
     const char *local; // directory of the shards, on the disk of the rank that has each; NULL: in the store
-    const kn_dealt *dealt; // of a shard: the documents that are its own; NULL: all
+    const kn_dealt *dealt;    // of a shard: the documents that are its own; NULL: all
+    const kn_pca *projection; // of a shard: that of all of them; NULL: it is learnt from the texts
 } kn_build_options;
 
 typedef struct kn_build_result {

@@ -15,6 +15,7 @@ typedef struct job {
     size_t count;
     const kn_build_options *o;
     const kn_deal_plan *plan; // NULL: no documents
+    const kn_pca *projection; // NULL: none, or the shards have it already
     const kn_progress *progress;
     kn_build_result *all; // of every shard, in sum
 } job;
@@ -37,6 +38,7 @@ static void put_options(kn_message *m, const kn_build_options *o) {
     kn_message_put_number(m, (uint64_t)(int64_t)o->min_context);
     kn_message_put_number(m, (uint64_t)o->keys);
     kn_message_put_number(m, (uint64_t)o->distance);
+    kn_message_put_number(m, (uint64_t)o->project);
     kn_message_put_number(m, o->segment);
     kn_message_put_number(m, o->memory);
     put_text_options(m, &o->texts);
@@ -54,6 +56,16 @@ static void put_dealt(kn_message *m, const kn_deal_plan *p, size_t shard) {
     }
 }
 
+static void put_projection(kn_message *m, const kn_pca *p) {
+    kn_message_put_number(m, p ? p->in : 0);
+    if (!p) return;
+    kn_message_put_number(m, p->out);
+    kn_message_put(m, &p->total, sizeof p->total);
+    kn_message_put(m, p->mean, p->in * sizeof *p->mean);
+    kn_message_put(m, p->components, p->out * p->in * sizeof *p->components);
+    kn_message_put(m, p->variances, p->out * sizeof *p->variances);
+}
+
 static void put_job(void *context, size_t shard, kn_message *in) {
     const job *j = context;
     kn_message_put_number(in, (uint64_t)j->kind);
@@ -61,6 +73,7 @@ static void put_job(void *context, size_t shard, kn_message *in) {
     put_options(in, j->o);
     kn_message_put_texts(in, j->texts, j->count);
     put_dealt(in, j->plan, shard);
+    put_projection(in, j->projection);
 }
 
 // ---------------------------------------------------------------- what it does
@@ -73,6 +86,7 @@ typedef struct told {
     const char **texts;
     size_t count;
     kn_dealt mine;
+    kn_pca projection; // in 0: none
 } told;
 
 static knnlm_status take_text_options(kn_message *m, kn_text_options *t) {
@@ -96,6 +110,7 @@ static knnlm_status take_options(kn_message *m, kn_build_options *o) {
     o->min_context = (int32_t)kn_message_take_number(m);
     o->keys = (knnlm_keys)kn_message_take_number(m);
     o->distance = (knnlm_distance)kn_message_take_number(m);
+    o->project = (int32_t)kn_message_take_number(m);
     o->segment = (uint32_t)kn_message_take_number(m);
     o->memory = kn_message_take_number(m);
     return take_text_options(m, &o->texts);
@@ -116,6 +131,18 @@ static knnlm_status take_dealt(kn_message *m, kn_dealt *d) {
     return kn_message_read(m);
 }
 
+static knnlm_status take_projection(kn_message *m, kn_pca *p) {
+    size_t in = (size_t)kn_message_take_number(m), out = in ? (size_t)kn_message_take_number(m) : 0;
+    KN_TRY(kn_message_read(m));
+    if (!in) return KNNLM_OK;
+    KN_TRY(kn_pca_init(p, in, out));
+    kn_message_take(m, &p->total, sizeof p->total);
+    kn_message_take(m, p->mean, in * sizeof *p->mean);
+    kn_message_take(m, p->components, out * in * sizeof *p->components);
+    kn_message_take(m, p->variances, out * sizeof *p->variances);
+    return kn_message_read(m);
+}
+
 static knnlm_status take_job(kn_message *in, told *t) {
     t->path = kn_message_take_text(in);
     t->kind = (kn_shards_job)kn_message_take_number(in);
@@ -123,12 +150,14 @@ static knnlm_status take_job(kn_message *in, told *t) {
     KN_TRY(take_options(in, &t->o));
     KN_TRY(kn_message_take_texts(in, &t->texts, &t->count));
     KN_TRY(take_dealt(in, &t->mine));
+    KN_TRY(take_projection(in, &t->projection));
     return t->lm ? KNNLM_OK : kn_fail(KNNLM_EINVAL, "no such model is open");
 }
 
 static knnlm_status work(told *t, const kn_progress *progress, kn_build_result *r) {
     const char *const *texts = t->texts;
     t->o.dealt = &t->mine;
+    t->o.projection = t->projection.in ? &t->projection : NULL;
     if (t->kind == KN_SHARDS_CREATE && kn_store_exists(t->path)) return KNNLM_OK;
     if (t->kind == KN_SHARDS_ADD) return kn_build_add(t->lm, t->path, texts, t->count, &t->o, progress, r);
     if (t->kind == KN_SHARDS_SYNC) return kn_build_sync(t->lm, t->path, texts, t->count, &t->o, progress, r);
@@ -143,6 +172,7 @@ static knnlm_status run_build(kn_message *in, kn_message *out, const kn_progress
     if (status == KNNLM_OK) kn_message_put(out, &result, sizeof result);
     free(t.texts);
     free(t.mine.documents);
+    kn_pca_free(&t.projection);
     free((void *)(uintptr_t)t.o.texts.include);
     free((void *)(uintptr_t)t.o.texts.exclude);
     return status;
@@ -191,13 +221,26 @@ static knnlm_status create(const kn_shards *shards, job *j) {
     return run_shards(shards, &first, &nothing);
 }
 
+// Once, from the texts of all shards. Where those are there already they have it.
+static knnlm_status learn_projection(const char *path, const job *j, kn_pca *out) {
+    kn_store *store;
+    kn_plan plan;
+    if (kn_store_open(path, &store) == KNNLM_OK) {
+        kn_store_close(store);
+        return KNNLM_OK;
+    }
+    knnlm_status status = kn_plan_build(j->lm, j->o, &plan);
+    if (status == KNNLM_OK) status = kn_plan_learn(&plan, j->texts, j->count, j->progress, out);
+    kn_plan_free(&plan);
+    return status;
+}
+
 static knnlm_status refuse(const char *path, const kn_build_options *o, const char *const *texts,
                            size_t count) {
-    if (o->project)
-        return kn_fail(KNNLM_ENOTSUP,
-                       "%s: `project` is not for sharded stores: each would project in its own way", path);
     if (o->keys == KNNLM_KEYS_NONE)
-        return kn_fail(KNNLM_ENOTSUP, "%s: a sharded store keeps its keys: `keys` f16, f32 or int8", path);
+        return kn_fail(KNNLM_ENOTSUP,
+                       "%s: a store of shards keeps its keys: `keys` int8 and `project` make them small",
+                       path);
     if (kn_documents_once(texts, count))
         return kn_fail(KNNLM_EINVAL, "standard input and pipes cannot be dealt to shards: name files");
     return KNNLM_OK;
@@ -260,11 +303,16 @@ static knnlm_status make_absolute(const char *const *texts, size_t count, char *
 
 static knnlm_status build(job *j, const char *path, kn_build_result *out) {
     kn_shards shards = {0};
-    knnlm_status status = find_shards(j->kind, path, j->o, &shards);
+    kn_pca projection = {0};
+    bool learns = j->kind == KN_SHARDS_BUILD && j->o->project;
+    knnlm_status status = learns ? learn_projection(path, j, &projection) : KNNLM_OK;
+    if (status == KNNLM_OK) status = find_shards(j->kind, path, j->o, &shards);
+    j->projection = projection.in ? &projection : NULL;
     kn_lm_set_alone(j->lm, true); // the other ranks read documents of their own
     if (status == KNNLM_OK && j->kind == KN_SHARDS_BUILD) status = create(&shards, j);
     if (status == KNNLM_OK) status = deal_and_run(&shards, j, out);
     kn_lm_set_alone(j->lm, false);
+    kn_pca_free(&projection);
     kn_shards_free(&shards);
     return status;
 }

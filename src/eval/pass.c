@@ -320,27 +320,43 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *pa
 }
 
 // The text's own entries, the same in every store.
-static knnlm_status own_given(const pass *p, own *out) {
-    size_t copies = p->o->own_count;
+static knnlm_status own_given(const pass *p, const kn_pass_text *text, own *out) {
+    size_t copies = text->own_count;
     if (!copies || !p->m->count) return KNNLM_OK;
     out->ranges = kn_alloc(p->m->count * copies, sizeof *out->ranges);
     if (!out->ranges) return KNNLM_ENOMEM;
     out->copies = copies;
     for (size_t s = 0; s < p->m->count; s++)
-        memcpy(out->ranges + s * copies, p->o->own, copies * sizeof *out->ranges);
+        memcpy(out->ranges + s * copies, text->own, copies * sizeof *out->ranges);
     return KNNLM_OK;
+}
+
+static knnlm_status pass_many(pass *p, const kn_pass_text *texts, size_t count, const kn_progress *progress) {
+    kn_read_options read;
+    kn_read_text *list = kn_alloc(count, sizeof *list);
+    knnlm_status status = list ? prepare(p, &read) : KNNLM_ENOMEM;
+    for (size_t i = 0; i < count && status == KNNLM_OK; i++) {
+        list[i] = texts[i].text;
+        status = begin_document(p, "", i);
+        if (status == KNNLM_OK) status = own_given(p, &texts[i], &p->own[i]);
+    }
+    if (status == KNNLM_OK) status = kn_read_many(p->lm, list, count, &read, progress, take, p);
+    if (status == KNNLM_OK) status = flush(p);
+    free(list);
+    return status;
+}
+
+knnlm_status kn_pass_many(kn_lm *lm, const kn_mixture *m, const kn_pass_text *texts, size_t count,
+                          const kn_pass_options *o, const kn_progress *progress, kn_scored_sink *sink,
+                          void *context) {
+    kn_pass_totals totals = {0};
+    pass p = pass_of(lm, m, o, sink, context, &totals);
+    knnlm_status status = pass_many(&p, texts, count, progress);
+    pass_free(&p);
+    return status;
 }
 
 knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *m, const int32_t *tokens, size_t count,
                             const kn_pass_options *o, kn_scored_sink *sink, void *context) {
-    kn_pass_totals totals = {0};
-    pass p = pass_of(lm, m, o, sink, context, &totals);
-    kn_read_options read;
-    knnlm_status status = prepare(&p, &read);
-    if (status == KNNLM_OK) status = begin_document(&p, "", 0);
-    if (status == KNNLM_OK) status = own_given(&p, &p.own[0]);
-    if (status == KNNLM_OK) status = kn_read_tokens(lm, tokens, count, &read, take, &p);
-    if (status == KNNLM_OK) status = flush(&p);
-    pass_free(&p);
-    return status;
+    return kn_pass_many(lm, m, &(kn_pass_text){.text = {tokens, count}}, 1, o, NULL, sink, context);
 }

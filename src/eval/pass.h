@@ -41,8 +41,6 @@ typedef struct kn_pass_options {
     bool predictions_alone;           // the sink does not ask for neighbours
     const double *cache_temperatures; // not NULL: instead of the mixture's own, and no predictions
     size_t cache_temperature_count;
-    const kn_entry_range *own; // of kn_pass_tokens: entries that the text is itself, left out of every store
-    size_t own_count;
 } kn_pass_options;
 
 typedef struct kn_pass_totals {
@@ -60,7 +58,16 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *mixture, const char *con
                            const kn_pass_options *options, const kn_progress *progress, kn_scored_sink *sink,
                            void *context, kn_pass_totals *totals);
 
-// The same for one document in memory, which is looked for in no store.
+// The same for documents in memory, which are looked for in no store. Progress is told in tokens.
+typedef struct kn_pass_text {
+    kn_read_text text;
+    const kn_entry_range *own; // entries that the text is itself, left out of every store
+    size_t own_count;
+} kn_pass_text;
+knnlm_status kn_pass_many(kn_lm *lm, const kn_mixture *mixture, const kn_pass_text *texts, size_t count,
+                          const kn_pass_options *options, const kn_progress *progress, kn_scored_sink *sink,
+                          void *context);
+// The same for one of them, which is no entries itself.
 knnlm_status kn_pass_tokens(kn_lm *lm, const kn_mixture *mixture, const int32_t *tokens, size_t count,
                             const kn_pass_options *options, kn_scored_sink *sink, void *context);
 

@@ -73,6 +73,9 @@ typedef struct kn_search_options {
     const kn_entry_range *exclude; // (queries, excludes)
     size_t excludes;               // 0: one per query
     const uint64_t *allowed;       // a bit per entry, for all queries, or NULL: all
+    // (queries, probes): the lists that are looked at, as kn_index_probe finds them. NULL: the search finds
+    // them.
+    const uint32_t *lists;
     uint64_t memory; // bytes that the search may hold beside results; 0: any. Of searches for one
                      // query: rows that stay mapped
     const kn_progress *progress;
@@ -95,6 +98,13 @@ typedef struct kn_neighbors {
 // lists; KNNLM_EDATA: a query is not finite; KNNLM_ENOMEM; KNNLM_ESTOPPED.
 knnlm_status kn_index_search(const kn_index *index, const float *queries, size_t n,
                              const kn_search_options *options, kn_neighbors *out);
+
+// The lists that a search with these options would look at: *lists (n, *probes), to be freed; NULL: there are
+// none. Indexes of the same lists (kn_index_lists) give the same.
+knnlm_status kn_index_probe(const kn_index *index, const float *queries, size_t n,
+                            const kn_search_options *options, uint32_t **lists, uint32_t *probes);
+// A hash of the lists' centroids; 0: there are none.
+uint64_t kn_index_lists(const kn_index *index);
 
 // One query at a time, by one thread (unless `spread`), without allocating: a searcher is the memory for it.
 typedef struct kn_searcher kn_searcher;
@@ -193,6 +203,9 @@ knnlm_status kn_learnt_take(kn_message *in, kn_learnt **out);
 // force count.
 knnlm_status kn_index_build_as(const char *path, const kn_learnt *learnt, const kn_recipe *recipe,
                                const kn_progress *progress, kn_index_result *out);
+
+// What ranks do where lists are learnt in groups.
+extern const kn_service kn_service_kmeans;
 
 // For kn_store_compact: the lists stay, without what was removed.
 kn_rearrange kn_index_rearrange;

@@ -4,7 +4,9 @@
 
 #include "base/random.h"
 #include "base/threads.h"
+#include "index/kmeans_parts.h"
 #include "index/quantizer.h"
+#include "ranks/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,40 +73,71 @@ static void share_lists(learning *l) {
 // ---------------------------------------------------------------- lists
 
 // Fewer points than lists: each is one, and the group's centre the others.
-static void take_points(const learning *l, size_t g, const float *points, size_t n) {
-    float *out = l->centroids + l->ends[g] * l->d;
-    size_t row = l->d * sizeof *out, clusters = l->ends[g + 1] - l->ends[g];
-    for (size_t i = 0; i < clusters; i++)
-        memcpy(out + i * l->d, i < n ? points + i * l->d : l->centres + g * l->d, row);
+static void take_points(const kn_kmeans_task *t, size_t d) {
+    for (size_t i = 0; i < t->clusters; i++)
+        memcpy(t->centroids + i * d, i < t->count ? t->points + i * d : t->centre, d * sizeof *t->centroids);
+}
+
+knnlm_status kn_kmeans_learn_task(const kn_kmeans_task *t, size_t d, const kn_kmeans_options *given) {
+    kn_kmeans_options o = *given;
+    o.clusters = t->clusters;
+    o.seed = t->seed;
+    if (t->count >= t->clusters) return kn_kmeans_learn(t->points, t->count, d, &o, NULL, t->centroids, NULL);
+    take_points(t, d);
+    return KNNLM_OK;
+}
+
+static kn_kmeans_task task_of(const learning *l, size_t g) {
+    return (kn_kmeans_task){.count = l->starts[g + 1] - l->starts[g],
+                            .clusters = l->ends[g + 1] - l->ends[g],
+                            .seed = kn_mix64(l->o->seed + g),
+                            .centre = l->centres + g * l->d,
+                            .centroids = l->centroids + l->ends[g] * l->d};
+}
+
+static void gather_points(const void *context, size_t g, float *out) {
+    const learning *l = context;
+    for (size_t i = l->starts[g]; i < l->starts[g + 1]; i++, out += l->d)
+        memcpy(out, l->points + l->members[i] * l->d, l->d * sizeof *out);
 }
 
 static void learn_group(void *context, size_t task, int worker) {
     const learning *l = context;
-    size_t g = l->first + task, n = l->starts[g + 1] - l->starts[g], d = l->d;
-    kn_kmeans_options o = *l->o;
+    size_t g = l->first + task;
+    kn_kmeans_task t = task_of(l, g);
+    float *points = kn_alloc_aligned(t.count, l->d * sizeof *points);
     (void)worker;
-    o.clusters = l->ends[g + 1] - l->ends[g];
-    o.seed = kn_mix64(l->o->seed + g);
-    l->results[g] = KNNLM_OK;
-    float *points = kn_alloc_aligned(n, d * sizeof *points);
-    for (size_t i = 0; points && i < n; i++)
-        memcpy(points + i * d, l->points + l->members[l->starts[g] + i] * d, d * sizeof *points);
-    if (!points)
-        l->results[g] = KNNLM_ENOMEM;
-    else if (n < o.clusters)
-        take_points(l, g, points, n);
-    else
-        l->results[g] = kn_kmeans_learn(points, n, d, &o, NULL, l->centroids + l->ends[g] * d, NULL);
+    l->results[g] = KNNLM_ENOMEM;
+    if (points) {
+        gather_points(l, g, points);
+        t.points = points;
+        l->results[g] = kn_kmeans_learn_task(&t, l->d, l->o);
+    }
     kn_free_aligned(points);
 }
 
+static knnlm_status learn_here(learning *l, size_t n) {
+    kn_parallel(n, learn_group, l);
+    for (size_t i = 0; i < n; i++)
+        if (l->results[l->first + i] != KNNLM_OK)
+            return kn_fail(l->results[l->first + i], "the lists of a group could not be learnt");
+    return KNNLM_OK;
+}
+
+static knnlm_status learn_by_ranks(learning *l, size_t n) {
+    kn_kmeans_task *tasks = kn_alloc(n, sizeof *tasks);
+    if (!tasks) return KNNLM_ENOMEM;
+    for (size_t i = 0; i < n; i++) tasks[i] = task_of(l, l->first + i);
+    knnlm_status status = kn_kmeans_deal(tasks, n, l->d, l->o, gather_points, l, l->first);
+    free(tasks);
+    return status;
+}
+
 static knnlm_status learn_lists(learning *l, const kn_progress *progress) {
-    for (l->first = 0; l->first < l->groups; l->first += TOGETHER) {
-        size_t n = kn_min(TOGETHER, l->groups - l->first);
-        kn_parallel(n, learn_group, l);
-        for (size_t i = 0; i < n; i++)
-            if (l->results[l->first + i] != KNNLM_OK)
-                return kn_fail(l->results[l->first + i], "the lists of a group could not be learnt");
+    size_t ranks = kn_rank() == 0 ? (size_t)kn_rank_count() : 1, n;
+    for (l->first = 0; l->first < l->groups; l->first += n) {
+        n = kn_min(TOGETHER * ranks, l->groups - l->first);
+        KN_TRY(ranks > 1 ? learn_by_ranks(l, n) : learn_here(l, n));
         if (!kn_progress_report(progress, "learning lists", l->first + n, l->groups, "groups"))
             return kn_fail(KNNLM_ESTOPPED, "stopped while learning: the store is as it was");
     }

@@ -47,4 +47,20 @@ size_t kn_kmeans_find(const double *sums, size_t n, double target);
 // out (count, d) = rows `numbers` of x
 void kn_kmeans_gather(const float *x, size_t d, const uint32_t *numbers, size_t count, float *out);
 
+// ---------------------------------------------------------------- groups
+
+// Centroids (clusters, d) of a group, from its points (count, d); with fewer points than clusters these are
+// the points, and the group's centre.
+typedef struct kn_kmeans_task {
+    const float *points, *centre;
+    size_t count, clusters;
+    uint64_t seed;
+    float *centroids;
+} kn_kmeans_task;
+knnlm_status kn_kmeans_learn_task(const kn_kmeans_task *task, size_t d, const kn_kmeans_options *o);
+// All tasks, by all ranks. Points of task i are asked for as those of group first + i.
+typedef void kn_kmeans_points_of(const void *context, size_t group, float *out);
+knnlm_status kn_kmeans_deal(const kn_kmeans_task *tasks, size_t count, size_t d, const kn_kmeans_options *o,
+                            kn_kmeans_points_of *gather, const void *context, size_t first);
+
 #endif

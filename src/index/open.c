@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 static void make_unit(float *v, size_t d) {
     double sum = 0;
@@ -92,6 +93,10 @@ void kn_index_close(kn_index *x) {
     free(x->removed);
     if (x->has_pq) kn_pq_free(&x->pq);
     free(x);
+}
+
+uint64_t kn_index_lists(const kn_index *x) {
+    return x->info.lists ? XXH3_64bits(x->centres, x->info.lists * x->d * sizeof *x->centres) : 0;
 }
 
 const kn_index_info *kn_index_describe(const kn_index *x) {

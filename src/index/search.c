@@ -280,3 +280,24 @@ knnlm_status kn_index_search(const kn_index *x, const float *queries, size_t n, 
     room_free(&room);
     return status;
 }
+
+knnlm_status kn_index_probe(const kn_index *x, const float *queries, size_t n, const kn_search_options *o,
+                            uint32_t **lists, uint32_t *probes) {
+    kn_search_batch b = {.x = x, .o = o, .queries = queries, .n = n};
+    question room;
+    *lists = NULL;
+    KN_TRY(kn_index_resolve(x, o, &b.k, probes));
+    KN_TRY(check_queries(x, queries, n));
+    if (!*probes) return KNNLM_OK;
+    *lists = kn_alloc(n * *probes + 1, sizeof **lists);
+    knnlm_status status = *lists ? room_make(x, n, &room) : KNNLM_ENOMEM;
+    if (!*lists) return status;
+    if (status == KNNLM_OK && room.measured) {
+        room.queries = queries;
+        kn_parallel(n, measure_query, &room);
+        b.queries = room.measured;
+    }
+    if (status == KNNLM_OK) status = kn_batch_probe(&b, *probes, *lists);
+    room_free(&room);
+    return status;
+}

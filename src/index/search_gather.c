@@ -79,15 +79,11 @@ static bool is_filtered(const kn_search_batch *b) {
     return b->x->removed || b->o->allowed || b->o->exclude;
 }
 
-static size_t number_among_all(const kn_search_batch *b, uint32_t query) {
-    return b->numbers ? b->numbers[query] : b->first + query;
-}
-
 // Of the rows that the mask names, those which the query may find.
 static uint32_t admitted(const kn_search_batch *b, const kn_gathering *g, size_t place, uint32_t query,
                          uint32_t mask) {
     if (!is_filtered(b)) return mask;
-    size_t number = number_among_all(b, query), stride = kn_max(1, g->stride);
+    size_t number = kn_batch_number(b, query), stride = kn_max(1, g->stride);
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         unsigned r = (unsigned)__builtin_ctz(rest);
         if (!kn_index_admits(b->x, b->o, number, kn_run_id(g->run, place + r * stride)))
@@ -114,7 +110,7 @@ void kn_gather(kn_search_batch *b, kn_gathering *g, size_t q, size_t place, floa
 void kn_gather_ranked(kn_search_batch *b, kn_gathering *g, size_t q, size_t count) {
     kn_item *items = g->items[q] + g->counts[q];
     size_t kept = is_filtered(b) ? 0 : count;
-    for (size_t i = 0, number = number_among_all(b, number_of(g, q)); i < count && is_filtered(b); i++) {
+    for (size_t i = 0, number = kn_batch_number(b, number_of(g, q)); i < count && is_filtered(b); i++) {
         items[kept] = items[i];
         kept += kn_index_admits(b->x, b->o, number, kn_item_id(items[i]));
     }

@@ -205,13 +205,27 @@ static knnlm_status search_coarse(const kn_search_batch *b, uint32_t probes, uin
     return status;
 }
 
+// Lists that are given, of the batch's own queries.
+static void take_lists(const kn_search_batch *b, uint32_t probes, uint32_t *probed) {
+    for (size_t q = 0; q < b->n; q++)
+        memcpy(probed + q * probes, b->o->lists + kn_batch_number(b, (uint32_t)q) * probes,
+               probes * sizeof *probed);
+}
+
+knnlm_status kn_batch_probe(const kn_search_batch *b, uint32_t probes, uint32_t *probed) {
+    if (b->x->coarse) return search_coarse(b, probes, probed);
+    return kn_quantizer_probe(b->x->quantizer, b->queries, b->n, probes, probed, NULL);
+}
+
 static knnlm_status probe(visit *v, uint32_t probes) {
     const kn_search_batch *b = v->b;
     uint32_t *probed = kn_alloc(b->n * probes, sizeof *probed);
+    knnlm_status status = KNNLM_OK;
     if (!probed) return KNNLM_ENOMEM;
-    knnlm_status status = b->x->coarse
-                              ? search_coarse(b, probes, probed)
-                              : kn_quantizer_probe(b->x->quantizer, b->queries, b->n, probes, probed, NULL);
+    if (b->o->lists)
+        take_lists(b, probes, probed);
+    else
+        status = kn_batch_probe(b, probes, probed);
     if (status == KNNLM_OK) status = cut_lists(v, probed, probes);
     free(probed);
     return status;
@@ -241,7 +255,7 @@ static size_t guess_rank(const kn_search_batch *b) {
 static bool can_guess(const kn_search_batch *b, uint32_t probes) {
     const kn_index_info *info = &b->x->info;
     if (!b->guessing || !probes || !info->has_keys || b->o->codes) return false;
-    return 2 * SAMPLE * guess_rank(b) <= 3 * b->k && probes * info->listed / info->lists >= 3 * b->k;
+    return 2 * SAMPLE * guess_rank(b) <= 3 * b->k && 2 * probes * info->listed / info->lists >= 5 * b->k;
 }
 
 static knnlm_status guess(visit *v) {

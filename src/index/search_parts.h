@@ -27,6 +27,11 @@ typedef struct kn_search_batch {
     bool guessing;           // limits may be guessed: whoever then finds too few is asked again without
 } kn_search_batch;
 
+// The number of a query of the batch among all.
+static inline size_t kn_batch_number(const kn_search_batch *b, uint32_t query) {
+    return b->numbers ? b->numbers[query] : b->first + query;
+}
+
 // ---------------------------------------------------------------- gathering
 
 enum {
@@ -81,6 +86,8 @@ void kn_integer_pack(const kn_search_batch *b, const uint32_t *members, size_t n
 void kn_integer_scan(kn_search_batch *b, kn_gathering *g, const int16_t *lhs, const kn_integer_query *terms,
                      int16_t *panel, size_t place, size_t n);
 
+// The lists near each query: probed (n, probes).
+knnlm_status kn_batch_probe(const kn_search_batch *b, uint32_t probes, uint32_t *probed);
 knnlm_status kn_batch_search_lists(kn_search_batch *b, uint32_t probes);
 // After the lists, whose number of probes this is.
 knnlm_status kn_batch_search_flat(kn_search_batch *b, uint32_t probes);

@@ -74,8 +74,15 @@ typedef struct kn_row_neighbors {
     bool begins;         // the nearest begins a document
 } kn_row_neighbors;
 
-// Told of the neighbours of each query once, by any worker, in any order; they are valid during the call.
-typedef void kn_retrieved_sink(void *context, size_t query, const kn_row_neighbors *found);
+// What is measured of each query's neighbours, in place of telling them (knn/measure.h).
+typedef struct kn_measure kn_measure;
+typedef struct kn_row_facts kn_row_facts;
+typedef struct kn_measuring {
+    const kn_measure *measures;
+    size_t count;
+    const uint32_t *which;  // (queries): which of the measures
+    const int32_t *targets; // (queries)
+} kn_measuring;
 
 // Neighbours of some queries, nearest first.
 typedef struct kn_retrieved {
@@ -98,11 +105,11 @@ void kn_retrieved_free(kn_retrieved *found);
 // KNNLM_ENOMEM.
 knnlm_status kn_datastore_search(const kn_datastore *datastore, const float *states, size_t n,
                                  const kn_retrieve_options *options, kn_retrieved *out);
-// The same one by one, without ids, and without room for all: what is not looked at again need not be kept
-// (200 MB of 16384 queries for 1024). Not singly.
-knnlm_status kn_datastore_search_each(const kn_datastore *datastore, const float *states, size_t n,
-                                      const kn_retrieve_options *options, kn_retrieved_sink *sink,
-                                      void *context);
+// The same, but the neighbours are measured where they are found and not kept (200 MB of 16384 queries for
+// 1024), nor sent from one rank to another. out (n). Not singly.
+knnlm_status kn_datastore_measure(const kn_datastore *datastore, const float *states, size_t n,
+                                  const kn_retrieve_options *options, const kn_measuring *what,
+                                  kn_row_facts *out);
 // Whether both would find the same.
 bool kn_datastore_same_search(const kn_datastore *a, const kn_retrieve_options *by_a, const kn_datastore *b,
                               const kn_retrieve_options *by_b);

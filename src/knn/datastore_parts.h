@@ -17,6 +17,7 @@ typedef struct kn_piece {
     bool opened;
     bool empty; // nothing can be found in it
     kn_index_info index;
+    uint64_t lists; // hash of its lists
 } kn_piece;
 
 // Memory of searches for one query that is not in use: made anew for every token it would be cleared by the
@@ -46,6 +47,7 @@ struct kn_datastore {
     kn_piece *pieces;        // of a store of shards, one each; index, pca, values, beginnings and allowed are
                              // theirs then
     kn_index_info all;       // of their indexes together
+    bool same_lists;         // they have the same lists: who finds those near a query finds them for all
 };
 
 // Each query by itself, by the datastore's own index (search_singly.c). `keys` (n, d) are projected already.
@@ -56,13 +58,29 @@ void kn_idle_searchers_free(kn_idle_searchers *idle);
 void kn_datastore_look_up(const kn_datastore *s, const kn_retrieve_options *o, size_t query,
                           kn_value_share *scratch, kn_retrieved *out);
 
+// States as the store keeps its keys: *projected is to be freed; NULL: they are the same.
+knnlm_status kn_datastore_project(const kn_datastore *s, const float *states, size_t n, float **projected);
+// Many queries, by keys (n, dimension), each told of as soon as its neighbours are known.
+typedef struct kn_search_telling {
+    kn_found_sink *found;
+    void *context;
+    bool any_order;
+    const uint32_t *lists; // as of kn_search_options
+} kn_search_telling;
+knnlm_status kn_datastore_search_as(const kn_datastore *s, const float *keys, size_t n,
+                                    const kn_retrieve_options *o, const kn_search_telling *how);
+
+// As kn_index_probe.
+knnlm_status kn_datastore_probe(const kn_datastore *s, const float *keys, size_t n,
+                                const kn_retrieve_options *o, uint32_t **lists, uint32_t *probes);
+
 // ---------------------------------------------------------------- of shards
 
 knnlm_status kn_pieces_open(kn_datastore *s, const kn_lm *lm, const kn_datastore_options *options);
 void kn_pieces_close(kn_datastore *s);
 knnlm_status kn_pieces_search(const kn_datastore *s, const float *states, size_t n,
                               const kn_retrieve_options *o, kn_retrieved *out);
-knnlm_status kn_pieces_search_each(const kn_datastore *s, const float *states, size_t n,
-                                   const kn_retrieve_options *o, kn_retrieved_sink *sink, void *context);
+knnlm_status kn_pieces_measure(const kn_datastore *s, const float *states, size_t n,
+                               const kn_retrieve_options *o, const kn_measuring *what, kn_row_facts *out);
 
 #endif

@@ -1,5 +1,6 @@
 // Opens the shards of a datastore for searching, each by the rank that has it.
 #include "knn/datastore_parts.h"
+#include "knn/numbering.h"
 #include "knn/pieces.h"
 
 #include "lm/shared.h"
@@ -7,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void put_request(kn_message *in, const char *path, const kn_lm *lm, const kn_datastore_options *o) {
+static void put_request(kn_message *in, const kn_store *store, size_t shard, const char *path,
+                        const kn_lm *lm, const kn_datastore_options *o) {
     kn_message_put_text(in, path);
     kn_message_put_number(in, kn_lm_key(lm));
     kn_message_put_number(in, (uint64_t)(int64_t)o->distance);
@@ -15,6 +17,7 @@ static void put_request(kn_message *in, const char *path, const kn_lm *lm, const
     kn_message_put_texts(in, o->filter.only, o->filter.only_count);
     kn_message_put_texts(in, o->filter.except, o->filter.except_count);
     kn_message_put_real(in, o->filter.fraction);
+    kn_numbering_put(store, shard, in);
 }
 
 // What damage each found is told by who opened all of them.
@@ -25,6 +28,7 @@ static knnlm_status take_reply(kn_piece *p, kn_message *out, const kn_datastore_
     p->opened = true;
     p->empty = kn_message_take_number(out);
     kn_message_take(out, &p->index, sizeof p->index);
+    p->lists = kn_message_take_number(out);
     KN_TRY(kn_message_take_texts(out, &warnings, &count));
     for (size_t i = 0; i < count; i++) o->warn(warnings[i]);
     free(warnings);
@@ -38,7 +42,7 @@ static knnlm_status open_each(kn_datastore *s, const kn_lm *lm, const kn_datasto
         kn_store_shard shard = kn_store_shard_at(s->store, i);
         s->pieces[i].rank = shard.rank;
         calls[i] = (kn_call){.rank = shard.rank, .service = &kn_service_knn_open};
-        put_request(&calls[i].in, shard.path, lm, o);
+        put_request(&calls[i].in, s->store, i, shard.path, lm, o);
     }
     knnlm_status status = kn_ranks_call(calls, count, NULL);
     for (size_t i = 0; i < count; i++)
@@ -55,7 +59,11 @@ static knnlm_status join_indexes(kn_datastore *s) {
     for (size_t i = 0; i < kn_store_shards(s->store); i++) {
         const kn_piece *p = &s->pieces[i];
         if (p->empty) continue;
-        if (!first) s->all = (first = p)->index;
+        if (!first) {
+            s->all = (first = p)->index;
+            s->same_lists = p->lists != 0;
+        }
+        s->same_lists &= p->lists == first->lists;
         if (p->index.lists != first->index.lists || p->index.probes != first->index.probes ||
             p->index.code_bytes != first->index.code_bytes)
             return kn_fail(KNNLM_EINVAL,

@@ -5,61 +5,56 @@
 
 #include <math.h>
 
-static double lambda_of(const kn_mixture_part *p, const kn_row_neighbors *f, double entropy) {
-    const kn_neighborhood *n = &f->near;
-    kn_lambda_facts facts = {.neighbors = n->count,
-                             .nearest = n->count ? (double)n->distances[0] : NAN,
+kn_measure kn_predict_measure(const kn_mixture *m, size_t store) {
+    double temperature = m->info.stores[store].temperature;
+    kn_measure out = {{temperature}, 1, m->info.stores[store].gated};
+    if (!out.gated) return out;
+    out.count = KN_GATE_EXPERTS;
+    for (size_t o = 0; o < KN_GATE_EXPERTS; o++) out.temperatures[o] = kn_gate_temperature(temperature, o);
+    return out;
+}
+
+static double lambda_of(const kn_mixture_part *p, const kn_row_facts *f, double entropy) {
+    kn_lambda_facts facts = {.neighbors = f->neighbors,
+                             .nearest = (double)f->nearest,
                              .entropy = entropy,
                              .knn_entropy = f->entropy,
                              .begins = f->begins};
     return kn_lambda(&p->rule, &facts);
 }
 
-static double farthest(const kn_neighborhood *n) {
-    return (double)kn_math_kernels(KNNLM_PRECISION_F32)->max(n->distances, n->count);
+static void tell_gate(size_t store, const kn_row_facts *f, double entropy, kn_prediction *out) {
+    for (size_t o = 0; o < KN_GATE_EXPERTS; o++) out->experts[store][o] = f->logprobs[o];
+    out->found[store] = f->neighbors > 0;
+    if (!f->neighbors) return;
+    out->features[store] = (kn_gate_features){.nearest = (double)f->nearest,
+                                              .farthest = (double)f->farthest,
+                                              .agreement = f->agreement,
+                                              .entropy = entropy,
+                                              .begins = f->begins};
 }
 
-// The temperatures of the experts, and what all neighbours have in sum at each.
-typedef struct expert_sums {
-    double temperatures[KN_GATE_EXPERTS], sums[KN_GATE_EXPERTS];
-} expert_sums;
-
-static expert_sums sum_experts(const kn_mixture *m, size_t store, const kn_neighborhood *n) {
-    expert_sums e;
-    for (size_t o = 0; o < KN_GATE_EXPERTS; o++) {
-        e.temperatures[o] = kn_gate_temperature(m->info.stores[store].temperature, o);
-        e.sums[o] = kn_neighborhood_sum(n, e.temperatures[o]);
-    }
-    return e;
-}
-
-static void ask_experts(const expert_sums *e, const kn_neighborhood *n, int32_t target, double *out) {
-    kn_neighborhood_logprobs(n, e->temperatures, e->sums, KN_GATE_EXPERTS, target, out);
-}
-
-static void gather_features(const expert_sums *e, const kn_row_neighbors *found, double entropy,
-                            kn_gate_features *out) {
-    const kn_neighborhood *n = &found->near;
-    double agreement;
-    kn_neighborhood_logprobs(n, e->temperatures, e->sums, 1, n->values[n->nearest], &agreement);
-    *out = (kn_gate_features){.nearest = (double)n->distances[n->nearest],
-                              .farthest = farthest(n),
-                              .agreement = exp(agreement),
-                              .entropy = entropy,
-                              .begins = found->begins};
-}
-
-void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
-                     double entropy, kn_prediction *out) {
+void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_facts *facts, double entropy,
+                     kn_prediction *out) {
     if (m->info.stores[store].gated) {
-        expert_sums e = sum_experts(m, store, &found->near);
-        out->found[store] = found->near.count > 0;
-        if (out->found[store]) gather_features(&e, found, entropy, &out->features[store]);
-        ask_experts(&e, &found->near, target, out->experts[store]);
+        tell_gate(store, facts, entropy, out);
         return;
     }
-    out->knn[store] = kn_neighborhood_logprob(&found->near, m->info.stores[store].temperature, target);
-    out->lambdas[store] = lambda_of(&m->parts[store], found, entropy);
+    out->knn[store] = facts->logprobs[0];
+    out->lambdas[store] = lambda_of(&m->parts[store], facts, entropy);
+}
+
+static void predict_from(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
+                         double entropy, kn_prediction *out) {
+    kn_measure measure = kn_predict_measure(m, store);
+    kn_row_facts facts;
+    kn_measure_take(&measure, found, target, &facts);
+    kn_predict_part(m, store, &facts, entropy, out);
+}
+
+void kn_predict_parts(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double entropy,
+                      kn_prediction *out) {
+    for (size_t i = 0; i < m->info.count; i++) predict_from(m, i, &found[i], target, entropy, out);
 }
 
 // ---------------------------------------------------------------- gates
@@ -139,15 +134,15 @@ void kn_history_learn(const kn_mixture *m, const kn_row_neighbors *found, int32_
     if (!m->info.gated) return;
     for (size_t s = 0; s < m->info.count; s++)
         if (m->info.stores[s].gated) {
-            expert_sums e = sum_experts(m, s, &found[s].near);
-            ask_experts(&e, &found[s].near, token, x->experts[s]);
+            kn_measure measure = kn_predict_measure(m, s);
+            kn_measure_logprobs(&measure, &found[s].near, token, x->experts[s]);
         }
     kn_predict_join(m, token, lm, NAN, history, x);
 }
 
 void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
                     double entropy, double cache, kn_history *history, kn_prediction *out) {
-    for (size_t i = 0; i < m->info.count; i++) kn_predict_part(m, i, &found[i], target, entropy, out);
+    kn_predict_parts(m, found, target, entropy, out);
     kn_predict_join(m, target, lm, cache, history, out);
 }
 

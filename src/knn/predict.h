@@ -7,6 +7,7 @@
 #ifndef KN_KNN_PREDICT_H
 #define KN_KNN_PREDICT_H
 
+#include "knn/measure.h"
 #include "knn/mixture.h"
 
 // ---------------------------------------------------------------- one token
@@ -40,9 +41,13 @@ typedef struct kn_prediction {
 // token (NULL: nothing is known of it; a negative target: nothing is learnt).
 void kn_predict_one(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double lm,
                     double entropy, double cache, kn_history *history, kn_prediction *out);
-// The same in two steps: what one store has to say, for each of them, in any order; then all of it together.
-void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_neighbors *found, int32_t target,
-                     double entropy, kn_prediction *out);
+// The same in two steps: what each store has to say, in any order; then all of it together.
+void kn_predict_parts(const kn_mixture *m, const kn_row_neighbors *found, int32_t target, double entropy,
+                      kn_prediction *out);
+// What one store has to say by what was measured of its neighbours, and what has to be for that.
+void kn_predict_part(const kn_mixture *m, size_t store, const kn_row_facts *facts, double entropy,
+                     kn_prediction *out);
+kn_measure kn_predict_measure(const kn_mixture *m, size_t store);
 // Tokens of one text in their order, where there is a history.
 void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cache, kn_history *history,
                      kn_prediction *out);
@@ -79,7 +84,7 @@ typedef struct kn_predict_rows {
     const kn_entry_range *const *exclude;
     size_t excludes;
     bool singly;            // as of kn_retrieve_options
-    bool predictions_alone; // kn_predictor_neighbors will not be asked; not with `singly`
+    bool predictions_alone; // of one mixture: kn_predictor_neighbors will not be asked; not with `singly`
     // What predictions are made of, each (count): targets, log p_LM, entropies of the model (NULL: 0) and log
     // p_cache (NULL: none).
     const int32_t *targets;

@@ -40,6 +40,10 @@ struct kn_predictor {
     kn_search_scratch scratch;
     kn_entry_range *exclude; // of the rows of one search, where it is not for all rows
     size_t exclude_capacity;
+    kn_row_facts *facts; // of a search's queries, where predictions are all that is wanted
+    uint32_t *which;
+    int32_t *targets;
+    size_t measured_room;
     uint64_t skipped;
     double seconds[KN_STORES_MAX];
 };
@@ -58,6 +62,9 @@ void kn_predictor_close(kn_predictor *p) {
     free(p->searches);
     free(p->places);
     free(p->exclude);
+    free(p->facts);
+    free(p->which);
+    free(p->targets);
     kn_free_aligned(p->gathered);
     kn_search_scratch_free(&p->scratch);
     free(p);
@@ -184,22 +191,40 @@ static knnlm_status gather_exclude(kn_predictor *p, const search *s, kn_retrieve
 
 // ---------------------------------------------------------------- predictions alone
 
-typedef struct mixing {
-    const kn_predictor *p;
-    const search *s;
-    kn_prediction *out;
-} mixing;
-
 static double entropy_of(const kn_predict_rows *r, size_t row) {
     return r->entropies ? (double)r->entropies[row] : 0;
 }
 
-static void mix_part(void *context, size_t query, const kn_row_neighbors *found) {
-    const mixing *x = context;
-    const kn_predict_rows *r = &x->p->rows;
-    asking a = x->s->rows[query];
-    kn_predict_part(mixture_of(r, a.row), a.part, found, r->targets[a.row], entropy_of(r, a.row),
-                    &x->out[a.row]);
+static knnlm_status room_for_facts(kn_predictor *p, size_t count) {
+    if (count <= p->measured_room) return KNNLM_OK;
+    free(p->facts);
+    free(p->which);
+    free(p->targets);
+    p->facts = kn_alloc(count, sizeof *p->facts);
+    p->which = kn_alloc(count, sizeof *p->which);
+    p->targets = kn_alloc(count, sizeof *p->targets);
+    p->measured_room = p->facts && p->which && p->targets ? count : 0;
+    return p->measured_room ? KNNLM_OK : KNNLM_ENOMEM;
+}
+
+// Neighbours are measured where they are found. All rows are of one mixture.
+static knnlm_status measure(kn_predictor *p, const search *s, const float *states,
+                            const kn_retrieve_options *how, kn_prediction *out) {
+    const kn_predict_rows *r = &p->rows;
+    kn_measure measures[KN_STORES_MAX];
+    KN_TRY(room_for_facts(p, s->count));
+    for (size_t i = 0; i < r->mixture->info.count; i++) measures[i] = kn_predict_measure(r->mixture, i);
+    for (size_t q = 0; q < s->count; q++) {
+        p->which[q] = (uint32_t)s->rows[q].part;
+        p->targets[q] = r->targets[s->rows[q].row];
+    }
+    kn_measuring what = {measures, r->mixture->info.count, p->which, p->targets};
+    KN_TRY(kn_datastore_measure(s->store, states, s->count, how, &what, p->facts));
+    for (size_t q = 0; q < s->count; q++) {
+        asking a = s->rows[q];
+        kn_predict_part(r->mixture, a.part, &p->facts[q], entropy_of(r, a.row), &out[a.row]);
+    }
+    return KNNLM_OK;
 }
 
 // ---------------------------------------------------------------- a search
@@ -214,9 +239,8 @@ static knnlm_status run_search(kn_predictor *p, search *s, kn_prediction *out) {
     KN_TRY(gather_exclude(p, s, &how));
     KN_TRY(gather(p, s, &states));
     if (!out) KN_TRY(room_for_found(s));
-    knnlm_status status =
-        out ? kn_datastore_search_each(s->store, states, s->count, &how, mix_part, &(mixing){p, s, out})
-            : kn_datastore_search(s->store, states, s->count, &how, &s->found);
+    knnlm_status status = out ? measure(p, s, states, &how, out)
+                              : kn_datastore_search(s->store, states, s->count, &how, &s->found);
     p->seconds[s->place] += kn_seconds() - begun;
     return status;
 }
@@ -250,6 +274,11 @@ double kn_predictor_seconds(const kn_predictor *p, size_t store) {
 
 enum { CHUNK = 64 }; // rows of a task
 
+typedef struct mixing {
+    const kn_predictor *p;
+    kn_prediction *out;
+} mixing;
+
 // Rows that are searched for have their parts already, where predictions are all that is wanted.
 static void mix_row(const mixing *x, size_t row) {
     const kn_predict_rows *r = &x->p->rows;
@@ -257,8 +286,7 @@ static void mix_row(const mixing *x, size_t row) {
     if (!r->predictions_alone || is_skipped(r, row)) {
         kn_row_neighbors found[KN_STORES_MAX];
         kn_predictor_neighbors(x->p, row, found);
-        for (size_t i = 0; i < m->info.count; i++)
-            kn_predict_part(m, i, &found[i], r->targets[row], entropy_of(r, row), &x->out[row]);
+        kn_predict_parts(m, found, r->targets[row], entropy_of(r, row), &x->out[row]);
     }
 }
 
@@ -283,7 +311,7 @@ knnlm_status kn_predict(kn_predictor *p, const kn_predict_rows *rows, kn_predict
     KN_TRY(plan(p));
     for (size_t i = 0; i < p->search_count; i++)
         KN_TRY(run_search(p, &p->searches[i], rows->predictions_alone ? out : NULL));
-    if (out) kn_parallel((rows->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){p, NULL, out});
+    if (out) kn_parallel((rows->count + CHUNK - 1) / CHUNK, mix_chunk, &(mixing){p, out});
     if (out) join_rows(rows, out);
     return KNNLM_OK;
 }

@@ -1,6 +1,7 @@
 // Searches a datastore: picks the index and the way, then looks up what the entries found stand for.
 #include "base/threads.h"
 #include "knn/datastore_parts.h"
+#include "knn/measure.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -119,8 +120,7 @@ static knnlm_status search_keys(const kn_datastore *s, const float *keys, size_t
     return search_many(s, index, keys, n, o, out);
 }
 
-// States as the store keeps its keys: *projected is to be freed, unless they are the same.
-static knnlm_status project(const kn_datastore *s, const float *states, size_t n, float **projected) {
+knnlm_status kn_datastore_project(const kn_datastore *s, const float *states, size_t n, float **projected) {
     *projected = NULL;
     if (!s->pca.in) return KNNLM_OK;
     *projected = kn_alloc_aligned(n * s->pca.out, sizeof **projected);
@@ -133,22 +133,22 @@ knnlm_status kn_datastore_search(const kn_datastore *s, const float *states, siz
                                  const kn_retrieve_options *o, kn_retrieved *out) {
     float *projected;
     if (s->pieces) return kn_pieces_search(s, states, n, o, out);
-    KN_TRY(project(s, states, n, &projected));
+    KN_TRY(kn_datastore_project(s, states, n, &projected));
     knnlm_status status = projected ? search_keys(s, projected, s->pca.out, n, o, out)
                                     : search_keys(s, states, s->width, n, o, out);
     kn_free_aligned(projected);
     return status;
 }
 
-// ---------------------------------------------------------------- one by one
+// ---------------------------------------------------------------- measuring
 
 typedef struct telling {
     const kn_datastore *s;
     const kn_retrieve_options *o;
+    const kn_measuring *what;
     int32_t *values;         // (threads, k)
     kn_value_share *scratch; // (threads, 2 k); NULL: entropies are not wanted
-    kn_retrieved_sink *sink;
-    void *context;
+    kn_row_facts *out;
 } telling;
 
 static void tell(void *context, size_t query, const uint32_t *ids, const float *distances, size_t count,
@@ -162,31 +162,47 @@ static void tell(void *context, size_t query, const uint32_t *ids, const float *
     if (t->scratch)
         found.entropy = kn_neighborhood_entropy(&found.near, t->o->temperature,
                                                 t->scratch + (size_t)worker * 2 * t->o->k);
-    t->sink(t->context, query, &found);
+    kn_measure_take(&t->what->measures[t->what->which[query]], &found, t->what->targets[query],
+                    &t->out[query]);
 }
 
-static knnlm_status search_each(telling *t, const float *keys, size_t n) {
-    kn_search_options options = search_options(t->s, t->o);
+knnlm_status kn_datastore_search_as(const kn_datastore *s, const float *keys, size_t n,
+                                    const kn_retrieve_options *o, const kn_search_telling *how) {
+    kn_search_options options = search_options(s, o);
     const kn_index *index;
+    options.found = how->found;
+    options.found_context = how->context;
+    options.any_order = how->any_order;
+    options.lists = how->lists;
+    KN_TRY(choose_index(s, o, &index));
+    return kn_index_search(index, keys, n, &options, NULL);
+}
+
+knnlm_status kn_datastore_probe(const kn_datastore *s, const float *keys, size_t n,
+                                const kn_retrieve_options *o, uint32_t **lists, uint32_t *probes) {
+    kn_search_options options = search_options(s, o);
+    const kn_index *index;
+    KN_TRY(choose_index(s, o, &index));
+    return kn_index_probe(index, keys, n, &options, lists, probes);
+}
+
+static knnlm_status measure(telling *t, const float *keys, size_t n) {
     size_t cells = (size_t)kn_threads() * t->o->k;
-    options.found = tell;
-    options.found_context = t;
-    KN_TRY(choose_index(t->s, t->o, &index));
     t->values = kn_alloc(cells, sizeof *t->values);
     if (!t->values) return KNNLM_ENOMEM;
     if (!isnan(t->o->temperature) && !(t->scratch = kn_alloc(2 * cells, sizeof *t->scratch)))
         return KNNLM_ENOMEM;
-    options.any_order = !t->scratch; // sums are the same in any order, but for those of entropies
-    return kn_index_search(index, keys, n, &options, NULL);
+    // Sums are the same in any order, but for those of entropies.
+    return kn_datastore_search_as(t->s, keys, n, t->o, &(kn_search_telling){tell, t, !t->scratch, NULL});
 }
 
-knnlm_status kn_datastore_search_each(const kn_datastore *s, const float *states, size_t n,
-                                      const kn_retrieve_options *o, kn_retrieved_sink *sink, void *context) {
-    telling t = {.s = s, .o = o, .sink = sink, .context = context};
+knnlm_status kn_datastore_measure(const kn_datastore *s, const float *states, size_t n,
+                                  const kn_retrieve_options *o, const kn_measuring *what, kn_row_facts *out) {
+    telling t = {.s = s, .o = o, .what = what, .out = out};
     float *projected;
-    if (s->pieces) return kn_pieces_search_each(s, states, n, o, sink, context);
-    KN_TRY(project(s, states, n, &projected));
-    knnlm_status status = search_each(&t, projected ? projected : states, n);
+    if (s->pieces) return kn_pieces_measure(s, states, n, o, what, out);
+    KN_TRY(kn_datastore_project(s, states, n, &projected));
+    knnlm_status status = measure(&t, projected ? projected : states, n);
     kn_free_aligned(projected);
     free(t.values);
     free(t.scratch);

@@ -10,7 +10,7 @@ typedef struct kn_engine {
     knnlm_status (*run)(kn_lm *lm, const kn_window *windows, size_t count, kn_tap tap,
                         const kn_lm_output *out);
     // NULL: no windows with a past.
-    knnlm_status (*past_open)(kn_lm *lm, kn_past **out);
+    knnlm_status (*past_open)(kn_lm *lm, size_t position, kn_past **out);
     void (*past_close)(kn_past *past);
     knnlm_status (*session_open)(kn_lm *lm, kn_session **out);
     void (*session_close)(kn_session *s);

@@ -146,10 +146,40 @@ knnlm_status kn_lm_run(kn_lm *lm, const kn_window *windows, size_t count, kn_tap
     return check_output(lm, out, rows);
 }
 
+static knnlm_status check_piece(const kn_lm *lm, const kn_stream_piece *p, const kn_lm_output *out) {
+    if (!lm->info.stream || p->from % (size_t)lm->info.stream || p->from >= p->to)
+        return kn_fail(KNNLM_EINVAL, "positions %zu to %zu of a stream: not from a multiple of %d on",
+                       p->from, p->to, lm->info.stream);
+    if (out->logprobs && !p->targets)
+        return kn_fail(KNNLM_EINVAL, "log-probabilities are asked for without targets");
+    KN_TRY(check_tokens(lm, p->inputs, p->to));
+    return p->targets ? check_tokens(lm, p->targets, p->to) : KNNLM_OK;
+}
+
+knnlm_status kn_lm_read_pieces(kn_lm *lm, const kn_stream_piece *pieces, size_t count, kn_tap tap,
+                               const kn_lm_output *out, const kn_progress *progress) {
+    size_t rows = 0;
+    KN_TRY(resolve_tap(lm, &tap));
+    for (size_t i = 0; i < count; i++) {
+        KN_TRY(check_piece(lm, &pieces[i], out));
+        rows += pieces[i].to - pieces[i].from;
+    }
+    KN_TRY(kn_lm_deal_pieces(lm, pieces, count, tap, out, progress));
+    return check_output(lm, out, rows);
+}
+
 knnlm_status kn_past_open(kn_lm *lm, kn_past **out) {
-    if (lm->info.stream) return lm->engine->past_open(lm, out);
-    return kn_fail(KNNLM_ENOTSUP, "%s: its attention has no sliding window: texts are read in windows",
-                   lm->info.path);
+    return kn_past_open_at(lm, 0, out);
+}
+
+knnlm_status kn_past_open_at(kn_lm *lm, size_t position, kn_past **out) {
+    if (!lm->info.stream)
+        return kn_fail(KNNLM_ENOTSUP, "%s: its attention has no sliding window: texts are read in windows",
+                       lm->info.path);
+    if (position % (size_t)lm->info.stream)
+        return kn_fail(KNNLM_EINVAL, "a past from position %zu: not a multiple of %d", position,
+                       lm->info.stream);
+    return lm->engine->past_open(lm, position, out);
 }
 
 void kn_past_close(kn_past *past) {

@@ -30,6 +30,7 @@ typedef struct kn_lm_info {
     int32_t window; // tokens read at a time where nobody says otherwise: as the model was trained, where its
                     // file tells; at most `context`
     int32_t stream; // tokens of a window that has a past (kn_past); 0: the model knows none
+    int32_t reach;  // of such a model: tokens before a position that its numbers depend on, at most
     int32_t key_width; // of a tapped state
     uint64_t parameters;
     uint64_t file_bytes;
@@ -105,6 +106,9 @@ uint64_t kn_lm_afford(const kn_lm *lm, uint64_t count);
 typedef struct kn_past kn_past;
 // KNNLM_ENOTSUP: the model has no sliding window. To be closed before the model.
 knnlm_status kn_past_open(kn_lm *lm, kn_past **out);
+// The past of a text of which nothing before `position` (a multiple of `stream`) was read: from `reach`
+// tokens after it on, numbers are those of the whole text, to the bit.
+knnlm_status kn_past_open_at(kn_lm *lm, size_t position, kn_past **out);
 void kn_past_close(kn_past *past);
 
 // A window: position i reads inputs[0..i] and predicts targets[i]. Positions below `first` are context only.

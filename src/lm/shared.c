@@ -152,6 +152,21 @@ static uint64_t wanted(const kn_lm_output *o) {
            (o->keys ? 8 : 0);
 }
 
+void kn_lm_put_run(kn_message *m, const kn_lm *lm, kn_tap tap, const kn_lm_output *out) {
+    kn_message_put_number(m, lm->key);
+    kn_message_put_number(m, (uint64_t)tap.point);
+    kn_message_put_number(m, (uint64_t)(int64_t)tap.layer);
+    kn_message_put_number(m, wanted(out));
+}
+
+knnlm_status kn_lm_take_run(kn_message *m, kn_lm **lm, kn_tap *tap, uint64_t *wanted_bits) {
+    *lm = kn_lm_find(kn_message_take_number(m));
+    tap->point = (kn_tap_point)kn_message_take_number(m);
+    tap->layer = (int32_t)kn_message_take_number(m);
+    *wanted_bits = kn_message_take_number(m);
+    return *lm ? kn_message_read(m) : kn_fail(KNNLM_EINVAL, "no such model is open");
+}
+
 static void put_windows(kn_message *m, const kn_window *windows, size_t count) {
     kn_message_put_number(m, count);
     for (size_t i = 0; i < count; i++) {
@@ -165,17 +180,14 @@ static void put_windows(kn_message *m, const kn_window *windows, size_t count) {
     }
 }
 
-// Results in the order in which they lie in a message; `move` puts or takes them.
-static void for_results(kn_message *m, const kn_lm *lm, const kn_lm_output *o, size_t rows,
-                        void (*move)(kn_message *m, void *data, size_t size)) {
-    if (o->logprobs) move(m, o->logprobs, rows * sizeof(float));
-    if (o->entropies) move(m, o->entropies, rows * sizeof(float));
-    if (o->distribution) move(m, o->distribution, rows * (size_t)lm->info.vocabulary * sizeof(float));
-    if (o->keys) move(m, o->keys, rows * (size_t)lm->info.key_width * sizeof(float));
-}
-
-static void take(kn_message *m, void *data, size_t size) {
-    kn_message_take(m, data, size);
+knnlm_status kn_lm_take_results(kn_message *m, const kn_lm *lm, kn_lm_output *o, size_t rows) {
+    if (o->logprobs) kn_message_take(m, o->logprobs, rows * sizeof(float));
+    if (o->entropies) kn_message_take(m, o->entropies, rows * sizeof(float));
+    if (o->distribution)
+        kn_message_take(m, o->distribution, rows * (size_t)lm->info.vocabulary * sizeof(float));
+    if (o->keys) kn_message_take(m, o->keys, rows * (size_t)lm->info.key_width * sizeof(float));
+    kn_lm_output_advance(lm, o, rows);
+    return kn_message_read(m);
 }
 
 // The part of the windows that each rank gets: by their lengths, from one end to the other.
@@ -194,19 +206,14 @@ static knnlm_status run_all(kn_lm *lm, const kn_window *windows, const size_t *e
     size_t ranks = (size_t)kn_rank_count();
     for (size_t r = 0, first = 0; r < ranks; first = ends[r++]) {
         calls[r] = (kn_call){.rank = (int)r, .service = &kn_service_lm_run};
-        kn_message_put_number(&calls[r].in, lm->key);
-        kn_message_put_number(&calls[r].in, (uint64_t)tap.point);
-        kn_message_put_number(&calls[r].in, (uint64_t)(int64_t)tap.layer);
-        kn_message_put_number(&calls[r].in, wanted(out));
+        kn_lm_put_run(&calls[r].in, lm, tap, out);
         put_windows(&calls[r].in, windows + first, ends[r] - first);
     }
     KN_TRY(kn_ranks_call(calls, ranks, NULL));
     kn_lm_output at = *out;
     for (size_t r = 0, first = 0; r < ranks; first = ends[r++]) {
         size_t rows = rows_of(windows + first, ends[r] - first);
-        for_results(&calls[r].out, lm, &at, rows, take);
-        KN_TRY(kn_message_read(&calls[r].out));
-        kn_lm_output_advance(lm, &at, rows);
+        KN_TRY(kn_lm_take_results(&calls[r].out, lm, &at, rows));
     }
     return KNNLM_OK;
 }
@@ -247,7 +254,8 @@ static knnlm_status take_windows(kn_message *in, kn_window **out, size_t *count)
 }
 
 // Results are computed where they lie in the answer.
-static knnlm_status make_room(kn_message *m, const kn_lm *lm, uint64_t bits, size_t rows, kn_lm_output *out) {
+knnlm_status kn_lm_make_results(kn_message *m, const kn_lm *lm, uint64_t bits, size_t rows,
+                                kn_lm_output *out) {
     size_t wide = (size_t)lm->info.vocabulary, width = (size_t)lm->info.key_width;
     size_t sizes[] = {bits & 1 ? rows : 0, bits & 2 ? rows : 0, bits & 4 ? rows * wide : 0,
                       bits & 8 ? rows * width : 0};
@@ -262,17 +270,17 @@ static knnlm_status make_room(kn_message *m, const kn_lm *lm, uint64_t bits, siz
 }
 
 static knnlm_status run_run(kn_message *in, kn_message *out, const kn_progress *progress) {
-    kn_lm *lm = kn_lm_find(kn_message_take_number(in));
-    kn_tap tap = {.point = (kn_tap_point)kn_message_take_number(in)};
-    tap.layer = (int32_t)kn_message_take_number(in);
-    uint64_t bits = kn_message_take_number(in);
+    kn_lm *lm;
+    kn_tap tap;
+    uint64_t bits;
     kn_window *windows = NULL;
     kn_lm_output results = {0};
     size_t count;
     (void)progress;
-    if (!lm) return kn_fail(KNNLM_EINVAL, "no such model is open");
+    KN_TRY(kn_lm_take_run(in, &lm, &tap, &bits));
     knnlm_status status = take_windows(in, &windows, &count);
-    if (status == KNNLM_OK && count) status = make_room(out, lm, bits, rows_of(windows, count), &results);
+    if (status == KNNLM_OK && count)
+        status = kn_lm_make_results(out, lm, bits, rows_of(windows, count), &results);
     if (status == KNNLM_OK && count) status = lm->engine->run(lm, windows, count, tap, &results);
     free(windows);
     return status;

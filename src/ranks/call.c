@@ -1,6 +1,7 @@
 // Makes calls: those to this rank in place, those to others through MPI, and waits for all.
 #include "ranks/transport.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -30,6 +31,9 @@ void kn_transport_rest(unsigned *waited) {
     unsigned nanoseconds = (*waited - spins + 1) * step;
     nanosleep(&(struct timespec){0, nanoseconds < longest ? nanoseconds : longest}, NULL);
 }
+
+// Calls of one thread go out before those of another: ranks that exchange messages have to meet in one order.
+static pthread_mutex_t outgoing = PTHREAD_MUTEX_INITIALIZER;
 
 static void stop_others(calling *c) {
     for (size_t i = 0; i < c->count && !c->stopped; i++)
@@ -124,11 +128,13 @@ knnlm_status kn_ranks_call(kn_call *calls, size_t count, const kn_progress *prog
     for (size_t i = 0; i < count; i++) KN_TRY(kn_message_sent(&calls[i].in));
     c.sendings = kn_alloc(count, sizeof *c.sendings);
     if (!c.sendings) return KNNLM_ENOMEM;
+    pthread_mutex_lock(&outgoing);
     for (size_t i = 0; i < count && !c.stopped; i++) {
         if (calls[i].rank == kn_rank()) continue;
         keep(&calls[i], kn_transport_begin(&calls[i], &c.sendings[i]));
         if (calls[i].status != KNNLM_OK) stop_others(&c);
     }
+    pthread_mutex_unlock(&outgoing);
     run_in_place(&c);
     wait_for_others(&c);
     free(c.sendings);

@@ -9,6 +9,11 @@ void kn_message_free(kn_message *m) {
     *m = (kn_message){0};
 }
 
+void kn_message_clear(kn_message *m) {
+    m->size = m->taken = 0;
+    m->failed = false;
+}
+
 void *kn_message_room(kn_message *m, size_t size) {
     size_t needed;
     m->failed = m->failed || !kn_add(m->size, size, &needed) ||
@@ -24,6 +29,21 @@ void kn_message_put(kn_message *m, const void *data, size_t size) {
     if (room && size) memcpy(room, data, size);
 }
 
+static size_t padding(size_t size) {
+    return (8 - size % 8) % 8;
+}
+
+void *kn_message_room_padded(kn_message *m, size_t size) {
+    void *room = kn_message_room(m, size), *end = kn_message_room(m, padding(size));
+    if (end) memset(end, 0, padding(size));
+    return end ? m->data + m->size - padding(size) - size : room;
+}
+
+void kn_message_put_padded(kn_message *m, const void *data, size_t size) {
+    void *room = kn_message_room_padded(m, size);
+    if (room && size) memcpy(room, data, size);
+}
+
 const void *kn_message_view(kn_message *m, size_t size) {
     if (m->failed || size > m->size - m->taken) {
         m->failed = true;
@@ -32,6 +52,11 @@ const void *kn_message_view(kn_message *m, size_t size) {
     const void *view = m->data + m->taken;
     m->taken += size;
     return view;
+}
+
+const void *kn_message_view_padded(kn_message *m, size_t size) {
+    const void *view = kn_message_view(m, size);
+    return kn_message_view(m, padding(size)) ? view : NULL;
 }
 
 void kn_message_take(kn_message *m, void *out, size_t size) {

@@ -15,14 +15,20 @@ typedef struct kn_message {
 } kn_message;
 
 void kn_message_free(kn_message *m);
+// Empties it: its memory is used again, which the system need not clear another time.
+void kn_message_clear(kn_message *m);
 void kn_message_put(kn_message *m, const void *data, size_t size);
 // Room for `size` bytes, to be filled by the caller before the next put; NULL: there is none.
 void *kn_message_room(kn_message *m, size_t size);
+// The same, filled up to a multiple of 8 bytes, so that what comes after it lies well.
+void *kn_message_room_padded(kn_message *m, size_t size);
+void kn_message_put_padded(kn_message *m, const void *data, size_t size);
 // Zeros where there is no more.
 void kn_message_take(kn_message *m, void *out, size_t size);
 // The next `size` bytes where they lie, which is on a multiple of 8 when all before them were multiples of 8
 // long; NULL: there are fewer.
 const void *kn_message_view(kn_message *m, size_t size);
+const void *kn_message_view_padded(kn_message *m, size_t size);
 // KNNLM_ENOMEM: something put is missing. KNNLM_EDATA: more was taken than there is.
 knnlm_status kn_message_sent(const kn_message *m);
 knnlm_status kn_message_read(const kn_message *m);

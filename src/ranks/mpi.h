@@ -18,6 +18,7 @@ enum {
     KN_TAG_CALLS = 4096, // calls under way at a time, at most: tags go up to 32767 at least
     KN_TAG_PROGRESS = 1, // added to a call's tag
     KN_TAG_STOP = 2,
+    KN_TAG_MEETING = 3, // likewise, of calls that exchange messages
 };
 enum { KN_PIECE = 1 << 30, KN_HOST_NAME = 128 }; // bytes of a message of MPI, whose counts are ints
 

@@ -44,11 +44,31 @@ typedef struct kn_call {
 } kn_call;
 
 // Makes all calls, those to other ranks at the same time, and waits for all. Calls to one rank are answered
-// in their order. The first (by number) that failed gives status and message, "rank 2 (host): ..." where it
-// was another's; when one fails, the others are asked to stop. Any thread of rank 0. `progress` (or NULL) is
-// told the sums of what calls report. KNNLM_EIO: a rank does not answer any more.
+// in their order, and those of different threads in the same order by all ranks. The first (by number) that
+// failed gives status and message, "rank 2 (host): ..." where it was another's; when one fails, the others
+// are asked to stop. Any thread of rank 0. `progress` (or NULL) is told the sums of what calls report.
+// KNNLM_EIO: a rank does not answer any more.
 knnlm_status kn_ranks_call(kn_call *calls, size_t count, const kn_progress *progress);
 void kn_calls_free(kn_call *calls, size_t count);
+
+// ---------------------------------------------------------------- between ranks that work together
+
+// Ranks that are called together may exchange messages meanwhile, all with all, in rounds. They know each
+// other's messages by a number that all of these calls are told: one for each kn_ranks_call.
+uint64_t kn_ranks_meeting(void);
+
+typedef struct kn_round {
+    uint64_t meeting;
+    const bool *to, *from;        // (ranks): whom this rank has a message for, and who has one for it
+    const kn_message *const *out; // (ranks): by rank; several may get the same
+    kn_message *in;               // (ranks): what was in them is lost
+} kn_round;
+
+// Sends, and waits for what is sent to this rank; a rank has nothing for itself. `status` of what this rank
+// did before: if that failed, the others are told, and it is returned. KNNLM_ESTOPPED: another rank failed,
+// or the caller does not want it any more (`progress` says so). Who did not fail has all rounds with the same
+// ranks.
+knnlm_status kn_ranks_exchange(const kn_round *round, knnlm_status status, const kn_progress *progress);
 
 // KNNLM_EIO, naming it: a rank does not answer any more. Any thread of rank 0.
 knnlm_status kn_ranks_check(void);

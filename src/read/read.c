@@ -2,12 +2,15 @@
 #include "read/read.h"
 
 #include "base/memory.h"
+#include "lm/shared.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Tokens gathered before the model runs: several sub-batches of the native engine's.
-enum { GATHER = 8192 };
+// Tokens gathered before the model runs: several sub-batches of the native engine's. Of streams that several
+// ranks read, more: who begins within a text reads what is before it again (2560 tokens of the bundled
+// model's), so that parts have to be long; but results wait on rank 0, in at most so many bytes.
+enum { GATHER = 8192, GATHER_FAR = 65536, FAR_BYTES = 1 << 29 };
 
 // A window waiting for its turn; places are in the reader's arrays.
 typedef struct pending {
@@ -41,6 +44,9 @@ typedef struct reader {
     size_t logprob_capacity, entropy_capacity, key_capacity;
     kn_window *batch;
     size_t batch_capacity;
+    bool far; // streams are read by several ranks
+    kn_stream_piece *pieces;
+    size_t piece_capacity;
 } reader;
 
 static void forget(reader *r) {
@@ -61,6 +67,7 @@ static void reader_free(reader *r) {
     free(r->entropies);
     free(r->keys);
     free(r->batch);
+    free(r->pieces);
 }
 
 knnlm_status kn_read_resolve(const kn_lm *lm, kn_read_options *o) {
@@ -99,18 +106,34 @@ static bool model_wanted(const reader *r) {
     return r->o->logprobs || r->o->entropies || r->o->keys;
 }
 
-static knnlm_status run_model(reader *r) {
+// Windows that follow each other in a document are one piece of it.
+static knnlm_status run_pieces(reader *r, const kn_lm_output *out, const kn_progress *progress) {
+    size_t count = 0;
+    KN_TRY(kn_grow(&r->pieces, &r->piece_capacity, r->window_count, sizeof *r->pieces));
+    for (size_t i = 0; i < r->window_count; i++) {
+        const pending *p = &r->windows[i];
+        const int32_t *inputs = r->stream + r->documents[p->document].stream;
+        if (i && p->document == p[-1].document)
+            r->pieces[count - 1].to = p->done + p->count;
+        else
+            r->pieces[count++] = (kn_stream_piece){inputs, inputs + 1, p->done, p->done + p->count};
+    }
+    return kn_lm_read_pieces(r->lm, r->pieces, count, r->o->tap, out, progress);
+}
+
+static knnlm_status run_model(reader *r, const kn_progress *progress) {
     size_t scored = 0;
     if (!model_wanted(r)) return KNNLM_OK;
     for (size_t i = 0; i < r->window_count; i++) scored += r->windows[i].count;
     KN_TRY(make_room(r, scored));
+    kn_lm_output out = {.logprobs = r->logprobs, .entropies = r->entropies, .keys = r->keys};
+    if (r->far) return run_pieces(r, &out, progress);
     for (size_t i = 0; i < r->window_count; i++) {
         const pending *p = &r->windows[i];
         const held *d = &r->documents[p->document];
         r->batch[i] = kn_read_window(r->o, r->stream + d->stream, p->done, p->count, d->past);
         if (!r->o->logprobs) r->batch[i].targets = NULL;
     }
-    kn_lm_output out = {.logprobs = r->logprobs, .entropies = r->entropies, .keys = r->keys};
     return kn_lm_run(r->lm, r->batch, r->window_count, r->o->tap, &out);
 }
 
@@ -137,9 +160,25 @@ static knnlm_status deliver(reader *r) {
     return KNNLM_OK;
 }
 
-static knnlm_status flush(reader *r) {
+// How far the reading is: the file bytes behind the document at hand (from) and with it (to).
+typedef struct reached {
+    const kn_progress *progress; // NULL: nobody listens
+    uint64_t from, to, total;
+} reached;
+
+// While other ranks read, what is behind stands.
+static bool tell_standing(void *context, const char *phase, uint64_t done, uint64_t total, const char *unit) {
+    const reached *at = context;
+    (void)done;
+    (void)total;
+    (void)unit;
+    return kn_progress_report(at->progress, phase, at->from, at->total, "B");
+}
+
+static knnlm_status flush(reader *r, const reached *at) {
+    reached standing = *at;
     if (r->window_count == 0) return KNNLM_OK;
-    KN_TRY(run_model(r));
+    KN_TRY(run_model(r, at->progress ? &(kn_progress){tell_standing, &standing} : NULL));
     KN_TRY(deliver(r));
     r->window_count = r->window_tokens = 0;
     return KNNLM_OK;
@@ -167,12 +206,6 @@ static knnlm_status hold_document(reader *r, const char *name, const int32_t *to
     return KNNLM_OK;
 }
 
-// How far the reading is: the file bytes behind the document at hand (from) and with it (to).
-typedef struct reached {
-    const kn_progress *progress; // NULL: nobody listens
-    uint64_t from, to, total;
-} reached;
-
 static knnlm_status report(const reached *at, size_t done, size_t tokens) {
     uint64_t bytes = at->from + (uint64_t)((double)(at->to - at->from) * (double)done / (double)tokens);
     if (kn_progress_report(at->progress, "reading", bytes, at->total, "B")) return KNNLM_OK;
@@ -180,7 +213,9 @@ static knnlm_status report(const reached *at, size_t done, size_t tokens) {
 }
 
 static size_t gather_of(const reader *r) {
-    return r->o->gather ? r->o->gather : GATHER;
+    size_t ranks = kn_lm_readers(r->lm), width = r->o->keys ? (size_t)kn_lm_describe(r->lm)->key_width : 0;
+    size_t each = r->far ? GATHER_FAR : GATHER, most = FAR_BYTES / ((width + 2) * sizeof(float));
+    return r->o->gather ? r->o->gather : kn_max(GATHER, kn_min(ranks * each, most));
 }
 
 // Cuts the document held last into windows, running the model whenever enough have gathered. The windows are
@@ -190,21 +225,23 @@ static knnlm_status cut_windows(reader *r, uint64_t skip, const reached *at) {
     size_t document = r->document_count - 1;
     bool streamed = r->o->stream && model_wanted(r);
     held d = r->documents[document];
-    if (streamed && d.tokens > (size_t)r->o->score) KN_TRY(kn_past_open(r->lm, &r->documents[document].past));
+    r->far = streamed && kn_lm_readers(r->lm) > 1;
+    if (streamed && !r->far && d.tokens > (size_t)r->o->score)
+        KN_TRY(kn_past_open(r->lm, &r->documents[document].past));
     for (size_t done = 0, n; done < d.tokens; done += n) {
         size_t before = kn_min(done, (size_t)r->o->context);
         n = kn_read_targets(r->o, d.tokens, done);
-        if (done + n <= skip && !streamed) continue;
+        if (done + n <= skip && (!streamed || r->far)) continue;
         size_t unwanted = skip > done ? kn_min(n, (size_t)(skip - done)) : 0;
         KN_TRY(kn_grow(&r->windows, &r->window_capacity, r->window_count + 1, sizeof *r->windows));
         r->windows[r->window_count++] = (pending){document, done, n, unwanted};
         r->window_tokens += before + n;
         if (r->window_tokens < gather_of(r)) continue;
-        KN_TRY(flush(r));
+        KN_TRY(flush(r, at));
         KN_TRY(report(at, done + n, d.tokens));
     }
     // A long document ends a batch: its tokens would be held along with those of every document after it.
-    if (r->used >= gather_of(r)) KN_TRY(flush(r));
+    if (r->used >= gather_of(r)) KN_TRY(flush(r, at));
     if (r->window_count == 0) forget(r);
     return KNNLM_OK;
 }
@@ -251,7 +288,7 @@ static knnlm_status read_documents(reader *r, kn_documents *source, const kn_pro
         reached at = {
             .progress = progress, .from = kn_documents_done(source), .total = kn_documents_total(source)};
         KN_TRY(wait_for_document(source, &at, &d, &found));
-        if (!found) return flush(r);
+        if (!found) return flush(r, &at);
         at.to = kn_documents_done(source);
         if (r->choose) KN_TRY(r->choose(r->context, &d, r->next_document, &skip));
         if (skip == UINT64_MAX) {
@@ -296,14 +333,30 @@ knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, co
     return status;
 }
 
-knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
-                            kn_record_sink *sink, void *context) {
+static knnlm_status read_many(reader *r, const kn_read_text *texts, size_t count,
+                              const kn_progress *progress) {
+    reached at = {.progress = progress};
+    for (size_t i = 0; i < count; i++) at.total += texts[i].count;
+    for (size_t i = 0; i < count; i++) {
+        at.to = at.from + texts[i].count;
+        KN_TRY(hold_document(r, "", texts[i].tokens, NULL, texts[i].count));
+        KN_TRY(cut_windows(r, 0, &at));
+        at.from = at.to;
+    }
+    return flush(r, &at);
+}
+
+knnlm_status kn_read_many(kn_lm *lm, const kn_read_text *texts, size_t count, const kn_read_options *options,
+                          const kn_progress *progress, kn_record_sink *sink, void *context) {
     kn_read_options o = *options;
     KN_TRY(kn_read_resolve(lm, &o));
     reader r = {.lm = lm, .o = &o, .sink = sink, .context = context};
-    knnlm_status status = hold_document(&r, "", tokens, NULL, count);
-    if (status == KNNLM_OK) status = cut_windows(&r, 0, &(reached){0});
-    if (status == KNNLM_OK) status = flush(&r);
+    knnlm_status status = read_many(&r, texts, count, progress);
     reader_free(&r);
     return status;
+}
+
+knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
+                            kn_record_sink *sink, void *context) {
+    return kn_read_many(lm, &(kn_read_text){tokens, count}, 1, options, NULL, sink, context);
 }

@@ -79,7 +79,14 @@ knnlm_status kn_read_texts(kn_lm *lm, const char *const *paths, size_t count, co
 knnlm_status kn_read_source(kn_lm *lm, kn_documents *source, const kn_read_options *options,
                             const kn_progress *progress, kn_record_choice *choose, kn_record_sink *sink,
                             void *context, kn_read_totals *totals);
-// The same for one text in memory.
+// The same for texts in memory, each a document; progress is told in tokens.
+typedef struct kn_read_text {
+    const int32_t *tokens;
+    size_t count;
+} kn_read_text;
+knnlm_status kn_read_many(kn_lm *lm, const kn_read_text *texts, size_t count, const kn_read_options *options,
+                          const kn_progress *progress, kn_record_sink *sink, void *context);
+// The same for one of them.
 knnlm_status kn_read_tokens(kn_lm *lm, const int32_t *tokens, size_t count, const kn_read_options *options,
                             kn_record_sink *sink, void *context);
 

@@ -30,13 +30,13 @@ static const kn_shard_document *find_document(const kn_sharded *s, uint64_t id) 
     return &s->documents[low - 1];
 }
 
-// The same among the documents of one shard, whose numbers are ascending by first entry and by start.
-static size_t find_in_shard(const kn_sharded *s, const kn_shard *shard, uint64_t id, bool local) {
+// The same among the documents of one shard, whose numbers are ascending by start.
+static size_t find_in_shard(const kn_sharded *s, const kn_shard *shard, uint64_t id) {
     size_t low = 0, high = shard->info.documents;
     while (low < high) {
         size_t middle = (low + high) / 2;
         const kn_shard_document *d = &s->documents[shard->numbers[middle]];
-        if (!d->damaged && (local ? d->first : d->start) > id)
+        if (!d->damaged && d->start > id)
             high = middle;
         else
             low = middle + 1;
@@ -44,25 +44,20 @@ static size_t find_in_shard(const kn_sharded *s, const kn_shard *shard, uint64_t
     return low;
 }
 
-uint64_t kn_store_shard_entry(const kn_store *store, size_t shard, uint64_t local) {
-    const kn_sharded *s = store->sharded;
-    size_t at = find_in_shard(s, &s->list[shard], local, true);
-    for (; at > 0; at--) {
-        const kn_shard_document *d = &s->documents[s->list[shard].numbers[at - 1]];
-        if (d->count) return d->start + (local - d->first);
-    }
-    return 0; // of no document that can be read: nobody finds it
-}
-
 uint64_t kn_store_shard_from(const kn_store *store, size_t shard, uint64_t id) {
     const kn_sharded *s = store->sharded;
     const kn_shard *one = &s->list[shard];
-    size_t at = find_in_shard(s, one, id, false);
+    size_t at = find_in_shard(s, one, id);
     for (; at > 0; at--) {
         const kn_shard_document *d = &s->documents[one->numbers[at - 1]];
         if (d->count) return d->first + kn_min((size_t)(id - d->start), (size_t)d->count);
     }
     return 0;
+}
+
+uint64_t kn_store_shard_start(const kn_store *store, size_t shard, uint64_t document) {
+    const kn_sharded *s = store->sharded;
+    return s->documents[s->list[shard].numbers[document]].start;
 }
 
 void kn_store_shard_document(const kn_store *store, uint64_t number, size_t *shard, uint64_t *local) {

@@ -72,9 +72,10 @@ typedef struct kn_store_shard {
     const char *note; // of its index; NULL: none
 } kn_store_shard;
 kn_store_shard kn_store_shard_at(const kn_store *store, size_t number);
-// The number among all of an entry of a shard; and the first entry of a shard whose number is `id` or above.
-uint64_t kn_store_shard_entry(const kn_store *store, size_t shard, uint64_t local);
+// The first entry of a shard whose number among all is `id` or above.
 uint64_t kn_store_shard_from(const kn_store *store, size_t shard, uint64_t id);
+// The number among all of the first entry of a document, by its number in its shard.
+uint64_t kn_store_shard_start(const kn_store *store, size_t shard, uint64_t document);
 // The shard that has a document, and its number there.
 void kn_store_shard_document(const kn_store *store, uint64_t number, size_t *shard, uint64_t *local);
 // The highest order of a document, of any shard.

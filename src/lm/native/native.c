@@ -49,6 +49,12 @@ static knnlm_status load(kn_native *m, const kn_config *c, const kn_kernels *k) 
     return status;
 }
 
+// Each layer looks a window back, at what the layer before it made of the positions there.
+static int32_t reach_of(const kn_config *c) {
+    int64_t reach = (int64_t)c->layers * (c->window - 1);
+    return reach > INT32_MAX ? INT32_MAX : (int32_t)reach;
+}
+
 static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_options *options) {
     kn_config c;
     kn_lm_info *info = &m->lm.info;
@@ -73,6 +79,7 @@ static knnlm_status open_file(kn_native *m, const char *path, const kn_lm_option
     info->context = c.context;
     KN_TRY(kn_model_length(m->file, &c, &info->window));
     info->stream = c.window ? KN_NATIVE_STREAM : 0;
+    info->reach = c.window ? reach_of(&c) : 0;
     return kn_lm_identify(path, options->progress, info);
 }
 

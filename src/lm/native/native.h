@@ -17,6 +17,7 @@ enum { KN_NATIVE_STREAM = 512 };
 typedef struct kn_native_past {
     kn_past past;
     float **kept;    // a layer: room for kn_past_max() rows
+    size_t begin;    // the first position that was read
     size_t position; // of the next token
     size_t rows;     // kept: those before it, from a multiple of 32 on
 } kn_native_past;
@@ -74,7 +75,7 @@ typedef struct kn_pass {
 knnlm_status kn_pass_run(kn_pass *p);
 
 extern const kn_engine kn_native_engine;
-knnlm_status kn_native_past_open(kn_lm *lm, kn_past **out);
+knnlm_status kn_native_past_open(kn_lm *lm, size_t position, kn_past **out);
 void kn_native_past_close(kn_past *past);
 // The past takes over the new rows of a layer; then, once for all layers, it moves on by `rows`.
 void kn_native_past_keep(kn_native_past *past, const kn_config *c, int32_t layer, const float *qkv,

@@ -126,6 +126,7 @@ static float *attend(kn_pass *p, int32_t n, bool last) {
                      ws->s.attention_stride);
     fill_pasts(p, n);
     float *x = ws->x;
+    if (!rows) return x; // read for what comes after it
     if (last) {
         take_scored(p, ws->attended, ws->attended);
         take_scored(p, ws->x, ws->scored);
@@ -177,6 +178,7 @@ static bool run_layer(kn_pass *p, int32_t n, float **x) {
     if (copy) give_keys(p, ws->copy, false);
     if (finished(p, n, KN_TAP_ATTENTION)) return false;
     *x = attend(p, n, last);
+    if (!rows) return false;
     if (tapped(p, n, KN_TAP_FFN_INPUT_RAW)) give_keys(p, *x, last);
     if (finished(p, n, KN_TAP_FFN_INPUT_RAW)) return false;
     copy = tapped(p, n, KN_TAP_FFN_INPUT);

@@ -14,10 +14,11 @@ static knnlm_status init(kn_native_past *p, const kn_config *c) {
     return KNNLM_OK;
 }
 
-knnlm_status kn_native_past_open(kn_lm *lm, kn_past **out) {
+knnlm_status kn_native_past_open(kn_lm *lm, size_t position, kn_past **out) {
     kn_native_past *p = kn_alloc(1, sizeof *p);
     if (!p) return KNNLM_ENOMEM;
     p->past.lm = lm;
+    p->begin = p->position = position;
     knnlm_status status = init(p, &((const kn_native *)lm)->w.config);
     if (status == KNNLM_OK)
         *out = &p->past;
@@ -33,9 +34,13 @@ void kn_native_past_close(kn_past *past) {
     free(p);
 }
 
+static size_t first_kept(const kn_native_past *p, const kn_config *c, size_t position) {
+    return kn_max(p->begin, kn_past_first(c, position));
+}
+
 void kn_native_past_keep(kn_native_past *p, const kn_config *c, int32_t layer, const float *qkv,
                          size_t rows) {
-    size_t d = (size_t)c->width, end = p->position + rows, first = kn_past_first(c, end);
+    size_t d = (size_t)c->width, end = p->position + rows, first = first_kept(p, c, end);
     size_t had_from = p->position - p->rows; // position of the first row kept so far
     size_t stay = first < p->position ? p->position - first : 0, fresh = end - first - stay;
     float *kept = p->kept[layer];
@@ -46,5 +51,5 @@ void kn_native_past_keep(kn_native_past *p, const kn_config *c, int32_t layer, c
 
 void kn_native_past_move(kn_native_past *p, const kn_config *c, size_t rows) {
     p->position += rows;
-    p->rows = p->position - kn_past_first(c, p->position);
+    p->rows = p->position - first_kept(p, c, p->position);
 }
