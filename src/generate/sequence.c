@@ -178,22 +178,12 @@ static int32_t token_before(const kn_sequence *s) {
     return kn_tokenizer_joins_with_spaces(t) ? -1 : kn_tokenizer_start(t);
 }
 
-// A character that the tokens before began and this one does not go on with is none, and theirs.
-static knnlm_status break_off(kn_sequence *s, kn_generated *last) {
-    KN_TRY(kn_text_end(&s->text));
-    last[-1].size = s->text.size - last[-1].offset;
-    last->offset = s->text.size;
-    return KNNLM_OK;
-}
-
 static knnlm_status append_text(kn_sequence *s, int32_t token) {
     kn_generated *last = &s->tokens[s->count - s->prompt - 1];
     char *piece;
     size_t size;
     KN_TRY(kn_piece_after(kn_lm_tokenizer(s->lm), token_before(s), token, &piece, &size));
-    knnlm_status status = KNNLM_OK;
-    if (s->text.begun_size && size && !kn_text_goes_on(&s->text, piece, size)) status = break_off(s, last);
-    if (status == KNNLM_OK) status = kn_text_append(&s->text, piece, size);
+    knnlm_status status = kn_text_append(&s->text, piece, size);
     free(piece);
     last->size = s->text.size - last->offset;
     return status;
@@ -259,7 +249,10 @@ static knnlm_status publish(kn_sequence *s, const kn_mixture *m) {
         settled = kn_passages_settled(s);
     }
     s->tokens_final = kn_max(s->tokens_final, settled);
-    s->text_final = s->tokens_final == s->tokens_sure ? s->text_sure : s->tokens[s->tokens_final].offset;
+    // What was final stays so: a token whose beginning was, while its end might have begun a stop, may wait
+    // for its source.
+    size_t final = s->tokens_final == s->tokens_sure ? s->text_sure : s->tokens[s->tokens_final].offset;
+    s->text_final = kn_max(s->text_final, final);
     return KNNLM_OK;
 }
 

@@ -76,16 +76,6 @@ knnlm_status kn_text_append(kn_text *t, const char *bytes, size_t size) {
     return status;
 }
 
-bool kn_text_goes_on(const kn_text *t, const char *bytes, size_t size) {
-    char more[CHARACTER + 1];
-    uint32_t c;
-    if (!t->begun_size || !size) return t->begun_size > 0;
-    memcpy(more, t->begun, t->begun_size);
-    more[t->begun_size] = bytes[0];
-    return can_be_character(more, t->begun_size + 1) ||
-           kn_utf8_decode(more, t->begun_size + 1, &c) > t->begun_size;
-}
-
 knnlm_status kn_text_end(kn_text *t) {
     if (!t->begun_size) return KNNLM_OK;
     t->begun_size = 0;

@@ -16,8 +16,6 @@ typedef struct kn_text {
 
 // What can be no character becomes U+FFFD. KNNLM_ENOMEM.
 knnlm_status kn_text_append(kn_text *text, const char *bytes, size_t size);
-// Whether these bytes go on with a character that was begun.
-bool kn_text_goes_on(const kn_text *text, const char *bytes, size_t size);
 // Nothing more comes: a character that was begun is none.
 knnlm_status kn_text_end(kn_text *text);
 void kn_text_free(kn_text *text);

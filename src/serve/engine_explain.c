@@ -36,13 +36,13 @@ static size_t contexts_of(const kn_request_task *t) {
 
 static knnlm_status explain_one(kn_request_task *t, const kn_nexts *nexts, size_t first) {
     kn_request_explanation x = {0};
-    const int32_t *targets = t->tokens + t->count;
-    KN_TRY(kn_explain_next(t->view->mixture, kn_nexts_at(nexts, first), t->targets ? *targets : -1, t->words,
+    const int32_t *targets = t->targets ? t->tokens + t->count : NULL;
+    KN_TRY(kn_explain_next(t->view->mixture, kn_nexts_at(nexts, first), targets ? *targets : -1, t->words,
                            t->neighbors, t->around, &x.found));
     for (size_t i = 0; i < x.found.neighbor_count; i++)
         x.found.neighbors[i].store = t->view->numbers[x.found.neighbors[i].store];
     knnlm_status status = keep_names(&x);
-    if (status == KNNLM_OK && t->targets)
+    if (status == KNNLM_OK && targets)
         status = kn_explain_targets(nexts, first, targets, t->targets, &x.found);
     if (status == KNNLM_OK)
         t->explanation = x;
