@@ -21,6 +21,18 @@ size_t kn_isa(count_below)(const uint64_t *items, size_t n, uint64_t pivot) {
     return count;
 }
 
+// cut_items from item i on, where `kept` and `met` were found before it.
+static inline size_t cut_from(uint64_t *items, size_t i, size_t n, uint64_t low, uint64_t high,
+                              uint64_t *middle, size_t kept, size_t met) {
+    for (; i < n; i++) {
+        uint64_t x = items[i];
+        items[kept] = middle[met] = x;
+        kept += x < low;
+        met += x >= low && x < high;
+    }
+    return kept;
+}
+
 #if defined(__AVX512F__)
 // Compressed in a register, then stored whole: compressing into memory is slow on some CPUs.
 size_t kn_isa(cut_items)(uint64_t *items, size_t n, uint64_t low, uint64_t high, uint64_t *middle) {
@@ -35,13 +47,7 @@ size_t kn_isa(cut_items)(uint64_t *items, size_t n, uint64_t low, uint64_t high,
         kept += (size_t)__builtin_popcount(below);
         met += (size_t)__builtin_popcount(between);
     }
-    for (; i < n; i++) {
-        uint64_t x = items[i];
-        items[kept] = middle[met] = x;
-        kept += x < low;
-        met += x >= low && x < high;
-    }
-    return kept;
+    return cut_from(items, i, n, low, high, middle, kept, met);
 }
 
 size_t kn_isa(find_equal)(uint32_t *places, const int32_t *values, size_t n, int32_t value) {
@@ -60,14 +66,7 @@ size_t kn_isa(find_equal)(uint32_t *places, const int32_t *values, size_t n, int
 }
 #else
 size_t kn_isa(cut_items)(uint64_t *items, size_t n, uint64_t low, uint64_t high, uint64_t *middle) {
-    size_t kept = 0, met = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t x = items[i];
-        items[kept] = middle[met] = x;
-        kept += x < low;
-        met += x >= low && x < high;
-    }
-    return kept;
+    return cut_from(items, 0, n, low, high, middle, 0, 0);
 }
 
 size_t kn_isa(find_equal)(uint32_t *places, const int32_t *values, size_t n, int32_t value) {
