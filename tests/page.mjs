@@ -213,6 +213,10 @@ await part('keyboard: tabs, writing, stores', async () => {
   await page.keyboard.press('ArrowRight');
   is(await focused(page), 'generate-tab', 'Home and an arrow');
   is(await page.locator('[role=tab][tabindex="0"]').count(), 1, 'stops of the Tab key among the tabs');
+  await page.evaluate(values => { // without moving the focus
+    document.querySelector('#generate-stores [value=letters]').click();
+    for (const [id, value] of Object.entries(values)) document.getElementById(id).value = value;
+  }, COPYING);
   await tabTo(page, '#prompt');
   await page.keyboard.press('Control+a');
   await page.keyboard.insertText('The nearest');

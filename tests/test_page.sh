@@ -33,9 +33,11 @@ serve() { # NAME OPTION...: the address is in NAME.url
     shift
     "$knnlm" serve --port 0 "$@" >"$title.out" 2>"$title.err" </dev/null &
     child="$child $!"
-    for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    tries=0
+    while [ $tries -lt 240 ]; do # a minute, which only a failure takes
         grep -os 'http://127\.0\.0\.1:[0-9]*/' "$title.out" >"$title.url" && return 0
         sleep .25
+        tries=$((tries + 1))
     done
     echo "the server does not come up: $(cat "$title.out" "$title.err")"
     exit 1
