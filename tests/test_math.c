@@ -7,6 +7,7 @@
 #include "math/math.h"
 #include "math/top.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -346,6 +347,36 @@ static void check_exp_scale_range(const kn_kernels *k) {
     }
 }
 
+// To 16 ulp (4 of the function, and what the exponent's own rounding makes of the largest), and 0 where 0 is
+// allowed.
+static void check_exp_scale(const kn_kernels *k) {
+    static const size_t counts[] = {0, 1, 7, 8, 17, 1024};
+    static const double scales[] = {-1e-9, -0.013, -1, -7.3, -80};
+    float *x = random_floats(1024, 16);
+    double out[1025];
+    for (size_t i = 0; i < 1024; i++) x[i] = 1000 + fabsf(x[i]);
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
+        for (size_t s = 0; s < sizeof scales / sizeof *scales; s++) {
+            size_t n = counts[c];
+            out[n] = 42;
+            k->exp_scale(out, x, n, scales[s], 1000);
+            assert_true(out[n] == 42);
+            for (size_t i = 0; i < n; i++) {
+                double exponent = scales[s] * ((double)x[i] - 1000), wanted = exp(exponent);
+                if (exponent > -708)
+                    near(k, "exp_scale", out[i] / wanted, 1, 16 * DBL_EPSILON);
+                else
+                    assert_true(out[i] >= 0 && out[i] < 4e-308);
+            }
+        }
+    float far = FLT_MAX, near0 = 3;
+    k->exp_scale(out, &far, 1, -1, 0);
+    assert_true(out[0] == 0);
+    k->exp_scale(out, &near0, 1, -1e30, 3);
+    assert_true(out[0] == 1);
+    kn_free_aligned(x);
+}
+
 static void check_norm(const kn_kernels *k) {
     float *x = random_floats(N, 9), *w = random_floats(N, 10), *b = random_floats(N, 11),
           *dy = random_floats(N, 12);
@@ -554,6 +585,7 @@ static void check_rows(const kn_kernels *k) {
     check_near_and_rank(k);
     check_exp_range(k);
     check_exp_scale_sum(k);
+    check_exp_scale(k);
     check_exp_scale_range(k);
     check_norm(k);
     check_activations(k);

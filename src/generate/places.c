@@ -20,15 +20,11 @@ static knnlm_status add_neighbors(const kn_step *step, size_t store, int32_t tok
                                   places *out) {
     const kn_row_neighbors *found = &step->found[store];
     const kn_neighborhood *n = &found->near;
-    double *shares = kn_alloc(2 * n->count, sizeof *shares);
-    if (!shares) return KNNLM_ENOMEM;
-    kn_prediction_shares(step->mixture, store, &step->distribution->prediction, n, shares, shares + n->count);
-    knnlm_status status = KNNLM_OK;
-    for (size_t i = 0; status == KNNLM_OK && i < n->count; i++)
+    const double *shares = kn_distribution_shares(step->distribution, store);
+    for (size_t i = 0; i < n->count; i++)
         if (n->values[i] == token && part * shares[i] > 0)
-            status = add(out, (kn_place){store, found->ids[i], fmin(1, part * shares[i])});
-    free(shares);
-    return status;
+            KN_TRY(add(out, (kn_place){store, found->ids[i], fmin(1, part * shares[i])}));
+    return KNNLM_OK;
 }
 
 static knnlm_status add_followers(const kn_sequence *s, int32_t token, double p, places *out) {

@@ -41,15 +41,25 @@ static knnlm_status add(kn_distribution *g, const int32_t *values, const double 
     return KNNLM_OK;
 }
 
-static knnlm_status spread(kn_distribution *g, const kn_mixture *m, size_t store, const kn_neighborhood *n) {
+// *used: of `shares`.
+static knnlm_status spread(kn_distribution *g, const kn_mixture *m, size_t store, const kn_neighborhood *n,
+                           size_t *used) {
+    g->shares_of[store] = *used;
     if (n->count == 0) return KNNLM_OK;
-    KN_TRY(kn_grow(&g->shares, &g->shares_capacity, 2 * n->count, sizeof *g->shares));
-    kn_prediction_shares(m, store, &g->prediction, n, g->shares, g->shares + n->count);
-    return add(g, n->values, g->shares, n->count, kn_prediction_part(m, &g->prediction, store));
+    KN_TRY(kn_grow(&g->shares, &g->shares_capacity, *used + 2 * n->count, sizeof *g->shares));
+    double *shares = g->shares + *used;
+    kn_prediction_shares(m, store, &g->prediction, n, shares, shares + n->count);
+    *used += n->count;
+    return add(g, n->values, shares, n->count, kn_prediction_part(m, &g->prediction, store));
+}
+
+const double *kn_distribution_shares(const kn_distribution *g, size_t store) {
+    return g->shares + g->shares_of[store];
 }
 
 knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const kn_row_neighbors *found,
                                  const float *lm, double entropy, kn_history *history) {
+    size_t used = 0;
     forget(g);
     g->lm = lm;
     g->entropy = entropy;
@@ -58,7 +68,7 @@ knnlm_status kn_distribution_mix(kn_distribution *g, const kn_mixture *m, const 
     g->mixed = g->stores > 0;
     g->lambda = kn_prediction_lambda(m, &g->prediction);
     g->nearest = kn_nearest(m, found);
-    for (size_t s = 0; s < m->info.count; s++) KN_TRY(spread(g, m, s, &found[s].near));
+    for (size_t s = 0; s < m->info.count; s++) KN_TRY(spread(g, m, s, &found[s].near, &used));
     return KNNLM_OK;
 }
 
@@ -94,11 +104,20 @@ typedef struct ranked {
     int32_t token;
 } ranked;
 
+static bool is_better(const ranked *a, const ranked *b) {
+    return a->p > b->p || (a->p == b->p && a->token < b->token);
+}
+
 // Keeps the best in order.
 static void offer(ranked *best, size_t max, size_t *count, ranked one) {
-    size_t at = *count;
-    while (at > 0 && (one.p > best[at - 1].p || (one.p == best[at - 1].p && one.token < best[at - 1].token)))
-        at--;
+    size_t at = 0;
+    for (size_t end = *count; at < end;) {
+        size_t middle = (at + end) / 2;
+        if (is_better(&one, &best[middle]))
+            end = middle;
+        else
+            at = middle + 1;
+    }
     if (at == max) return;
     memmove(best + at + 1, best + at, (kn_min(*count, max - 1) - at) * sizeof *best);
     best[at] = one;
@@ -154,8 +173,11 @@ size_t kn_distribution_top(const kn_distribution *g, size_t max, int32_t *tokens
     size_t n = best_of_model(g, max, model);
     for (size_t i = 0; i < n; i++)
         offer(own, max, &count, (ranked){kn_distribution_logprob(g, model[i]), model[i]});
+    // Most neighbours are not among the best, which p tells for less than log p costs.
+    double min = count == max ? exp(own[max - 1].p) * (1 - 1e-9) : 0;
     for (size_t i = 0; i < g->value_count; i++)
-        offer(own, max, &count, (ranked){kn_distribution_logprob(g, g->values[i]), g->values[i]});
+        if (!(kn_distribution_probability(g, g->values[i]) < min))
+            offer(own, max, &count, (ranked){kn_distribution_logprob(g, g->values[i]), g->values[i]});
     for (size_t i = 0; i < count; i++) tokens[i] = own[i].token;
     return count;
 }

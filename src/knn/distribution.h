@@ -15,8 +15,9 @@ typedef struct kn_distribution {
     double entropy, nearest;  // of the model's distribution; distance (NAN: there is no neighbour)
     kn_prediction prediction; // the stores' lambdas, before anything was joined
     size_t stores;
-    bool mixed;     // something is mixed in: stores, or what was joined
-    double *shares; // of the neighbours of one store, and room for as many
+    bool mixed;                      // something is mixed in: stores, or what was joined
+    double *shares;                  // of the neighbours of each store, and room for as many
+    size_t shares_of[KN_STORES_MAX]; // where in `shares` those of a store begin
     size_t values_capacity, shares_capacity;
 } kn_distribution;
 
@@ -37,6 +38,8 @@ typedef struct kn_distribution_part {
     size_t count;
 } kn_distribution_part;
 knnlm_status kn_distribution_join(kn_distribution *g, const kn_distribution_part *part);
+// Of p_kNN of a store: a share for each neighbour that it was mixed with. Until the next mix.
+const double *kn_distribution_shares(const kn_distribution *g, size_t store);
 // log p, and p, of a token.
 double kn_distribution_logprob(const kn_distribution *g, int32_t token);
 double kn_distribution_probability(const kn_distribution *g, int32_t token);

@@ -90,7 +90,10 @@ typedef struct kn_kernels {
     float (*exp_shift)(float *x, size_t n, float shift);
     // Sum of exp(scale * (x - shift)), to 1e-6 of it: terms below e^-87 count as 0, those above e^88 as e^88.
     float (*exp_scale_sum)(const float *x, size_t n, float scale, float shift);
-    // The same of x that are at least `min`, for scale < 0, in fixed point: the same bits in whatever order x
+    // out = exp(scale * (x - min)) in double precision, for x that are at least `min` and scale < 0; 0 below
+    // e^-708.
+    void (*exp_scale)(double *out, const float *x, size_t n, double scale, float min);
+    // The sum of those x, for scale < 0, in fixed point: the same bits in whatever order x
     // stand. Terms are at most 1 and rounded to 2^-40.
     double (*exp_fixed_sum)(const float *x, size_t n, float scale, float min);
     // Of each row of a block (rows, columns), stride 32: its largest value, the sum of exp(x - largest) and,

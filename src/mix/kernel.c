@@ -98,7 +98,12 @@ double kn_neighborhood_logprob(const kn_neighborhood *n, double temperature, int
 
 void kn_neighborhood_shares(const kn_neighborhood *n, double temperature, double *shares) {
     double scale = -1 / temperature, sum = 0;
-    for (size_t i = 0; i < n->count; i++) sum += shares[i] = term(n, scale, i);
+    if (!n->weights && n->count && all_finite(n))
+        kn_math_kernels(KNNLM_PRECISION_F32)
+            ->exp_scale(shares, n->distances, n->count, scale, n->distances[n->nearest]);
+    else
+        for (size_t i = 0; i < n->count; i++) shares[i] = term(n, scale, i);
+    for (size_t i = 0; i < n->count; i++) sum += shares[i];
     for (size_t i = 0; i < n->count; i++) shares[i] /= sum;
 }
 

@@ -45,6 +45,7 @@ double kn_isa(sum_squares)(const float *x, size_t n);
 float kn_isa(max)(const float *x, size_t n);
 float kn_isa(exp_shift)(float *x, size_t n, float shift);
 float kn_isa(exp_scale_sum)(const float *x, size_t n, float scale, float shift);
+void kn_isa(exp_scale)(double *out, const float *x, size_t n, double scale, float min);
 double kn_isa(exp_fixed_sum)(const float *x, size_t n, float scale, float min);
 void kn_isa(block_softmax)(const float *block, size_t rows, size_t columns, float *largest, float *sum,
                            float *moment, size_t stride);

@@ -30,6 +30,7 @@ const kn_kernels kn_isa(kernels) = {
     .max = kn_isa(max),
     .exp_shift = kn_isa(exp_shift),
     .exp_scale_sum = kn_isa(exp_scale_sum),
+    .exp_scale = kn_isa(exp_scale),
     .exp_fixed_sum = kn_isa(exp_fixed_sum),
     .block_softmax = kn_isa(block_softmax),
     .causal_softmax = kn_isa(causal_softmax),
