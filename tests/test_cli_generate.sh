@@ -189,9 +189,11 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     complains 1 'told.store' generate -m "$source/tests/golden/plain.model.gguf" -s told.store -p The
 
     # ---- interrupted: what there is, and exit code 1
+    : >out
     "$knnlm" generate $base -p 'The' -n 100000000 --ignore-end >out 2>err &
     child=$!
-    sleep 2
+    tries=1200
+    while [ "$(wc -c <out)" -le 20 ] && [ $((tries -= 1)) -gt 0 ]; do sleep 0.05; done
     kill -INT $child
     wait $child
     code=$?

@@ -297,7 +297,7 @@ done
 if command -v flock >/dev/null; then
     flock -F told.tiny.store/LOCK sleep 600 &
     helper=$!
-    sleep 0.3
+    patiently 60 not flock -n told.tiny.store/LOCK true
     refused 409 invalid_request_error '"conflict"' POST /v1/stores/told.tiny/documents '{"name": "x", "text": "x"}'
     holds '"told.tiny" in r["error"]["message"] and "/" not in r["error"]["message"].replace("told.tiny/LOCK", "")'
     kill $helper

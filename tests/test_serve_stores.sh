@@ -175,7 +175,7 @@ if command -v flock >/dev/null; then
     printf 'Unheard.\n' >unheard.txt
     flock -F told.store/LOCK sleep 600 &
     helper=$!
-    sleep 0.3
+    patiently 60 not flock -n told.store/LOCK true
     run 1 add told.store unheard.txt
     refused 409 invalid_request_error '"conflict"' POST /v1/stores/told/documents '{"name": "locked", "text": "Locked."}'
     refused 409 invalid_request_error '"conflict"' DELETE /v1/stores/told/documents/after
