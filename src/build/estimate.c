@@ -26,6 +26,7 @@ typedef struct estimating {
     const kn_plan *plan;
     kn_tokens tokens;
     kn_contents contents; // of the store
+    uint64_t held;        // entries that it has
     uint64_t bytes, count;
     uint64_t known; // of `count`, tokens of documents that it has
     uint64_t run;   // tokens that the model read
@@ -96,7 +97,11 @@ static void add_up(const estimating *e, const kn_sample_totals *t, knnlm_build_e
     out->text_bytes = (uint64_t)((double)t->bytes * seen);
     out->entries = e->bytes ? (uint64_t)((double)out->text_bytes * (double)e->count / (double)e->bytes) : 0;
     double part = e->count ? (double)e->known / (double)e->count : 0;
-    out->present = kn_max((uint64_t)((double)out->entries * part), out->present);
+    uint64_t known = (uint64_t)((double)out->entries * part);
+    // Where only the beginning was looked at, it may be known while the rest is not: the store has no more
+    // than it has (an eighth is left to the estimate's own error).
+    if (seen > 1 && known > e->held + e->held / 8) known = e->held;
+    out->present = kn_max(known, out->present);
     uint64_t more = out->entries > out->present ? out->entries - out->present : 0;
     uint64_t documents = (uint64_t)((double)t->documents * seen * (1 - part));
     out->disk = more * (kn_key_bytes(s->key_type, (size_t)s->dimension) + 8) + documents * 160;
@@ -113,6 +118,7 @@ static knnlm_status estimate(estimating *e, const kn_store *store, const char *c
     kn_sample_totals t;
     if (info && !info->complete) out->present = info->entries; // an interrupted run, which goes on
     KN_TRY(kn_contents_load(&e->contents, store));
+    e->held = info ? info->entries : 0;
     static const kn_sample_plan pieces = {PIECES, PIECE, SEEN_MAX, PATIENCE};
     KN_TRY(kn_sample_texts(texts, count, &e->plan->read.texts, &pieces, take, e, &t));
     add_up(e, &t, out);
