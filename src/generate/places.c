@@ -20,6 +20,7 @@ static knnlm_status add_neighbors(const kn_step *step, size_t store, int32_t tok
                                   places *out) {
     const kn_row_neighbors *found = &step->found[store];
     const kn_neighborhood *n = &found->near;
+    if (!n->count) return KNNLM_OK; // there may be no shares at all
     const double *shares = kn_distribution_shares(step->distribution, store);
     for (size_t i = 0; i < n->count; i++)
         if (n->values[i] == token && part * shares[i] > 0)

@@ -38,7 +38,7 @@ typedef struct kn_distribution_part {
     size_t count;
 } kn_distribution_part;
 knnlm_status kn_distribution_join(kn_distribution *g, const kn_distribution_part *part);
-// Of p_kNN of a store: a share for each neighbour that it was mixed with. Until the next mix.
+// Of p_kNN of a store that has neighbours: the share of each that it was mixed with. Until the next mix.
 const double *kn_distribution_shares(const kn_distribution *g, size_t store);
 // log p, and p, of a token.
 double kn_distribution_logprob(const kn_distribution *g, int32_t token);
