@@ -93,8 +93,8 @@ typedef struct kn_kernels {
     // out = exp(scale * (x - min)) in double precision, for x that are at least `min` and scale < 0; 0 below
     // e^-708.
     void (*exp_scale)(double *out, const float *x, size_t n, double scale, float min);
-    // The sum of those x, for scale < 0, in fixed point: the same bits in whatever order x
-    // stand. Terms are at most 1 and rounded to 2^-40.
+    // The sum of such exponentials, in fixed point: the same bits in whatever order x stand. Terms are at
+    // most 1 and rounded to 2^-40.
     double (*exp_fixed_sum)(const float *x, size_t n, float scale, float min);
     // Of each row of a block (rows, columns), stride 32: its largest value, the sum of exp(x - largest) and,
     // unless `moment` is NULL, that of (x - largest) exp(x - largest). Sums do not depend on what is wanted.
