@@ -1271,10 +1271,16 @@ typedef struct knnlm_text_options {
     bool ignore_end;  // goes on after a token that ends the text
     bool begin_with_space; // the first token begins with a space (knnlm_model_encode_prompt)
     bool no_carry;         // neighbours do not carry a word through that they began
+    // DRY: a token that goes on with a run of tokens as prompt or text went on with it before loses
+    // multiplier * base^(run - allowed_length) of log p; words that were begun are spared. 0: none. -1: 0.8,
+    // but none at temperature 0.
+    double dry_multiplier;
+    double dry_base;
+    size_t dry_allowed_length;
 } knnlm_text_options;
 
-// 128 tokens, temperature .8, top_k 40, top_p .95, min_p .05, no penalty (else of 64 tokens), sources with 12
-// tokens around.
+// 128 tokens, temperature .8, top_k 40, top_p .95, min_p .05, no penalty (else of 64 tokens) but DRY (-1;
+// base 1.75, runs of 2 tokens), sources with 12 tokens around.
 KNNLM_DEFAULTS(knnlm_text_options);
 
 // Begins after `prompt`; `options` may be NULL. KNNLM_EINVAL: a token is not in the vocabulary, or an option

@@ -206,8 +206,8 @@ def fields():
     """(path, request, member, kind): kind tells what is certainly wrong."""
     prompt = {"prompt": "the nearest", "max_tokens": 2}
     knn = [("lambda", "unit"), ("temperature", "positive"), ("k", "count")]
-    integers = [("max_tokens", "natural"), ("n", "count"), ("best_of", "count"), ("seed", "integer"), ("logprobs", "natural"), ("top_k", "integer")]
-    reals = [("temperature", "positive0"), ("top_p", "real"), ("presence_penalty", "real"), ("frequency_penalty", "real"), ("min_p", "real"), ("repeat_penalty", "real")]
+    integers = [("max_tokens", "natural"), ("n", "count"), ("best_of", "count"), ("seed", "integer"), ("logprobs", "natural"), ("top_k", "integer"), ("dry_allowed_length", "count")]
+    reals = [("temperature", "positive0"), ("top_p", "real"), ("presence_penalty", "real"), ("frequency_penalty", "real"), ("min_p", "real"), ("repeat_penalty", "real"), ("dry_multiplier", "positive0"), ("dry_base", "positive")]
     for member, kind in integers + reals:
         yield "/v1/completions", prompt, member, kind
     for member in ("stream", "echo"):

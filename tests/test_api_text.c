@@ -119,6 +119,7 @@ static void numbers_are_of_what_comes_next(void **state) {
     size_t before = d->count, size;
     o.tokens = 6;
     o.seed = 5;
+    o.ignore_end = true;
     o.keep_lambda = o.no_carry = true; // lambda as of a text that is read
     o.sources = false;
     knnlm_text *text = grow(m, d->tokens, d->count, &o);
@@ -183,6 +184,36 @@ static void recent_tokens_become_rarer(void **state) {
 }
 
 // A token that ends a text is no part of it, but has its numbers; a context that is too short forgets.
+// The text of the model alone; the caller frees it.
+static char *text_by(knnlm_mixture *m, const fixture *d, double temperature, double dry) {
+    knnlm_text_options o = knnlm_text_options_default();
+    size_t size;
+    o.tokens = 100;
+    o.seed = 1;
+    o.ignore_end = true;
+    o.temperature = temperature;
+    if (dry >= 0) o.dry_multiplier = dry;
+    knnlm_text *text = grow(m, d->tokens, d->count, &o);
+    char *copy = strdup(knnlm_text_read(text, &size));
+    knnlm_text_close(text);
+    return copy;
+}
+
+// DRY is on by default where words are drawn, and off where the most probable ones are taken.
+static void drawn_texts_do_not_repeat_themselves(void **state) {
+    fixture *d = *state;
+    knnlm_mixture *m;
+    OK(knnlm_mixture_open(d->model, NULL, &m));
+    for (int drawn = 0; drawn < 2; drawn++) {
+        char *texts[] = {text_by(m, d, 0.05 * drawn, -1), text_by(m, d, 0.05 * drawn, 0),
+                         text_by(m, d, 0.05 * drawn, 0.8)};
+        assert_int_equal(strcmp(texts[0], texts[1]) == 0, !drawn);
+        assert_int_equal(strcmp(texts[0], texts[2]) == 0, drawn);
+        for (int i = 0; i < 3; i++) free(texts[i]);
+    }
+    knnlm_mixture_close(m);
+}
+
 static void the_end_is_a_token(void **state) {
     knnlm_text_options o = knnlm_text_options_default();
     knnlm_model *model;
@@ -241,6 +272,9 @@ static void no_text_is_begun(void **state) {
     o.repeat_penalty = NAN;
     FAILS(KNNLM_EINVAL, "repeat_penalty", knnlm_text_open(m, NULL, 0, &o, &text));
     o = knnlm_text_options_default();
+    o.dry_multiplier = -2;
+    FAILS(KNNLM_EINVAL, "dry_multiplier", knnlm_text_open(m, NULL, 0, &o, &text));
+    o = knnlm_text_options_default();
     o.tokens = 0; // nothing is asked for: it has ended
     OK(knnlm_text_open(m, NULL, 0, &o, &text));
     knnlm_text_describe(text, &info);
@@ -252,11 +286,9 @@ static void no_text_is_begun(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_text_grows_and_tells_its_sources),
-        TEST(numbers_are_of_what_comes_next),
-        TEST(recent_tokens_become_rarer),
-        cmocka_unit_test(the_end_is_a_token),
-        TEST(no_text_is_begun),
+        TEST(a_text_grows_and_tells_its_sources), TEST(numbers_are_of_what_comes_next),
+        TEST(recent_tokens_become_rarer),         TEST(drawn_texts_do_not_repeat_themselves),
+        cmocka_unit_test(the_end_is_a_token),     TEST(no_text_is_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     says '^usage: knnlm generate '
     sed -n 's/^  *\(-[a-z], \)\{0,1\}--\([a-z-]*\).*/\2/p' out >options
     sed 's/\\-/-/g' "$source/man/knnlm.1" | sed -n '/^.SH KNNLM GENERATE/,/^.SH KNNLM BUILD/p' >manual
-    for option in model prompt tokens temp top-k top-p min-p repeat-penalty repeat-last stop ignore-end seed sources around \
+    for option in model prompt tokens temp top-k top-p min-p repeat-penalty repeat-last dry-multiplier dry-base dry-allowed-length stop ignore-end seed sources around \
         no-echo no-fallback no-carry cache; do
         ensure "the help has --$option" grep -qx -e "$option" options
         ensure "the manual has --$option" grep -q -e "--$option" manual
@@ -175,7 +175,7 @@ with="$base -s told.store --temperature 20 --lambda 0.5"
     printf 'ab\377' >in
     complains 1 'prompt is not UTF-8 at byte 2' generate $base
     : >in
-    for option in tokens temp top-k top-p min-p repeat-penalty repeat-last seed around; do
+    for option in tokens temp top-k top-p min-p repeat-penalty repeat-last dry-multiplier dry-base dry-allowed-length seed around; do
         for value in x '' -1 nan 1e308 -9223372036854775808 99999999999999999999; do
             complains 2 "--$option" generate $base -p The --$option "$value"
         done

@@ -422,6 +422,62 @@ static void words_are_joined_and_lines_end(void **state) {
 
 // ---------------------------------------------------------------- bad input
 
+// ---------------------------------------------------------------- DRY
+
+// Of three tokens that were there before in this order: the last, as a place in `all`; 0: there are none.
+static size_t find_repeat(const kn_tokens *all, size_t from) {
+    for (size_t i = kn_max(from, 3); i < all->count; i++)
+        for (size_t j = 2; j < i; j++)
+            if (memcmp(all->ids + j - 2, all->ids + i - 2, 3 * sizeof *all->ids) == 0) return i;
+    return 0;
+}
+
+// Prompt and text.
+static kn_tokens greedy_tokens(kn_lm *lm, const kn_mixture *m, const char *prompt, double multiplier) {
+    kn_generate_options o = greedy(60);
+    kn_tokens all = encode(lm, prompt);
+    size_t count;
+    o.ignore_end = true;
+    o.sampling.dry_multiplier = multiplier;
+    o.sampling.dry_base = 1.75;
+    o.sampling.dry_allowed_length = 2;
+    kn_sequence *s = generate(lm, m, &o, prompt);
+    const kn_generated *tokens = kn_sequence_tokens(s, &count);
+    for (size_t i = 0; i < count; i++) OK(kn_tokens_push(&all, tokens[i].token, 0));
+    kn_sequence_close(s);
+    return all;
+}
+
+// Where every token is a word, a penalty that forbids leaves no three words twice.
+static void nothing_is_said_again_and_again(void **state) {
+    kn_lm *lm = open_model(WORDS);
+    kn_mixture *m = no_store(lm);
+    (void)state;
+    kn_tokens loops = greedy_tokens(lm, m, "", 0), dry = greedy_tokens(lm, m, "", 100);
+    assert_true(find_repeat(&loops, 0) > 0);
+    assert_int_equal(find_repeat(&dry, 0), 0);
+    kn_tokens_free(&loops);
+    kn_tokens_free(&dry);
+    kn_mixture_close(m);
+    kn_lm_close(lm);
+}
+
+// Tokens are parts of words: what is said again goes on with a word.
+static void words_that_were_begun_are_ended(void **state) {
+    fixture *d = *state;
+    size_t spared = 0, size;
+    kn_tokens prompt = encode(d->small, told), all = greedy_tokens(d->small, d->both, told, 100);
+    for (size_t at = prompt.count; (at = find_repeat(&all, at)); at++, spared++) {
+        char *text;
+        OK(kn_tokenizer_decode(kn_lm_tokenizer(d->small), all.ids + at - 1, 2, &text, &size));
+        if (strpbrk(text + 1, " \n")) fail_msg("\"%s\" is said again", text);
+        free(text);
+    }
+    assert_true(spared > 0);
+    kn_tokens_free(&prompt);
+    kn_tokens_free(&all);
+}
+
 static void what_cannot_be_begun(void **state) {
     fixture *d = *state;
     kn_sequence *s;
@@ -473,6 +529,8 @@ int main(void) {
         cmocka_unit_test(greedy_words_are_the_best_guesses),
         cmocka_unit_test(the_model_alone_has_no_neighbours),
         cmocka_unit_test(together_as_alone),
+        cmocka_unit_test(nothing_is_said_again_and_again),
+        cmocka_unit_test(words_that_were_begun_are_ended),
         cmocka_unit_test(full_contexts_go_on),
         cmocka_unit_test(texts_end_before_stops),
         cmocka_unit_test(broken_characters_are_replaced),

@@ -298,6 +298,47 @@ static void seeds_decide(void **state) {
     assert_true(differ > 20);
 }
 
+// The longest run that ends here and before another of these tokens, tried from the longest on.
+static double plain_dry(const int32_t *tokens, size_t count, int32_t token, const kn_sampling *how) {
+    for (size_t run = count; run >= how->dry_allowed_length; run--)
+        for (size_t at = run; at < count; at++)
+            if (tokens[at] == token &&
+                memcmp(tokens + at - run, tokens + count - run, run * sizeof *tokens) == 0)
+                return -fmin(100, how->dry_multiplier *
+                                      pow(how->dry_base, (double)(run - how->dry_allowed_length)));
+    return 0;
+}
+
+// Of texts of few words, which say much again.
+static void repeats_are_penalised(void **state) {
+    (void)state;
+    size_t some = 0;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        kn_random random = {seed};
+        int32_t tokens[50];
+        size_t count = kn_random_below(&random, 51), words = 1 + kn_random_below(&random, 6), found = 0;
+        kn_sampling how = {.dry_multiplier = 0.1 + kn_random_unit(&random),
+                           .dry_base = 1 + kn_random_unit(&random),
+                           .dry_allowed_length = 1 + kn_random_below(&random, 4)};
+        kn_rarer rarer;
+        for (size_t i = 0; i < count; i++) tokens[i] = (int32_t)kn_random_below(&random, words);
+        kn_dry_find(tokens, count, &how, &rarer);
+        for (int32_t t = 0; t < (int32_t)words; t++) {
+            double expected = plain_dry(tokens, count, t, &how), log = 0;
+            for (size_t i = 0; i < rarer.count; i++)
+                if (rarer.tokens[i] == t) log = rarer.logs[i];
+            assert_true(log == expected);
+            found += expected < 0;
+        }
+        assert_int_equal(rarer.count, found);
+        some += found;
+        how.dry_multiplier = 0;
+        kn_dry_find(tokens, count, &how, &rarer);
+        assert_int_equal(rarer.count, 0);
+    }
+    assert_true(some > 100);
+}
+
 static void settings_that_make_no_sense(void **state) {
     (void)state;
     kn_sampling s = kn_sampling_default();
@@ -318,6 +359,12 @@ static void settings_that_make_no_sense(void **state) {
     WRONG(min_p, 2);
     WRONG(repeat_penalty, 0);
     WRONG(repeat_penalty, INFINITY);
+    WRONG(dry_multiplier, -1);
+    WRONG(dry_multiplier, NAN);
+    s.dry_multiplier = 1;
+    WRONG(dry_base, 0.5);
+    WRONG(dry_base, NAN);
+    WRONG(dry_allowed_length, 0);
     WRONG(presence_penalty, NAN);
     WRONG(frequency_penalty, 1e308);
 }
@@ -332,6 +379,7 @@ int main(void) {
         cmocka_unit_test(ties_and_extremes),
         cmocka_unit_test(numbers_that_are_none_give_no_token),
         cmocka_unit_test(seeds_decide),
+        cmocka_unit_test(repeats_are_penalised),
         cmocka_unit_test(settings_that_make_no_sense),
     };
     return cmocka_run_group_tests(tests, fixture_open, fixture_close);

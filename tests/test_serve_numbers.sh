@@ -317,7 +317,7 @@ for members in '"suffix": "x"' '"logit_bias": {"5": 101}' '"best_of": 17' '"n": 
     holds "r['error']['param'] and r['error']['param'].split('.')[0].split('[')[0] in '''$members'''"
 done
 expect 200 POST /v1/completions '{"prompt": "x", "max_tokens": 1, "model": "any", "suffix": null, "logit_bias": {}, "user": "me", "best_of": 1, "stop": null, "seed": null, "logprobs": null, "stream": false, "unknown": [1]}'
-expect 200 POST /v1/completions '{"prompt": "x", "max_tokens": 4, "presence_penalty": 2, "frequency_penalty": -2, "repeat_penalty": 1.3, "top_k": 40, "min_p": 0.05}'
+expect 200 POST /v1/completions '{"prompt": "x", "max_tokens": 4, "presence_penalty": 2, "frequency_penalty": -2, "repeat_penalty": 1.3, "dry_multiplier": 0.8, "dry_base": 2, "dry_allowed_length": 3, "top_k": 40, "min_p": 0.05}'
 
 # ---- where tokens begin although the text may be ending, and prompts that are the same
 

@@ -1077,6 +1077,9 @@ class knnlm_text_options(c.Structure):
         ("ignore_end", c.c_bool),
         ("begin_with_space", c.c_bool),
         ("no_carry", c.c_bool),
+        ("dry_multiplier", c.c_double),
+        ("dry_base", c.c_double),
+        ("dry_allowed_length", c.c_size_t),
     ]
 
 

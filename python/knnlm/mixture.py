@@ -218,5 +218,6 @@ class Mixture(Handle):
 
     def generate(self, prompt: Tokens = "", **options: Any) -> Text:
         """A text that grows behind a prompt (a text or its tokens): iterate over its pieces, or take str() of it. Options: tokens,
-        seed, temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, stops, sources, around, keep_lambda, ignore_end, no_carry."""
+        seed, temperature, top_k, top_p, min_p, repeat_penalty, repeat_last, stops, sources, around, keep_lambda, ignore_end, no_carry,
+        dry_multiplier, dry_base, dry_allowed_length."""
         return Text(self, prompt, **options)

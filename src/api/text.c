@@ -22,9 +22,18 @@ void knnlm_text_options_init(knnlm_text_options *options, size_t size) {
                                    .min_p = o.sampling.min_p,
                                    .repeat_penalty = o.sampling.repeat_penalty,
                                    .repeat_last = o.sampling.repeat_last,
+                                   .dry_multiplier = -1,
+                                   .dry_base = o.sampling.dry_base,
+                                   .dry_allowed_length = o.sampling.dry_allowed_length,
                                    .sources = true,
                                    .around = o.around};
     api_give(&defaults, sizeof defaults, options, size);
+}
+
+// The most probable text is asked for as it is; a drawn one must not go round in circles.
+static double choose_dry(const knnlm_text_options *o) {
+    if (o->dry_multiplier == -1) return o->temperature > 0 ? 0.8 : 0;
+    return o->dry_multiplier;
 }
 
 static kn_generate_options generate_options(const knnlm_text_options *o) {
@@ -37,6 +46,9 @@ static kn_generate_options generate_options(const knnlm_text_options *o) {
     out.sampling.min_p = o->min_p;
     out.sampling.repeat_penalty = o->repeat_penalty;
     out.sampling.repeat_last = o->repeat_last;
+    out.sampling.dry_multiplier = choose_dry(o);
+    out.sampling.dry_base = o->dry_base;
+    out.sampling.dry_allowed_length = o->dry_allowed_length;
     out.stops = o->stops;
     out.stop_count = o->stop_count;
     out.sources = o->sources;

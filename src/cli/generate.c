@@ -18,8 +18,8 @@ static struct {
     cli_mixture mixture;
     const char *model, *prompt;
     cli_list stops;
-    int64_t tokens, top_k, seed, repeat_last, around;
-    double temperature, top_p, min_p, repeat_penalty, skip_entropy;
+    int64_t tokens, top_k, seed, repeat_last, dry_length, around;
+    double temperature, top_p, min_p, repeat_penalty, dry_multiplier, dry_base, skip_entropy;
     bool sources, no_echo, no_fallback, no_carry, ignore_end;
 } args;
 
@@ -35,6 +35,9 @@ static const cli_option options[] = {
     {0, "min-p", CLI_NUMBER, &args.min_p, "P", "from those of at least this part of the most probable one's; 0: all (default: 0.05)", 0, 1, NULL},
     {0, "repeat-penalty", CLI_NUMBER, &args.repeat_penalty, "R", "multiplies the log-probability of recent tokens; above 1 they become rarer (default: 1)", 0.01, 100, NULL},
     {0, "repeat-last", CLI_INTEGER, &args.repeat_last, "N", "how many are recent (default: 64)", 0, 1e9, NULL},
+    {0, "dry-multiplier", CLI_NUMBER, &args.dry_multiplier, "M", "words that would repeat more than a few tokens of the text become rarer (DRY), by M and more; 0: do not (default: 0.8; with --temp 0: 0)", 0, 100, NULL},
+    {0, "dry-base", CLI_NUMBER, &args.dry_base, "B", "... by M B^(repeated tokens - L) of log p (default: 1.75)", 1, 100, NULL},
+    {0, "dry-allowed-length", CLI_INTEGER, &args.dry_length, "L", "... if so many tokens or more are repeated already (default: 2)", 1, 1e9, NULL},
     {0, "stop", CLI_LIST, &args.stops, "TEXT", "end before this; may be given several times", 0, 0, NULL},
     {0, "ignore-end", CLI_FLAG, &args.ignore_end, NULL, "go on after a token that ends the text", 0, 0, NULL},
     {0, "seed", CLI_INTEGER, &args.seed, "N", "same seed, same text (default: another one each time)", 0, 1e15, NULL},
@@ -97,12 +100,15 @@ static json_t *json_settings(const knnlm_text_options *o, const knnlm_mixture *m
                                            info.cache_lambda, "temperature", info.cache_temperature)
                                : json_null();
     for (size_t i = 0; i < info.store_count; i++) cli_json_append(stores, json_store(&info.stores[i]));
-    return json_pack("{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:b, s:b, s:o, s:o, s:o?, s:o, s:o}", "seed",
-                     (json_int_t)o->seed, "tokens", (json_int_t)o->tokens, "temperature", o->temperature,
-                     "top_k", o->top_k, "top_p", o->top_p, "min_p", o->min_p, "repeat_penalty",
-                     o->repeat_penalty, "repeat_last", (json_int_t)o->repeat_last, "ignore_end",
-                     o->ignore_end, "carry", !o->no_carry, "stop", stops, "stores", stores, "cache", cache,
-                     "only", cli_json_list(&args.mixture.only), "not", cli_json_list(&args.mixture.except));
+    return json_pack(
+        "{s:I, s:I, s:f, s:i, s:f, s:f, s:f, s:I, s:o, s:f, s:I, s:b, s:b, s:o, s:o, s:o?, s:o, s:o}", "seed",
+        (json_int_t)o->seed, "tokens", (json_int_t)o->tokens, "temperature", o->temperature, "top_k",
+        o->top_k, "top_p", o->top_p, "min_p", o->min_p, "repeat_penalty", o->repeat_penalty, "repeat_last",
+        (json_int_t)o->repeat_last, "dry_multiplier",
+        o->dry_multiplier < 0 ? json_null() : json_real(o->dry_multiplier), "dry_base", o->dry_base,
+        "dry_allowed_length", (json_int_t)o->dry_allowed_length, "ignore_end", o->ignore_end, "carry",
+        !o->no_carry, "stop", stops, "stores", stores, "cache", cache, "only",
+        cli_json_list(&args.mixture.only), "not", cli_json_list(&args.mixture.except));
 }
 
 static void print_json(const knnlm_model *model, const knnlm_mixture *m, const outcome *x) {
@@ -230,6 +236,9 @@ static knnlm_text_options make_options(void) {
     o.min_p = args.min_p;
     o.repeat_penalty = args.repeat_penalty;
     o.repeat_last = (size_t)args.repeat_last;
+    o.dry_multiplier = args.dry_multiplier;
+    o.dry_base = args.dry_base;
+    o.dry_allowed_length = (size_t)args.dry_length;
     o.stops = args.stops.items;
     o.stop_count = args.stops.count;
     o.sources = args.sources || args.common.json;
@@ -251,6 +260,9 @@ static void defaults(void) {
     args.min_p = o.min_p;
     args.repeat_penalty = o.repeat_penalty;
     args.repeat_last = (int64_t)o.repeat_last;
+    args.dry_multiplier = o.dry_multiplier;
+    args.dry_base = o.dry_base;
+    args.dry_length = (int64_t)o.dry_allowed_length;
     args.seed = -1;
 }
 

@@ -27,8 +27,7 @@ enum { MAX = 64 }; // followers, the nearest: the others' part is drawn anew
 
 // ---------------------------------------------------------------- words
 
-// Whether a token after letters begins another word; `begins` remembers.
-static knnlm_status begins_word(const kn_sequence *s, uint8_t *begins, int32_t token, bool *out) {
+knnlm_status kn_begins_word(const kn_sequence *s, uint8_t *begins, int32_t token, bool *out) {
     enum { UNKNOWN, BEGINS, GOES_ON };
     if (begins[token] == UNKNOWN) {
         char *piece, *joined;
@@ -48,8 +47,7 @@ static knnlm_status begins_word(const kn_sequence *s, uint8_t *begins, int32_t t
     return KNNLM_OK;
 }
 
-// Whether the text ends in a letter, or within a character.
-static knnlm_status is_within_word(const kn_sequence *s, bool *out) {
+knnlm_status kn_is_within_word(const kn_sequence *s, bool *out) {
     size_t left = kn_min(s->count, KN_BORDER_CONTEXT), size;
     char *text;
     KN_TRY(kn_tokenizer_decode(kn_lm_tokenizer(s->lm), s->history + s->count - left, left, &text, &size));
@@ -89,7 +87,7 @@ static knnlm_status find_rarer(const kn_sequence *s, const kn_distribution *g, u
     size_t n = kn_distribution_top(g, KN_RARER, likely);
     for (size_t i = 0; i < n; i++) {
         bool is;
-        KN_TRY(begins_word(s, begins, likely[i], &is));
+        KN_TRY(kn_begins_word(s, begins, likely[i], &is));
         if (is) continue;
         double p = kn_distribution_probability(g, likely[i]) - weight_of(s, likely[i]);
         out->tokens[out->count] = likely[i];
@@ -123,7 +121,7 @@ static knnlm_status follow(kn_sequence *s, const kn_datastore *store, const kn_p
     bool ends = true;
     if (place->id + 1 < kn_datastore_describe(store)->store->entries)
         KN_TRY(kn_datastore_entry(store, place->id + 1, &next));
-    if (next.position) KN_TRY(begins_word(s, begins, next.token, &ends));
+    if (next.position) KN_TRY(kn_begins_word(s, begins, next.token, &ends));
     if (ends)
         s->ending += place->share;
     else
@@ -135,7 +133,7 @@ knnlm_status kn_follow_take(kn_sequence *s, const kn_step *step, const kn_place 
     bool word = false;
     s->follower_count = 0;
     s->ending = 0;
-    if (count) KN_TRY(is_within_word(s, &word));
+    if (count) KN_TRY(kn_is_within_word(s, &word));
     if (!word) return KNNLM_OK;
     if (!s->followers) s->followers = kn_alloc(MAX, sizeof *s->followers);
     if (!s->followers) return KNNLM_ENOMEM;

@@ -241,6 +241,7 @@ static knnlm_status draw(kn_generator *g, size_t row, kn_sequence *s, const kn_m
     KN_TRY(kn_states_mix(&s->states, kn_mixture_describe(m), state, &g->distribution));
     KN_TRY(kn_follow_mix(s, &g->distribution));
     KN_TRY(kn_follow_end(s, &g->distribution, g->begins, &g->rarer));
+    KN_TRY(kn_dry_add(s, g->begins, &g->rarer));
     kn_sampled before = {s->history, s->prompt, s->count, &g->rarer, s->biases, s->options.bias_count};
     int32_t token = kn_sampler_pick(g->sampler, &g->distribution, &s->options.sampling, &before, &s->random);
     if (token < 0)

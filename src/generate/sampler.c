@@ -46,7 +46,9 @@ kn_sampling kn_sampling_default(void) {
                          .top_p = 0.95,
                          .min_p = 0.05,
                          .repeat_penalty = 1,
-                         .repeat_last = 64};
+                         .repeat_last = 64,
+                         .dry_base = 1.75,
+                         .dry_allowed_length = 2};
 }
 
 static knnlm_status check_range(const char *name, double value, double low, double high) {
@@ -60,6 +62,11 @@ knnlm_status kn_sampling_check(const kn_sampling *s) {
     KN_TRY(check_range("top_p", s->top_p, 0, 1));
     KN_TRY(check_range("min_p", s->min_p, 0, 1));
     KN_TRY(check_range("repeat_penalty", s->repeat_penalty, 0.01, 100));
+    KN_TRY(check_range("dry_multiplier", s->dry_multiplier, 0, 100));
+    if (s->dry_multiplier > 0) {
+        KN_TRY(check_range("dry_base", s->dry_base, 1, 100));
+        KN_TRY(check_range("dry_allowed_length", (double)s->dry_allowed_length, 1, 1e9));
+    }
     KN_TRY(check_range("presence_penalty", s->presence_penalty, -100, 100));
     return check_range("frequency_penalty", s->frequency_penalty, -100, 100);
 }

@@ -18,9 +18,12 @@ typedef struct kn_sampling {
     size_t repeat_last;
     double presence_penalty, frequency_penalty; // taken from log p of generated tokens, once and as often as
                                                 // they came; 0: none
+    double dry_multiplier,
+        dry_base;              // DRY (dry.c), of tokens that go on with a run of tokens as it went on before;
+    size_t dry_allowed_length; // 0: none; above 0: log p loses multiplier * base^(run - allowed_length)
 } kn_sampling;
 
-// 0.8, 40, 0.95, 0.05, no penalties.
+// 0.8, 40, 0.95, 0.05, no penalties; DRY, once it has a multiplier, by 1.75 from runs of 2 tokens on.
 kn_sampling kn_sampling_default(void);
 // KNNLM_EINVAL: a setting that makes no sense; the message names it.
 knnlm_status kn_sampling_check(const kn_sampling *sampling);
@@ -38,6 +41,9 @@ typedef struct kn_rarer {
     double logs[KN_RARER];
     size_t count;
 } kn_rarer;
+
+// Of settings that have dry_multiplier: the tokens that would repeat more of what there is.
+void kn_dry_find(const int32_t *tokens, size_t count, const kn_sampling *how, kn_rarer *out);
 
 // What is added to log p of a token, before anything else is done with it; -100 as good as forbids it.
 typedef struct kn_logit_bias {

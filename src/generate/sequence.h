@@ -105,6 +105,16 @@ knnlm_status kn_follow_end(const kn_sequence *s, const kn_distribution *g, uint8
 // Finds out who speaks next, after the newest token, whose places these are.
 knnlm_status kn_follow_take(kn_sequence *s, const kn_step *step, const kn_place *places, size_t count);
 
+// Whether the text ends in a letter, or within a character.
+knnlm_status kn_is_within_word(const kn_sequence *s, bool *out);
+// Whether a token after letters begins another word; `begins` remembers.
+knnlm_status kn_begins_word(const kn_sequence *s, uint8_t *begins, int32_t token, bool *out);
+
+// ---------------------------------------------------------------- what was said before (dry.c)
+
+// Tokens that would repeat more of prompt and text become rarer; words are ended as they were begun.
+knnlm_status kn_dry_add(const kn_sequence *s, uint8_t *begins, kn_rarer *out);
+
 // ---------------------------------------------------------------- where a token stands (places.c)
 
 // The followers and neighbours that have the newest token: *places is the caller's.

@@ -20,8 +20,8 @@ static bool scores(const kn_completion *a) {
 
 static bool plain_sampling(const kn_completion_request *r) {
     const kn_sampling *s = &r->sampling;
-    return s->temperature == 0 && s->repeat_penalty == 1 && s->presence_penalty == 0 &&
-           s->frequency_penalty == 0 && !r->bias_count;
+    return s->temperature == 0 && s->repeat_penalty == 1 && s->dry_multiplier == 0 &&
+           s->presence_penalty == 0 && s->frequency_penalty == 0 && !r->bias_count;
 }
 
 // Harnesses score a prompt and ask for one token more, which they throw away: where it is the most probable

@@ -30,15 +30,20 @@ static bool take_stops(const kn_members *f, kn_completion_request *out) {
 }
 
 static bool take_sampling(const kn_members *f, kn_sampling *s) {
-    int64_t top_k = 0;
-    *s = (kn_sampling){.temperature = 1, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64};
+    int64_t top_k = 0, length = 2;
+    *s =
+        (kn_sampling){.temperature = 1, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64, .dry_base = 1.75};
     bool fine = kn_member_number(f, "temperature", 0, 100, &s->temperature) &&
                 kn_member_number(f, "top_p", 0, 1, &s->top_p) &&
                 kn_member_number(f, "min_p", 0, 1, &s->min_p) &&
                 kn_member_integer(f, "top_k", -1, INT32_MAX, &top_k) &&
                 kn_member_number(f, "repeat_penalty", 0.01, 100, &s->repeat_penalty) &&
+                kn_member_number(f, "dry_multiplier", 0, 100, &s->dry_multiplier) &&
+                kn_member_number(f, "dry_base", 1, 100, &s->dry_base) &&
+                kn_member_integer(f, "dry_allowed_length", 1, INT32_MAX, &length) &&
                 kn_member_number(f, "presence_penalty", -2, 2, &s->presence_penalty) &&
                 kn_member_number(f, "frequency_penalty", -2, 2, &s->frequency_penalty);
+    s->dry_allowed_length = (size_t)length;
     s->top_k = top_k < 0 ? 0 : (int32_t)top_k;
     if (s->top_p < 1e-9) s->top_p = 1e-9; // the most probable token is always left
     return fine;
