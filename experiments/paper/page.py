@@ -346,7 +346,7 @@ def table6():
     rows = []
     for best in chosen(runs["best"], 8):
         p, knn = math.exp(best["logprob_lm"]), math.exp(best["logprob_knn"])
-        rows.append([f"…{words(best['before'][-110:])}", f"**{words(best['text'])}**", f"p_LM {p:.5f}, p_kNN {knn:.3f}"])
+        rows.append([f"…{words(best['before'][-110:])}", f"**{words(best['text'])}**", f"p_LM {p:.2g}, p_kNN {knn:.3f}"])
         for near in best["neighbors"][:3]:
             rows.append([f"  …{words(near['before'][-110:])}", words(near["text"]) or "(end of line)", f"{near['share']:.3f}"])
     table(["context: of the test, then of the store", "word", "probability, share"], rows)
