@@ -1,5 +1,5 @@
 // The picture of the README, web/page.png: the page of a server that has the store of ./quickstart, a question about Perl, one word open.
-//   build/knnlm serve -s work/quickstart/manual-....store --port 8080 & node scripts/picture.mjs http://127.0.0.1:8080 web/page.png
+//   build/knnlm serve -s build/quickstart/manual-....store --port 8080 & node scripts/picture.mjs http://127.0.0.1:8080 web/page.png
 // Playwright and Chromium are those of the tests (scripts/install-deps page npm).
 import {createRequire} from 'node:module';
 import path from 'node:path';

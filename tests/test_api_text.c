@@ -183,7 +183,6 @@ static void recent_tokens_become_rarer(void **state) {
     free(p);
 }
 
-// A token that ends a text is no part of it, but has its numbers; a context that is too short forgets.
 // The text of the model alone; the caller frees it.
 static char *text_by(knnlm_mixture *m, const fixture *d, double temperature, double dry) {
     knnlm_text_options o = knnlm_text_options_default();
@@ -214,6 +213,7 @@ static void drawn_texts_do_not_repeat_themselves(void **state) {
     knnlm_mixture_close(m);
 }
 
+// A token that ends a text is no part of it, but has its numbers; a context that is too short forgets.
 static void the_end_is_a_token(void **state) {
     knnlm_text_options o = knnlm_text_options_default();
     knnlm_model *model;

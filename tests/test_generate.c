@@ -420,8 +420,6 @@ static void words_are_joined_and_lines_end(void **state) {
     kn_lm_close(lm);
 }
 
-// ---------------------------------------------------------------- bad input
-
 // ---------------------------------------------------------------- DRY
 
 // Of three tokens that were there before in this order: the last, as a place in `all`; 0: there are none.
@@ -477,6 +475,8 @@ static void words_that_were_begun_are_ended(void **state) {
     kn_tokens_free(&prompt);
     kn_tokens_free(&all);
 }
+
+// ---------------------------------------------------------------- bad input
 
 static void what_cannot_be_begun(void **state) {
     fixture *d = *state;

@@ -26,7 +26,7 @@ async function generate() {
   busy(true);
   const own = request = new AbortController(), beside = $('beside').checked;
   const body = {prompt: $('prompt').value, max_tokens: numberOf('length'), temperature: numberOf('heat'), top_p: numberOf('top-p'), seed: numberOf('seed')};
-  if (body.temperature) body.dry_multiplier = 0.8; // as knnlm generate: a drawn text does not go round in circles
+  if (body.temperature !== 0) body.dry_multiplier = 0.8; // as knnlm generate: a drawn text does not go round in circles
   if (beside) body.seed ??= Math.floor(Math.random() * SEEDS); // what differs is the neighbours' doing
   try {
     await Promise.all([follow({...body, knn: knnOf(choice)}, own.signal), beside ? followAlone({...body, knn: {stores: []}}, own.signal) : null]);

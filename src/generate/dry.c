@@ -21,15 +21,16 @@ static size_t run_before(const int32_t *tokens, size_t at, size_t count) {
     return run;
 }
 
-static void lower(kn_rarer *out, int32_t token, double log) {
+// What is added to log p of a token, 0 at first; NULL: there is no room for another one.
+static double *log_of(kn_rarer *out, int32_t token) {
     size_t i = 0;
     while (i < out->count && out->tokens[i] != token) i++;
-    if (i == KN_RARER) return;
+    if (i == KN_RARER) return NULL;
     if (i == out->count) {
         out->tokens[out->count++] = token;
         out->logs[i] = 0;
     }
-    out->logs[i] = fmin(out->logs[i], log);
+    return &out->logs[i];
 }
 
 void kn_dry_find(const int32_t *tokens, size_t count, const kn_sampling *how, kn_rarer *out) {
@@ -39,19 +40,9 @@ void kn_dry_find(const int32_t *tokens, size_t count, const kn_sampling *how, kn
         size_t run = run_before(tokens, at, count);
         if (run < how->dry_allowed_length) continue;
         double penalty = how->dry_multiplier * pow(how->dry_base, (double)(run - how->dry_allowed_length));
-        lower(out, tokens[at], -fmin(penalty, PENALTY_MAX));
+        double *log = log_of(out, tokens[at]);
+        if (log) *log = fmin(*log, -fmin(penalty, PENALTY_MAX));
     }
-}
-
-static void add(kn_rarer *out, int32_t token, double log) {
-    for (size_t i = 0; i < out->count; i++)
-        if (out->tokens[i] == token) {
-            out->logs[i] += log;
-            return;
-        }
-    if (out->count == KN_RARER) return;
-    out->tokens[out->count] = token;
-    out->logs[out->count++] = log;
 }
 
 knnlm_status kn_dry_add(const kn_sequence *s, uint8_t *begins, kn_rarer *out) {
@@ -62,7 +53,8 @@ knnlm_status kn_dry_add(const kn_sequence *s, uint8_t *begins, kn_rarer *out) {
     KN_TRY(kn_is_within_word(s, &within));
     for (size_t i = 0; i < repeats.count; i++) {
         if (within) KN_TRY(kn_begins_word(s, begins, repeats.tokens[i], &ends));
-        if (ends) add(out, repeats.tokens[i], repeats.logs[i]);
+        double *log = ends ? log_of(out, repeats.tokens[i]) : NULL;
+        if (log) *log += repeats.logs[i];
     }
     return KNNLM_OK;
 }

@@ -30,9 +30,10 @@ static bool take_stops(const kn_members *f, kn_completion_request *out) {
 }
 
 static bool take_sampling(const kn_members *f, kn_sampling *s) {
-    int64_t top_k = 0, length = 2;
-    *s =
-        (kn_sampling){.temperature = 1, .top_p = 1, .repeat_penalty = 1, .repeat_last = 64, .dry_base = 1.75};
+    *s = kn_sampling_default(); // but for OpenAI's: from all tokens, as they are
+    s->temperature = s->top_p = 1;
+    s->min_p = 0;
+    int64_t top_k = 0, length = (int64_t)s->dry_allowed_length;
     bool fine = kn_member_number(f, "temperature", 0, 100, &s->temperature) &&
                 kn_member_number(f, "top_p", 0, 1, &s->top_p) &&
                 kn_member_number(f, "min_p", 0, 1, &s->min_p) &&
