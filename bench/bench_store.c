@@ -7,7 +7,8 @@
 #include <unistd.h>
 
 #define USAGE                                                                                                \
-    "bench_store rate MODEL TEXT STORE REPEATS   a line a repeat: entries/s of the bare model, of a build\n" \
+    "bench_store rate MODEL TEXT STORE REPEATS   a line a repeat: entries/s of the bare model by windows,\n" \
+    "                                            of a build, of a build by windows where it was a stream\n"  \
     "bench_store make STORE ENTRIES DIMENSION    a synthetic store (dimension 0: without keys)\n"            \
     "bench_store open STORE REPEATS              a line a repeat: milliseconds; then resident bytes\n"
 
@@ -43,7 +44,7 @@ static text load(kn_lm *lm, const char *path) {
     bench_check(kn_tokenizer_encode(kn_lm_tokenizer(lm), data, size, &tokens));
     free(data);
     text t = {.stream = tokens.ids, .tokens = tokens.count - 1};
-    cut(&t, (size_t)kn_lm_describe(lm)->context);
+    cut(&t, (size_t)kn_lm_describe(lm)->window);
     return t;
 }
 
@@ -63,10 +64,11 @@ static void delete_store(const char *path) {
     if (system(command) != 0) bench_check(kn_fail(KNNLM_EIO, "%s: cannot delete", path));
 }
 
-// As a user builds: file in, store on disk, synced.
-static double build(kn_lm *lm, const char *path, const char *store) {
+// As a user builds: file in, store on disk, synced. `min_context`: negative for the default.
+static double build(kn_lm *lm, const char *path, const char *store, int32_t min_context) {
     kn_build_options o = kn_build_options_default();
     kn_build_result r;
+    o.min_context = min_context;
     delete_store(store);
     bench_check(kn_build(lm, store, &path, 1, &o, NULL, &r));
     // r.seconds counts from the creation of the store to the last commit: the estimate comes before.
@@ -77,12 +79,16 @@ static int rate(const char *model, const char *path, const char *store, int repe
     kn_lm *lm;
     bench_check(kn_lm_open(model, NULL, &lm));
     text t = load(lm, path);
-    size_t max = BATCH + (size_t)kn_lm_describe(lm)->context;
+    size_t max = BATCH + (size_t)kn_lm_describe(lm)->window;
     float *keys = bench_need(kn_alloc(max, (size_t)kn_lm_describe(lm)->key_width * sizeof *keys));
     bare(lm, &t, keys); // touches all memory
     for (int i = 0; i < repeats; i++) {
-        double model_rate = bare(lm, &t, keys);
-        printf("%.1f %.1f\n", model_rate, build(lm, path, store));
+        printf("%.1f", bare(lm, &t, keys));
+        printf(" %.1f", build(lm, path, store, -1));
+        // A given context is what turns streams off.
+        if (kn_lm_describe(lm)->stream)
+            printf(" %.1f", build(lm, path, store, kn_lm_describe(lm)->window / 2));
+        printf("\n");
     }
     delete_store(store);
     free(keys);

@@ -4,12 +4,21 @@
 #include "train/gradient.h"
 #include "train/optimizer.h"
 
-#define USAGE "bench_train REPEATS     a line a repeat: tokens per second of a training step\n"
+#define USAGE                                                                                                \
+    "bench_train paper|stream REPEATS     a line a repeat: tokens per second of a training step\n"           \
+    "  paper: the paper's kind, 6 layers of width 256; stream: the bundled model's preset\n"
 
-enum { VOCABULARY = 10000, WINDOWS = 16, LENGTH = 256, ROWS = WINDOWS * LENGTH };
+enum { ROWS = 4096 };
 
-// As bench/peer_torch.py has it.
-static kn_config shape(void) {
+// As bench/peer_torch.py has them.
+static kn_config stream_shape(void) {
+    kn_config c;
+    bench_check(kn_config_preset("stream", &c));
+    kn_config_set_vocabulary(&c, 16000);
+    return c;
+}
+
+static kn_config paper_shape(void) {
     kn_config c;
     bench_check(kn_config_preset("paper-bpe", &c));
     c.width = 256;
@@ -17,8 +26,8 @@ static kn_config shape(void) {
     c.layers = 6;
     c.heads = 4;
     c.ffn = 1024;
-    c.context = LENGTH;
-    kn_config_set_vocabulary(&c, VOCABULARY);
+    c.context = 256;
+    kn_config_set_vocabulary(&c, 10000);
     return c;
 }
 
@@ -31,7 +40,7 @@ typedef struct trainer {
     int32_t *tokens; // targets are the inputs, one later
 } trainer;
 
-static void trainer_open(trainer *t) {
+static void trainer_open(trainer *t, kn_config shape) {
     const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_AUTO);
     kn_optimizer_options adamw = {.kind = KNNLM_OPTIMIZER_ADAMW,
                                   .beta1 = 0.9f,
@@ -39,14 +48,14 @@ static void trainer_open(trainer *t) {
                                   .epsilon = 1e-8f,
                                   .decay = 0.01f,
                                   .clip = 1.0f};
-    t->config = shape();
+    t->config = shape;
     bench_check(kn_layout_init(&t->config, &t->layout));
     t->params = bench_need(kn_alloc_aligned(t->layout.total, sizeof *t->params));
     t->grads = bench_need(kn_alloc_aligned(t->layout.total, sizeof *t->grads));
     kn_layout_fill(&t->config, &t->layout, 1, t->params);
     bench_check(kn_gradient_open(&t->config, &t->layout, k, ROWS, &t->gradient));
     bench_check(kn_optimizer_init(&t->optimizer, &adamw, &t->layout, k));
-    t->tokens = bench_tokens(ROWS + 1, VOCABULARY);
+    t->tokens = bench_tokens(ROWS + 1, shape.vocabulary);
 }
 
 static void trainer_close(trainer *t) {
@@ -60,19 +69,22 @@ static void trainer_close(trainer *t) {
 
 static void step(trainer *t) {
     double loss = 0, norm;
+    size_t length = (size_t)t->config.context; // of a window
     memset(t->grads, 0, t->layout.total * sizeof *t->grads);
     kn_gradient_set(t->gradient, t->params);
-    bench_check(kn_gradient_add(t->gradient, t->tokens, t->tokens + 1, WINDOWS, LENGTH, 1.0f / ROWS, NULL,
-                                t->grads, &loss));
+    bench_check(kn_gradient_add(t->gradient, t->tokens, t->tokens + 1, ROWS / length, length, 1.0f / ROWS,
+                                NULL, t->grads, &loss));
     kn_optimizer_update(&t->optimizer, t->params, t->grads, 1e-4, &norm);
 }
 
 int main(int argc, char **argv) {
     trainer t;
-    if (argc != 2 || atoi(argv[1]) < 1) return bench_usage(USAGE);
-    trainer_open(&t);
+    bool stream = argc > 1 && strcmp(argv[1], "stream") == 0;
+    if (argc != 3 || (!stream && strcmp(argv[1], "paper") != 0) || atoi(argv[2]) < 1)
+        return bench_usage(USAGE);
+    trainer_open(&t, stream ? stream_shape() : paper_shape());
     step(&t);
-    for (int i = 0; i < atoi(argv[1]); i++) {
+    for (int i = 0; i < atoi(argv[2]); i++) {
         double start = kn_seconds();
         step(&t);
         printf("%.1f\n", ROWS / (kn_seconds() - start));
