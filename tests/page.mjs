@@ -262,6 +262,7 @@ await part('generating', async () => {
   const request = sent(page, '/v1/completions').at(-1);
   is(request.stream && request.knn.explain, true, 'a stream with sources');
   is([request.prompt, request.max_tokens, request.temperature, request.top_p, request.seed].join(), 'The nearest,40,0,0.9,7', 'what was asked for');
+  is(request.dry_multiplier, undefined, 'no DRY at temperature 0');
   const direct = await api('POST', '/v1/completions', {...request, stream: false});
   const {text, knn} = direct.choices[0];
   const written = await page.locator('#output').evaluate(output => {
@@ -296,6 +297,10 @@ await part('generating', async () => {
   await page.waitForFunction(() => /^(wrote|the text ended)/.test(document.getElementById('generate-count').textContent));
   is(sent(page, '/v1/completions').at(-1).knn.stores.length, 0, 'without stores');
   is(await page.locator('.run').count(), 0, 'sources without stores');
+
+  await generate(page, {length: 5, heat: .8});
+  await page.waitForFunction(() => /^(wrote|the text ended)/.test(document.getElementById('generate-count').textContent));
+  is(sent(page, '/v1/completions').at(-1).dry_multiplier, 0.8, 'DRY where words are drawn');
   await close(page);
 });
 
