@@ -2,17 +2,12 @@
 //   node bench/colours.mjs URL TEXT WORDS ROUNDS
 // Prints one JSON object: medians in milliseconds, and the tokens that have colours by then. The text is cut from TEXT, in each
 // round from another place.
-import {createRequire} from 'node:module';
 import {readFile} from 'node:fs/promises';
-import path from 'node:path';
+import {launch, openPage} from '../scripts/browser.mjs';
 
 const [url, file, words, rounds] = process.argv.slice(2);
-const {chromium} = createRequire(`${path.resolve('third_party/node')}/`)('playwright-core');
 const all = (await readFile(file, 'utf8')).split(/\s+/), median = values => values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
-const browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage']});
-const page = await browser.newPage({viewport: {width: 1280, height: 900}});
-await page.goto(url);
-await page.waitForFunction(() => document.querySelector('#tokens .t') && document.getElementById('reading').getAttribute('aria-busy') === 'false');
+const browser = await launch(), page = await openPage(browser, url, {width: 1280, height: 900});
 
 const times = [];
 for (let round = 0; round < Number(rounds); round++) {

@@ -2,12 +2,9 @@
 //   node page_NAME.mjs URL LOCKED_URL KEY [FOLDER]     FOLDER: screenshots are left there
 // URL has the stores told (of told.txt and a document that would like to run) and letters (25 of them); LOCKED_URL is
 // read-only and wants KEY. PART: only parts whose name has it; VERBOSE: how long each takes.
-import {createRequire} from 'node:module';
 import {readFile} from 'node:fs/promises';
-import path from 'node:path';
+import {launch, node} from '../scripts/browser.mjs';
 
-const node = path.resolve(process.env.KNNLM_NODE ?? 'third_party/node');
-const {chromium} = createRequire(`${node}/`)('playwright-core');
 export const [url, locked, key, folder] = process.argv.slice(2);
 export const TEXT = 'The nearest neighbours of the context of a word have their say.\nEvery word of it.';
 export const NASTY = '<img src=x onerror="window.pwned=1">';
@@ -53,11 +50,10 @@ process.on('unhandledRejection', error => ok(false, error.message.split('\n')[0]
 
 // ---------------------------------------------------------------- a page, and what it may not do
 
-export const browser = await chromium.launch({executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage']})
-  .catch(error => {
-    console.log(`Chromium does not run here: skipped: ${error.message.split('\n')[0]}`);
-    process.exit(77);
-  });
+export const browser = await launch().catch(error => {
+  console.log(`Chromium does not run here: skipped: ${error.message.split('\n')[0]}`);
+  process.exit(77);
+});
 
 export async function open(options = {}, base = url) {
   const context = await browser.newContext({viewport: {width: 1280, height: 900}, ...options});
