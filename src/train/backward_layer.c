@@ -34,6 +34,13 @@ void kn_weight_gradient_at(kn_gradient *g, const float *dy, size_t n, const floa
     kn_weight_gradient(g, dy, n, x, k, g->batch.rows, kn_emit_add, &store);
 }
 
+// The gradient by what a branch gave before units were dropped: g->dx itself where none are.
+static const float *branch_slope(kn_gradient *g, int32_t layer, kn_drop_site site) {
+    if (!kn_drops_rows(g)) return g->dx;
+    kn_drop_rows(g, g->dy, NULL, g->dx, layer, site);
+    return g->dy;
+}
+
 // ---------------------------------------------------------------- norms
 
 typedef struct norm_back {
@@ -170,11 +177,11 @@ static void backward_ffn(kn_gradient *g, int32_t n) {
                      .dactive = kn_config_gated(&g->config) ? g->wide2 : g->wide,
                      .dhidden = g->wide};
 
-    kn_drop_rows(g, g->dy, NULL, g->dx, n, KN_DROP_FED);
+    const float *dfed = branch_slope(g, n, KN_DROP_FED);
     kn_parallel(panels, active_panel, &h);
-    kn_weight_gradient_at(g, g->dy, d, g->wide2, f, at->down_w);
-    bias_gradient(g, at->down_b, g->dy, d);
-    kn_pack_rows(&g->s, g->dy, d, rows, d);
+    kn_weight_gradient_at(g, dfed, d, g->wide2, f, at->down_w);
+    bias_gradient(g, at->down_b, dfed, d);
+    kn_pack_rows(&g->s, dfed, d, rows, d);
     kn_apply(&g->s, rows, &g->transposed[n].down, NULL, h.dactive, false);
     kn_parallel(panels, hidden_back_panel, &h);
 
@@ -192,10 +199,10 @@ static knnlm_status backward_attention_part(kn_gradient *g, int32_t n) {
     kn_layer_state *st = &g->layers[n];
     size_t d = (size_t)g->config.width, rows = g->batch.rows;
 
-    kn_drop_rows(g, g->dy, NULL, g->dx, n, KN_DROP_ATTENDED);
-    kn_weight_gradient_at(g, g->dy, d, st->attended, d, at->out_w);
-    bias_gradient(g, at->out_b, g->dy, d);
-    kn_pack_rows(&g->s, g->dy, d, rows, d);
+    const float *dattended = branch_slope(g, n, KN_DROP_ATTENDED);
+    kn_weight_gradient_at(g, dattended, d, st->attended, d, at->out_w);
+    bias_gradient(g, at->out_b, dattended, d);
+    kn_pack_rows(&g->s, dattended, d, rows, d);
     kn_apply(&g->s, rows, &g->transposed[n].out, NULL, g->dy, false);
     kn_backward_attention(g, n, g->dy, g->wide);
     KN_TRY(kn_backward_heads(g, n, g->wide));

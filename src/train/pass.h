@@ -77,6 +77,7 @@ typedef enum kn_drop_site {
     KN_DROP_FED
 } kn_drop_site;
 uint64_t kn_drop_key(const kn_gradient *g, int32_t layer, kn_drop_site site);
+bool kn_drops_rows(const kn_gradient *g); // whether any of those in residual branches are dropped at all
 // out (rows, width) = [base +] x dropped as the site has it; the backward pass drops the gradient the same
 // way.
 void kn_drop_rows(const kn_gradient *g, float *out, const float *base, const float *x, int32_t layer,
