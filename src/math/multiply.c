@@ -4,8 +4,10 @@
 
 #include "base/threads.h"
 
-// Panels of a task: 8 x 32 rows of the left operand stay in the L2 cache while 4 x 32 columns pass by.
-enum { TASK_ROWS = 8, TASK_COLUMNS = 4 };
+// Panels of a task, at most: 8 x 32 rows of the left operand stay in the L2 cache while 4 x 32 columns pass
+// by. Small products are cut finer, so that threads share them evenly, down to TASK_MIN panels either way.
+// What a task holds depends on the shape alone, and no sum on the task.
+enum { TASK_ROWS = 8, TASK_COLUMNS = 4, TASK_MIN = 2, TASKS = 16 };
 
 size_t kn_lhs_bytes(const kn_kernels *k, size_t rows, size_t depth) {
     return kn_cells(rows) * kn_panel_bytes(k, depth);
@@ -60,7 +62,8 @@ typedef struct product {
     const kn_kernels *k;
     const char *lhs;
     const kn_rhs *rhs;
-    size_t rows, row_groups;
+    size_t rows;
+    size_t task_rows, task_columns, row_groups, column_groups; // panels of a task; tasks along either side
     kn_emit *store;
     void *context;
 } product;
@@ -70,9 +73,9 @@ typedef struct span {
 } span;
 
 static span span_of(const product *p, size_t task) {
-    size_t row = task % p->row_groups * TASK_ROWS, column = task / p->row_groups * TASK_COLUMNS;
-    return (span){row, kn_min(row + TASK_ROWS, kn_cells(p->rows)), column,
-                  kn_min(column + TASK_COLUMNS, kn_cells(p->rhs->columns))};
+    size_t row = task % p->row_groups * p->task_rows, column = task / p->row_groups * p->task_columns;
+    return (span){row, kn_min(row + p->task_rows, kn_cells(p->rows)), column,
+                  kn_min(column + p->task_columns, kn_cells(p->rhs->columns))};
 }
 
 // Block (r, c) over `cells` cells of depth after `done`. Meanwhile the cache gets what is next and may be
@@ -118,11 +121,27 @@ static void multiply_task(void *context, size_t task, int worker) {
             }
 }
 
+static void count_tasks(product *p) {
+    p->row_groups = (kn_cells(p->rows) + p->task_rows - 1) / p->task_rows;
+    p->column_groups = (kn_cells(p->rhs->columns) + p->task_columns - 1) / p->task_columns;
+}
+
+// The longer side of a task is halved first: the more nearly square it is, the less it reads for each block.
+static void cut(product *p) {
+    p->task_rows = TASK_ROWS;
+    p->task_columns = TASK_COLUMNS;
+    for (count_tasks(p); p->row_groups * p->column_groups < TASKS && p->task_rows > TASK_MIN; count_tasks(p))
+        if (p->task_rows > p->task_columns)
+            p->task_rows /= 2;
+        else
+            p->task_columns /= 2;
+}
+
 void kn_multiply(const kn_kernels *k, const void *lhs, size_t rows, const kn_rhs *rhs, kn_emit *store,
                  void *context) {
-    product p = {k, lhs, rhs, rows, (kn_cells(rows) + TASK_ROWS - 1) / TASK_ROWS, store, context};
-    kn_parallel(p.row_groups * ((kn_cells(rhs->columns) + TASK_COLUMNS - 1) / TASK_COLUMNS), multiply_task,
-                &p);
+    product p = {.k = k, .lhs = lhs, .rhs = rhs, .rows = rows, .store = store, .context = context};
+    cut(&p);
+    kn_parallel(p.row_groups * p.column_groups, multiply_task, &p);
 }
 
 // The block that comes next is most often the one below: its lines are fetched to be written while it is
