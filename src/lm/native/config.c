@@ -12,7 +12,7 @@
     .positions = KNNLM_POSITIONS_LEARNED, .activation = KNNLM_ACTIVATION_GELU, .final_norm = true,           \
     .epsilon = 1e-5f, .embedding_scale = 1, .bands = 1, .band_factor = 4
 
-// As Transformers are built since the paper, and read as a stream: what won in experiments/bundled.
+// As Transformers are built since the paper, and read as a stream (experiments/bundled compares its parts).
 #define STREAM                                                                                               \
     .positions = KNNLM_POSITIONS_ROTARY, .norm = KNNLM_NORM_RMS, .activation = KNNLM_ACTIVATION_SWIGLU,      \
     .no_bias = true, .qk_norm = true, .final_norm = true, .rope_base = 10000, .epsilon = 1e-5f, .bands = 1,  \
