@@ -6,11 +6,6 @@
 
 #include <math.h>
 
-// Of exact sizes, so that sanitizers see any step outside.
-static inline void *memory(size_t count, size_t size) {
-    return test_alloc(count, size);
-}
-
 static inline long double exponent(long double x, long double w) {
     return w == 1 ? x : w > 0 ? x + logl(w) : -INFINITY;
 }

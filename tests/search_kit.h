@@ -31,10 +31,6 @@ typedef struct fixture {
     size_t added;   // entries so far
 } fixture;
 
-static inline void *need(size_t count, size_t size) {
-    return test_alloc(count, size);
-}
-
 // Some clusters far from the origin, and points that occur twice.
 static inline void draw(fixture *t) {
     kn_random random = {3};
@@ -69,8 +65,8 @@ static inline fixture fixture_make(size_t d, knnlm_keys type, knnlm_distance dis
     fixture t = {.d = d,
                  .type = type,
                  .distance = distance,
-                 .keys = need(MAX * d, sizeof(float)),
-                 .queries = need(QUERIES * d, sizeof(float))};
+                 .keys = test_alloc(MAX * d, sizeof(float)),
+                 .queries = test_alloc(QUERIES * d, sizeof(float))};
     kn_store_settings s = {.key_type = type,
                            .dimension = (int32_t)d,
                            .model_dimension = (int32_t)d,
@@ -124,7 +120,7 @@ typedef struct answers {
 } answers;
 
 static inline answers answers_make(size_t k) {
-    return (answers){{need(QUERIES * k, 4), need(QUERIES * k, 4), need(QUERIES, 4)}, k};
+    return (answers){{test_alloc(QUERIES * k, 4), test_alloc(QUERIES * k, 4), test_alloc(QUERIES, 4)}, k};
 }
 
 static inline void answers_free(answers *a) {
@@ -158,8 +154,8 @@ static inline double slack(const fixture *t, size_t query, double distance) {
 // Against brute force: the distances are the true ones in order, and each is that of the entry named.
 static inline void check_answers(const fixture *t, const kn_store *s, const answers *a,
                                  const kn_search_options *o) {
-    uint32_t *ids = need(t->added, sizeof *ids);
-    double *distances = need(t->added, sizeof *distances), *of = need(t->added, sizeof *of);
+    uint32_t *ids = test_alloc(t->added, sizeof *ids);
+    double *distances = test_alloc(t->added, sizeof *distances), *of = test_alloc(t->added, sizeof *of);
     for (size_t q = 0; q < QUERIES; q++) {
         size_t count;
         OK(kn_index_brute_force(s, t->queries + q * t->d, t->added, o->exclude ? &o->exclude[q] : NULL,

@@ -23,8 +23,8 @@ typedef struct text {
 
 static text text_of(size_t d, double scale) {
     text x = {.d = d,
-              .keys = memory(ROWS * d, sizeof(float)),
-              .distances = memory(ROWS * ROWS, sizeof(long double))};
+              .keys = test_alloc(ROWS * d, sizeof(float)),
+              .distances = test_alloc(ROWS * ROWS, sizeof(long double))};
     kn_random random = {37 + d};
     for (size_t i = 0; i < ROWS * d; i++) x.keys[i] = (float)(scale * (0.3 + kn_random_normal(&random)));
     for (size_t row = 0; row < ROWS; row++) {
@@ -74,7 +74,7 @@ enum { TEMPERATURES = 3 };
 static double *scored(const text *x, knnlm_distance how, size_t size, size_t first, size_t count,
                       const double *temperatures) {
     kn_cache cache = {x->keys, x->values, x->starts, x->d, size, how};
-    double *out = memory(TEMPERATURES * count, sizeof *out);
+    double *out = test_alloc(TEMPERATURES * count, sizeof *out);
     OK(kn_cache_score(&cache, first, count, temperatures, TEMPERATURES, out));
     return out;
 }

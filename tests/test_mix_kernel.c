@@ -52,7 +52,7 @@ static void check_logprob(const kn_neighborhood *n, const long double *x, double
 
 static void check_shares(const kn_neighborhood *n, const long double *x, double temperature,
                          long double all) {
-    double *shares = memory(n->count, sizeof *shares);
+    double *shares = test_alloc(n->count, sizeof *shares);
     long double sum = 0;
     kn_neighborhood_shares(n, temperature, shares);
     for (size_t i = 0; i < n->count; i++) {
@@ -82,7 +82,7 @@ static long double entropy_of(const kn_neighborhood *n, const long double *x, lo
 
 static void check_entropy(const kn_neighborhood *n, const long double *x, double temperature,
                           long double all) {
-    kn_value_share *scratch = memory(2 * n->count, sizeof *scratch);
+    kn_value_share *scratch = test_alloc(2 * n->count, sizeof *scratch);
     memset(scratch, 0x55, 2 * n->count * sizeof *scratch); // whatever was there
     double got = kn_neighborhood_entropy(n, temperature, scratch);
     long double wanted = n->count ? entropy_of(n, x, all) : 0;
@@ -108,7 +108,7 @@ static void check_neighborhood(const kn_neighborhood *n) {
 
 // Neighbours in any order, without and with weights.
 static void check_crowd(const crowd *c, size_t count) {
-    float *distances = memory(count, sizeof *distances), *weights = memory(count, sizeof *weights);
+    float *distances = test_alloc(count, sizeof *distances), *weights = test_alloc(count, sizeof *weights);
     kn_neighborhood n = {distances, c->values, NULL, count, 0};
     memcpy(distances, c->distances, count * sizeof *distances);
     memcpy(weights, c->weights, count * sizeof *weights);
@@ -236,7 +236,7 @@ static int ascending(const void *a, const void *b) {
 }
 
 static flock *flock_of(uint64_t seed) {
-    flock *f = memory(1, sizeof *f);
+    flock *f = test_alloc(1, sizeof *f);
     kn_random random = {seed};
     for (size_t t = 0; t < TOKENS; t++) {
         kind kind = (enum kind)(t % KINDS);
@@ -292,7 +292,7 @@ static void kept_neighbours_give_every_k(void **state) {
     kn_kept kept = keep(f);
     for (size_t g = 0; g < COUNT(grids); g++)
         for (size_t t = 0; t < COUNT(temperatures); t++) {
-            float *p = memory(grids[g].count * TOKENS, sizeof *p);
+            float *p = test_alloc(grids[g].count * TOKENS, sizeof *p);
             OK(kn_kept_probabilities(&kept, &temperatures[t], 1, grids[g].ks, grids[g].count, p));
             for (size_t j = 0; j < grids[g].count; j++)
                 check_kept(f, p + j * TOKENS, grids[g].ks[j], temperatures[t]);

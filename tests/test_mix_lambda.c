@@ -19,8 +19,8 @@ static size_t edges_below(const double *edges, size_t bins, double x) {
 }
 
 static void check_bins(size_t distances, size_t entropies) {
-    double *de = memory(distances - 1, sizeof *de), *ee = memory(entropies - 1, sizeof *ee);
-    double *lambdas = memory(distances * entropies, sizeof *lambdas), tries[160] = {NAN};
+    double *de = test_alloc(distances - 1, sizeof *de), *ee = test_alloc(entropies - 1, sizeof *ee);
+    double *lambdas = test_alloc(distances * entropies, sizeof *lambdas), tries[160] = {NAN};
     size_t count = 1;
     kn_bins bins = {distances, entropies, de, ee, lambdas};
     for (size_t i = 0; i + 1 < distances; i++) de[i] = -3 + 1.7 * (double)i;
@@ -146,8 +146,8 @@ typedef struct field {
 static field field_of(size_t n) {
     field f = {.n = n, .max = 0.9, .believed = 0.25};
     float **all[] = {&f.lm, &f.knn, &f.fixed, &f.nearest, &f.entropies};
-    for (size_t i = 0; i < COUNT(all); i++) *all[i] = memory(2 * n, sizeof(float));
-    f.tokens = memory(n, sizeof *f.tokens);
+    for (size_t i = 0; i < COUNT(all); i++) *all[i] = test_alloc(2 * n, sizeof(float));
+    f.tokens = test_alloc(n, sizeof *f.tokens);
     for (size_t i = 0; i < n; i++) f.tokens[i] = (uint32_t)(2 * i + 1); // the others must not be seen
     for (size_t i = 0; i < n; i++)
         f.lm[2 * i] = f.knn[2 * i] = f.fixed[2 * i] = f.nearest[2 * i] = f.entropies[2 * i] = NAN;
@@ -164,8 +164,9 @@ static void field_free(field *f) {
 }
 
 static kn_bin_room fitted(const field *f, size_t distances, size_t entropies) {
-    kn_bin_room room = {distances, entropies, memory(distances - 1, sizeof(double)),
-                        memory(entropies - 1, sizeof(double)), memory(distances * entropies, sizeof(double))};
+    kn_bin_room room = {distances, entropies, test_alloc(distances - 1, sizeof(double)),
+                        test_alloc(entropies - 1, sizeof(double)),
+                        test_alloc(distances * entropies, sizeof(double))};
     OK(kn_fit_bins(&(kn_bin_data){f->lm, f->knn, f->fixed, f->nearest, f->entropies, f->tokens, f->n, f->max,
                                   f->believed},
                    &room));
@@ -197,7 +198,7 @@ static size_t members(const field *f, const kn_bin_room *room, size_t bin, uint3
 
 // Every bin's weight is the best for its tokens and the belief.
 static void check_lambdas(const field *f, const kn_bin_room *room) {
-    uint32_t *tokens = memory(f->n, sizeof *tokens);
+    uint32_t *tokens = test_alloc(f->n, sizeof *tokens);
     for (size_t b = 0; b < room->distances * room->entropies; b++) {
         size_t n = members(f, room, b, tokens);
         kn_lambda_fit fit = {f->lm, f->knn, f->fixed, tokens, n, f->max, f->believed, KN_BIN_PRIOR};

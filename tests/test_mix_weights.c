@@ -80,7 +80,7 @@ typedef struct parts {
 
 static parts parts_of(size_t count, size_t n) {
     parts x = {.count = count, .n = n};
-    for (size_t c = 0; c < count; c++) x.p[c] = memory(n, sizeof(float));
+    for (size_t c = 0; c < count; c++) x.p[c] = test_alloc(n, sizeof(float));
     return x;
 }
 

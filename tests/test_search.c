@@ -131,7 +131,7 @@ static void another_distance_than_the_stores(void **state) {
         fixture t = fixture_make(12, KNNLM_KEYS_F32, measures[i / 3]);
         kn_search_options o = {.k = 9, .probes = 6};
         answers a = answers_make(9);
-        double *all = need(t.added, sizeof *all);
+        double *all = test_alloc(t.added, sizeof *all);
         kn_store *s;
         kn_index *x;
         make_lists(&t, 6, 0);
@@ -243,7 +243,7 @@ static void selection(void **state) {
     kn_random random = {9};
     (void)state;
     for (size_t n = 1; n < 3000; n += n / 7 + 1) {
-        kn_item *a = need(n, 8), *b = need(n, 8), *scratch = need(n, 8);
+        kn_item *a = test_alloc(n, 8), *b = test_alloc(n, 8), *scratch = test_alloc(n, 8);
         for (size_t i = 0; i < n; i++) { // many equal distances; a crowd far below a few; any
             float even = (float)kn_random_below(&random, n % 2 ? 5 : 100000) - 2;
             a[i] = kn_item_make(n % 3 ? even : even * powf(10, (float)(i % 38)), (uint32_t)i);

@@ -61,9 +61,9 @@ enum { NEAREST = 5, KEPT = 4 * NEAREST };
 // By the definition: every code is decoded and measured; of the nearest, which have one of the NEAREST keys?
 static size_t hits_of_codes(const fixture *t, const kn_index *x, const float *query,
                             const uint32_t *nearest) {
-    kn_item *items = need(t->added, sizeof *items), *scratch = need(t->added, sizeof *scratch);
-    float *row = need(t->d, sizeof *row), *unit = need(t->d, sizeof *unit);
-    int16_t *whole = need(kn_index_stride(x), sizeof *whole);
+    kn_item *items = test_alloc(t->added, sizeof *items), *scratch = test_alloc(t->added, sizeof *scratch);
+    float *row = test_alloc(t->d, sizeof *row), *unit = test_alloc(t->d, sizeof *unit);
+    int16_t *whole = test_alloc(kn_index_stride(x), sizeof *whole);
     kn_integer_query terms;
     size_t n = 0, hits = 0;
     kn_index_query(x, query, unit, whole, &terms);
@@ -115,7 +115,7 @@ static void check_codes_first(const fixture *t, const kn_index *x) {
 
 // By the definition: distances of all that the codes stand for, in order. Cosine is of their true lengths.
 static void decoded_distances(const fixture *t, const kn_index *x, const float *query, double *out) {
-    float *row = need(t->d, sizeof *row);
+    float *row = test_alloc(t->d, sizeof *row);
     size_t n = 0;
     for (size_t i = 0; i < x->listed_count; i++)
         for (size_t l = 0; l < x->info.lists; l++)
@@ -131,7 +131,7 @@ static void decoded_distances(const fixture *t, const kn_index *x, const float *
 static void check_by_codes(const fixture *t, const kn_index *x) {
     kn_search_options o = {.k = 50, .probes = x->info.lists, .codes = true};
     answers a = answers_make(50);
-    double *all = need(t->added, sizeof *all);
+    double *all = test_alloc(t->added, sizeof *all);
     uint32_t ids[50], count;
     float distances[50];
     kn_neighbors out = {ids, distances, &count};

@@ -111,7 +111,7 @@ static void forge(const fixture *t, const char *kind, size_t at, const void *byt
     OK(kn_annex_open(w, 0, &a));
     for (size_t i = 0; i < kn_store_annex_parts(s); i++) {
         kn_store_annex_part p = kn_store_annex_at(s, i);
-        uint8_t *data = need(p.size, 1);
+        uint8_t *data = test_alloc(p.size, 1);
         memcpy(data, p.data, p.size);
         if (strcmp(p.kind, kind) == 0) memcpy(data + at, bytes, size);
         OK(kn_annex_begin(a, p.kind));
