@@ -57,6 +57,22 @@ check cmp one.only s5.only
 check cmp one.half s5.half
 complains 1 'leave none of its documents' eval -m "$model" -s s5.store --only nobody valid.txt
 
+# ---- exported: the same arrays; an index is of one shard
+
+for kind in one many; do
+    for keys in '' '--keys f32'; do
+        rm -rf "int8-$kind.arrays"
+        # shellcheck disable=SC2086 # words
+        drive 0 export "int8-$kind.store" -o "int8-$kind.arrays" $keys
+    done
+    drive 0 export "listed-$kind.store" -o "listed-$kind.arrays"
+done
+check diff -r listed-one.arrays listed-many.arrays
+check diff -r int8-one.arrays int8-many.arrays
+complains 1 'is made of shards, each with an index of its own: name one, such as .*/coded-many.store/shard-0000.store' export coded-many.store --faiss x.faiss
+drive 0 export coded-many.store/shard-0000.store --faiss x.faiss
+complains 1 'is made of shards, each with an index of its own' verify --recall coded-many.store
+
 # ---- changes: the same as of one store
 
 mkdir more && write_text 8 700 >more/new.txt && { cat begin && write_text 9 30; } >more/alike-0.txt

@@ -242,7 +242,7 @@ function upkeepRow(store, lines, changed) {
 // ---------------------------------------------------------------- a store
 
 function storeCard(store, {refresh, present}) {
-  const list = el('dl.store-facts'), reason = el('p.small', {}, 'This store cannot be changed here: the server is read-only, or may not write to its folder.');
+  const list = el('dl.store-facts'), reason = el('p.small', {}, 'This store cannot be changed here: the server is read-only, or may not write to its folder, or the store is made of shards.');
   const documents = documentTable(store.name, refresh);
   const changed = () => Promise.all([documents.load(), refresh()]), lines = jobLines();
   const add = addPart(store.name, lines, changed), upkeep = upkeepRow(store.name, lines, changed);

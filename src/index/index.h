@@ -37,6 +37,7 @@ typedef struct kn_index_info {
                       // nothing was
 } kn_index_info;
 
+// KNNLM_ENOTSUP: a store of shards, which have one each; KNNLM_EDATA: it is damaged; KNNLM_ENOMEM.
 knnlm_status kn_index_open(const kn_store *store, kn_index **out);
 // The same without lists, whatever the store has: every search is exact.
 knnlm_status kn_index_open_flat(const kn_store *store, kn_index **out);

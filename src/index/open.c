@@ -1,6 +1,8 @@
 // Opens the index of a store, or none, where searches are exhaustive; settles the settings of a search.
 #include "index/open.h"
 
+#include "store/shards.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,6 +57,10 @@ knnlm_status kn_index_resolve(const kn_index *x, const kn_search_options *o, siz
 
 knnlm_status kn_index_open_as(const kn_store *store, knnlm_distance distance, bool lists, kn_index **out) {
     kn_index *x;
+    if (kn_store_shards(store))
+        return kn_fail(KNNLM_ENOTSUP,
+                       "%s: is made of shards, each with an index of its own: name one, such as %s",
+                       kn_store_describe(store)->path, kn_store_shard_at(store, 0).path);
     knnlm_status status = kn_index_make(store, &x);
     if (status == KNNLM_OK) {
         x->distance = distance;

@@ -1,12 +1,14 @@
 // Projects a sample of a datastore's keys to two dimensions.
 #include "knn/key_map.h"
 
+#include "index/projection.h"
 #include "knn/datastore_parts.h"
 
 #include <stdlib.h>
 
 struct kn_key_map {
-    kn_pca pca; // in 0: fewer than two points
+    kn_pca of_keys; // of the store: in 0: keys are the model's states
+    kn_pca pca;     // in 0: fewer than two points
     kn_key_map_info info;
     kn_key_map_point *points;
 };
@@ -18,22 +20,35 @@ size_t kn_key_map_cost(size_t dimension) {
 
 // ---------------------------------------------------------------- the sample
 
-static bool usable(const kn_datastore *s, uint64_t id) {
+static bool may_be_found(const kn_datastore *s, uint64_t id) {
     if (s->allowed && !(s->allowed[id / 64] >> id % 64 & 1)) return false;
-    return !kn_store_entry_removed(s->store, id) && kn_store_check_keys(s->store, id, 1) == KNNLM_OK;
+    return !kn_store_entry_removed(s->store, id);
 }
 
-// The first usable entry of each of `wanted` equal stretches, and its key.
+// KNNLM_EDATA: it is damaged. Shards check what they are asked for.
+static knnlm_status read_key(const kn_store *s, uint64_t id, float *key) {
+    if (!kn_store_shards(s)) KN_TRY(kn_store_check_keys(s, id, 1));
+    return kn_store_keys(s, id, 1, key);
+}
+
+// The first intact entry of those from `id` to `end`, if there is one, and its key.
+static knnlm_status take_point(const kn_datastore *s, uint64_t id, uint64_t end, kn_key_map *m, float *keys) {
+    size_t d = (size_t)s->info.store->settings.dimension;
+    for (; id < end; id++) {
+        if (!may_be_found(s, id)) continue;
+        knnlm_status status = read_key(s->store, id, keys + m->info.count * d);
+        if (status == KNNLM_EDATA) continue;
+        if (status == KNNLM_OK) m->points[m->info.count++].entry = id;
+        return status;
+    }
+    return KNNLM_OK;
+}
+
+// One of each of `wanted` equal stretches.
 static knnlm_status take_sample(const kn_datastore *s, size_t wanted, kn_key_map *m, float *keys) {
     uint64_t entries = s->info.store->entries;
-    size_t d = (size_t)s->info.store->settings.dimension;
-    for (size_t i = 0; i < wanted; i++) {
-        uint64_t id = i * entries / wanted, end = (i + 1) * entries / wanted;
-        while (id < end && !usable(s, id)) id++;
-        if (id == end) continue;
-        KN_TRY(kn_store_keys(s->store, id, 1, keys + m->info.count * d));
-        m->points[m->info.count++].entry = id;
-    }
+    for (size_t i = 0; i < wanted; i++)
+        KN_TRY(take_point(s, i * entries / wanted, (i + 1) * entries / wanted, m, keys));
     return KNNLM_OK;
 }
 
@@ -80,7 +95,8 @@ knnlm_status kn_key_map_open(const kn_datastore *s, kn_key_map **out) {
                        s->info.store->path, settings->dimension, KN_KEY_MAP_DIMENSIONS);
     kn_key_map *m = kn_alloc(1, sizeof *m);
     if (!m) return KNNLM_ENOMEM;
-    knnlm_status status = draw(s, m);
+    knnlm_status status = kn_projection_of(s->store, &m->of_keys);
+    if (status == KNNLM_OK) status = draw(s, m);
     if (status == KNNLM_OK)
         *out = m;
     else
@@ -90,6 +106,7 @@ knnlm_status kn_key_map_open(const kn_datastore *s, kn_key_map **out) {
 
 void kn_key_map_close(kn_key_map *m) {
     if (!m) return;
+    if (m->of_keys.in) kn_pca_free(&m->of_keys);
     if (m->pca.in) kn_pca_free(&m->pca);
     free(m->points);
     free(m);
@@ -99,15 +116,14 @@ const kn_key_map_info *kn_key_map_describe(const kn_key_map *m) {
     return &m->info;
 }
 
-knnlm_status kn_key_map_place(const kn_key_map *m, const kn_datastore *s, const float *state,
-                              kn_key_map_point *out) {
+knnlm_status kn_key_map_place(const kn_key_map *m, const float *state, kn_key_map_point *out) {
     float places[2] = {0};
     *out = (kn_key_map_point){0};
     if (!m->pca.in) return KNNLM_OK;
     float *key = kn_alloc_aligned(m->pca.in, sizeof *key);
     if (!key) return KNNLM_ENOMEM;
-    if (s->pca.in) kn_pca_apply(&s->pca, state, 1, key);
-    kn_pca_apply(&m->pca, s->pca.in ? key : state, 1, places);
+    if (m->of_keys.in) kn_pca_apply(&m->of_keys, state, 1, key);
+    kn_pca_apply(&m->pca, m->of_keys.in ? key : state, 1, places);
     set_place(&m->pca, places, out);
     kn_free_aligned(key);
     return KNNLM_OK;

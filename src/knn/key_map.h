@@ -28,8 +28,7 @@ void kn_key_map_close(kn_key_map *map); // NULL is allowed
 const kn_key_map_info *kn_key_map_describe(const kn_key_map *map);
 // Bytes that opening one takes at its height.
 size_t kn_key_map_cost(size_t dimension);
-// Where a state of the model is among the points of its datastore. KNNLM_ENOMEM.
-knnlm_status kn_key_map_place(const kn_key_map *map, const kn_datastore *datastore, const float *state,
-                              kn_key_map_point *out);
+// Where a state of the model is among the points. KNNLM_ENOMEM.
+knnlm_status kn_key_map_place(const kn_key_map *map, const float *state, kn_key_map_point *out);
 
 #endif

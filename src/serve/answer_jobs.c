@@ -168,7 +168,9 @@ enum MHD_Result kn_answer_tune(kn_exchange *x) {
 
 enum MHD_Result kn_answer_add_later(kn_exchange *x) {
     kn_http_error err = {0};
-    work *w = check_store(x, true, &err) ? work_open(x, &err) : NULL;
+    bool fine =
+        check_store(x, true, &err) && kn_served_takes_documents(x->model->served, x->segments[0], &err);
+    work *w = fine ? work_open(x, &err) : NULL;
     if (w && kn_document_list_read(x, &w->account, &w->documents, &err)) return submit(x, "add", run_add, w);
     if (w) work_free(w);
     return kn_reply_error(x, &err);

@@ -52,7 +52,7 @@ static json_t *store_json(const kn_exchange *x, const kn_served_model *m, size_t
         (json_int_t)info.bytes, "dimensions", info.dimension, "distance", kn_distance_names[info.distance],
         "keys", kn_key_type_names[info.key_type], "tap", kn_json_text(info.tap, strlen(info.tap)), "index",
         index_json(&info), "tuned", tuned_json(&info), "settings", effect_json(&info), "cache", cache_json(m),
-        "model", kn_json_text(m->name, strlen(m->name)), "writable", !x->server->o.read_only);
+        "model", kn_json_text(m->name, strlen(m->name)), "writable", !x->server->o.read_only && !info.shards);
 }
 
 enum MHD_Result kn_answer_stores(kn_exchange *x) {

@@ -35,6 +35,8 @@ kn_tap kn_served_tap(const kn_served *served);
 uint64_t kn_served_entries(kn_served *served, size_t number);
 // The number of a store; 404 where there is none of this name.
 bool kn_served_find(const kn_served *served, const char *name, size_t *number, kn_http_error *err);
+// Whether documents of a store can be added and removed here; 403: it is made of shards.
+bool kn_served_takes_documents(const kn_served *served, const char *name, kn_http_error *err);
 
 // ---------------------------------------------------------------- mixing
 
@@ -92,6 +94,7 @@ typedef struct kn_served_info {
     knnlm_distance distance;
     knnlm_keys key_type;
     char tap[64];
+    bool shards; // it is made of them
     struct {
         uint64_t lists; // 0: no index
         bool codes;

@@ -3,6 +3,7 @@
 
 #include "base/progress.h"
 #include "build/build.h"
+#include "store/shards.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,22 @@ kn_served_store *kn_served_change_begin(kn_served *s, const kn_served_change *ch
     kn_http_error_set(err, 504, "timeout", NULL,
                       "the store was being changed by others: nothing has changed");
     return NULL;
+}
+
+// The shard of a document, and its order among those of all, are chosen for many documents at a time.
+bool kn_served_takes_documents(const kn_served *s, const char *name, kn_http_error *err) {
+    size_t number;
+    if (!kn_served_find(s, name, &number, err)) return false;
+    if (!kn_shards_exist(s->stores[number].path)) return true;
+    return kn_http_error_set(
+        err, 403, "read_only", NULL,
+        "the store '%.100s' is made of shards: its documents are changed by the commands "
+        "knnlm add, sync and remove",
+        name);
+}
+
+static kn_served_store *change_documents(kn_served *s, const kn_served_change *change, kn_http_error *err) {
+    return kn_served_takes_documents(s, change->store, err) ? kn_served_change_begin(s, change, err) : NULL;
 }
 
 void kn_served_change_end(kn_served *s) {
@@ -131,7 +148,7 @@ static knnlm_status add_all(addition *x, const kn_new_document *documents, size_
 bool kn_served_add(kn_served *s, const kn_served_change *change, const kn_new_document *documents,
                    size_t count, kn_served_added *out, kn_http_error *err) {
     *out = (kn_served_added){0};
-    kn_served_store *b = kn_served_change_begin(s, change, err);
+    kn_served_store *b = change_documents(s, change, err);
     if (!b) return false;
     addition x = {.s = s, .b = b, .change = change};
     for (size_t i = 0; i < count; i++) x.all += documents[i].size;
@@ -174,7 +191,7 @@ static knnlm_status remove_from(kn_served *s, kn_served_store *b, const char *na
 bool kn_served_remove(kn_served *s, const kn_served_change *change, const char *document, size_t size,
                       uint64_t *removed, kn_http_error *err) {
     bool found = false;
-    kn_served_store *b = kn_served_change_begin(s, change, err);
+    kn_served_store *b = change_documents(s, change, err);
     if (!b) return false;
     knnlm_status status = remove_from(s, b, document, size, removed, &found);
     bool done = kn_served_change_error(err, status);

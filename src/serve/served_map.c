@@ -66,8 +66,7 @@ static knnlm_status find_place(kn_served *s, kn_served_state *state, const kn_co
     *place = (kn_key_map_point){0};
     if (!map) return KNNLM_OK;
     KN_TRY(kn_nexts_open(s->lm, c, 1, &next));
-    knnlm_status status =
-        kn_key_map_place(map, kn_mixture_datastore(c->mixture, 0), kn_nexts_at(next, 0)->state, place);
+    knnlm_status status = kn_key_map_place(map, kn_nexts_at(next, 0)->state, place);
     kn_nexts_close(next);
     return status;
 }

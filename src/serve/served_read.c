@@ -18,6 +18,7 @@ static void describe(const kn_served_store *b, kn_served_info *out) {
                             .dimension = info->settings.dimension,
                             .distance = info->settings.distance,
                             .key_type = info->settings.key_type,
+                            .shards = kn_store_shards(b->state.store) > 0,
                             .tuned = {.known = tuned->known,
                                       .adaptive = tuned->bins.distances > 0,
                                       .lambda = tuned->lambda,

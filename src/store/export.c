@@ -30,7 +30,7 @@ typedef struct exporting {
 } exporting;
 
 static size_t dimension_of(const kn_store *s) {
-    return (size_t)s->manifest.settings.dimension;
+    return (size_t)s->info.settings.dimension;
 }
 
 // ---------------------------------------------------------------- only what is intact
@@ -67,11 +67,11 @@ static knnlm_status put_arranged(exporting *e, uint64_t first, size_t count) {
 static knnlm_status put_keys(exporting *e, const kn_store_segment *g, uint64_t from, size_t count) {
     size_t d = dimension_of(e->s);
     if (!e->keys) return KNNLM_OK;
-    if (!g->keys)
+    if (!g->keys && !e->s->sharded)
         KN_TRY(kn_store_check_keys(e->s, g->first + from, count)); // a segment's are checked as a whole
     if (e->raw && !g->keys) return put_arranged(e, g->first + from, count);
     if (e->raw) {
-        size_t bytes = kn_key_bytes(e->s->manifest.settings.key_type, d);
+        size_t bytes = kn_key_bytes(e->s->info.settings.key_type, d);
         return kn_npy_put(e->keys, (const uint8_t *)g->keys + from * bytes, count * d);
     }
     KN_TRY(kn_store_keys(e->s, g->first + from, count, e->row));
@@ -166,9 +166,42 @@ static knnlm_status put_segment(exporting *e, size_t i) {
     return KNNLM_OK;
 }
 
+// Of shards, on whatever ranks they are.
+static knnlm_status put_asked(exporting *e, const kn_store_document *d) {
+    int32_t tokens[ROWS];
+    uint64_t places[ROWS];
+    uint32_t offsets[ROWS];
+    for (uint64_t at = d->first, end = at + d->count; at < end;) {
+        size_t n = kn_min((size_t)(end - at), ROWS);
+        kn_store_segment g = {.first = at, .count = n, .tokens = tokens, .offsets = offsets};
+        KN_TRY(kn_store_tokens(e->s, at, n, tokens));
+        KN_TRY(kn_store_offsets(e->s, at, n, places));
+        for (size_t i = 0; i < n; i++) offsets[i] = (uint32_t)places[i];
+        KN_TRY(put_rows(e, &g, d, 0, n, at - d->first));
+        at += n;
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status put_shards(exporting *e) {
+    for (uint64_t i = 0; i < e->s->info.documents; i++) {
+        kn_store_document d;
+        if (kn_store_document_removed(e->s, i)) continue;
+        KN_TRY(kn_store_document_at(e->s, i, &d));
+        KN_TRY(put_record(e, &d));
+        KN_TRY(put_asked(e, &d));
+    }
+    return KNNLM_OK;
+}
+
+static knnlm_status put_segments(exporting *e) {
+    for (size_t i = 0; i < e->s->manifest.segment_count; i++) KN_TRY(put_segment(e, i));
+    return KNNLM_OK;
+}
+
 static knnlm_status put_everything(exporting *e) {
     KN_TRY(kn_file_writer_put(e->documents, columns, sizeof columns - 1));
-    for (size_t i = 0; i < e->s->manifest.segment_count; i++) KN_TRY(put_segment(e, i));
+    KN_TRY(e->s->sharded ? put_shards(e) : put_segments(e));
     if (e->done == e->out->entries && e->begun == e->out->documents) return KNNLM_OK;
     return kn_fail(KNNLM_EDATA, "%s: its counts are not those of its content (`knnlm_store_verify` %s)",
                    e->s->path, e->s->path);
@@ -284,7 +317,7 @@ static knnlm_status check_room(const exporting *e, bool force) {
 }
 
 static knnlm_status plan(exporting *e, const kn_export_options *o) {
-    const kn_store_settings *set = &e->s->manifest.settings;
+    const kn_store_settings *set = &e->s->info.settings;
     knnlm_keys type = o && o->convert                   ? o->key_type
                       : set->key_type == KNNLM_KEYS_F16 ? KNNLM_KEYS_F16
                                                         : KNNLM_KEYS_F32;
@@ -294,7 +327,7 @@ static knnlm_status plan(exporting *e, const kn_export_options *o) {
                                  .documents = e->s->info.documents - e->s->info.removed_documents,
                                  .dimension = set->key_type == KNNLM_KEYS_NONE ? 0 : set->dimension,
                                  .key_type = type == KNNLM_KEYS_F16 ? KN_NPY_F16 : KN_NPY_F32};
-    e->raw = type == set->key_type;
+    e->raw = type == set->key_type && !e->s->sharded; // those of shards are read as f32, which loses nothing
     if (!e->out->dimension) IN_DIRECTORY(e, names[0], refuse_stale_keys(path));
     return check_room(e, o && o->force);
 }

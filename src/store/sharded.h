@@ -46,7 +46,7 @@ const char *kn_sharded_note(const kn_store *s);
 // What is asked of a range of entries.
 typedef enum kn_range_kind { KN_RANGE_TOKENS, KN_RANGE_OFFSETS, KN_RANGE_KEYS } kn_range_kind;
 knnlm_status kn_sharded_range(const kn_store *s, kn_range_kind kind, uint64_t first, size_t count, void *out);
-// Of an ordinary store.
+// Of an ordinary store. KNNLM_EDATA: keys that are damaged, too.
 knnlm_status kn_store_read_range(const kn_store *s, kn_range_kind kind, uint64_t first, size_t count,
                                  void *out);
 // Bytes of an item of a range.

@@ -118,9 +118,10 @@ size_t kn_range_item(const kn_store_settings *s, kn_range_kind kind) {
 
 knnlm_status kn_store_read_range(const kn_store *s, kn_range_kind kind, uint64_t first, size_t count,
                                  void *out) {
-    return kind == KN_RANGE_TOKENS    ? kn_store_tokens(s, first, count, out)
-           : kind == KN_RANGE_OFFSETS ? kn_store_offsets(s, first, count, out)
-                                      : kn_store_keys(s, first, count, out);
+    if (kind == KN_RANGE_TOKENS) return kn_store_tokens(s, first, count, out);
+    if (kind == KN_RANGE_OFFSETS) return kn_store_offsets(s, first, count, out);
+    KN_TRY(kn_store_keys(s, first, count, out)); // knows whether there are any
+    return kn_store_check_keys(s, first, count);
 }
 
 static knnlm_status run_range(kn_message *in, kn_message *out, const kn_progress *progress) {
