@@ -76,7 +76,10 @@ is own.store 'not r["quick"]'
 words 23 2000 >more.txt
 run 0 add own.store more.txt
 is own.store 'not r["quick"]'
-run 0 tune -s own.store
+complains 2 'no text to tune on' tune -s own.store
+is own.store 'not r["quick"]'
+complains 2 'one at a time' tune -s own.store --own valid.txt
+run 0 tune -s own.store --own
 is own.store 'r["quick"]'
 
 conclude

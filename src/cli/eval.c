@@ -29,6 +29,7 @@ static struct {
 // clang-format off
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "model to score with (default: the one that the first store was made with)", 0, 0, NULL},
+    CLI_STORES_OPTIONS(args.mixture),
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
     CLI_FILTER_OPTIONS(args.mixture),

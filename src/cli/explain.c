@@ -23,6 +23,7 @@ static struct {
 // clang-format off
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
+    CLI_STORES_OPTIONS(args.mixture),
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
     CLI_FILTER_OPTIONS(args.mixture),

@@ -47,6 +47,7 @@ static const cli_option options[] = {
     {0, "skip-entropy", CLI_NUMBER, &args.skip_entropy, "X", "no search where the model's entropy is below X nats: it speaks alone", 0, 100, NULL},
     {0, "no-fallback", CLI_FLAG, &args.no_fallback, NULL, "lambda stays where neighbours are farther or less certain than while tuning", 0, 0, NULL},
     {0, "no-carry", CLI_FLAG, &args.no_carry, NULL, "neighbours do not carry a word through that they began", 0, 0, NULL},
+    CLI_STORES_OPTIONS(args.mixture),
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
     CLI_FILTER_OPTIONS(args.mixture),

@@ -22,10 +22,13 @@ typedef struct cli_mixture {
 
 // One option a line.
 // clang-format off
-#define CLI_MIXTURE_OPTIONS(m) \
+// Stores, and how much they weigh: `tune` finds that.
+#define CLI_STORES_OPTIONS(m) \
     {'s', "store", CLI_LIST, &(m).stores, "STORE", "neighbours come from here; may be given several times; STORE=L,T,K: lambda, temperature and k of its own", 0, 0, NULL}, \
-    {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MAX, NULL}, \
     {0, "lambda", CLI_NUMBER, &(m).lambda, "L", "weight of the neighbours (default: as tuned, else 0.25)", 0, 1, NULL}, \
+    {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}
+#define CLI_MIXTURE_OPTIONS(m) \
+    {'k', "neighbors", CLI_INTEGER, &(m).k, "K", "neighbours of a token (default: as tuned, else 1024)", 1, CLI_NEIGHBORS_MAX, NULL}, \
     {0, "fraction", CLI_NUMBER, &(m).fraction, "F", "about this part of the store's documents counts, the same ones every time: what a smaller store would give", 1e-6, 1, NULL}, \
     {0, "temperature", CLI_NUMBER, &(m).temperature, "T", "of the neighbours, p ~ exp(-distance / T) (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}, \
     {0, "exact", CLI_FLAG, &(m).exact, NULL, "distances of the keys (default)", 0, 0, NULL}, \
@@ -37,7 +40,6 @@ typedef struct cli_mixture {
     {0, "include-self", CLI_FLAG, &(m).include_self, NULL, "a document that is in the store may find itself", 0, 0, NULL}, \
     {0, "memory", CLI_BYTES, &(m).memory, "SIZE", "most memory for the lists of stores, such as 4G; they are read as they are needed (default: what there is)", 0, 0, NULL}, \
     {0, "cache", CLI_INTEGER, &(m).cache, "N", "also mix in the last N states of the text itself; 0: do not (default: as tuned; generate and serve: 0)", 0, 1 << 24, NULL}, \
-    {0, "cache-lambda", CLI_NUMBER, &(m).cache_lambda, "L", "weight of the cache (default: as tuned, else 0.1)", 0, 1, NULL}, \
     {0, "cache-temperature", CLI_NUMBER, &(m).cache_temperature, "T", "of the cache (default: as tuned, else 1)", KNNLM_TEMPERATURE_MIN, KNNLM_TEMPERATURE_MAX, NULL}
 #define CLI_FILTER_OPTIONS(m) \
     {0, "only", CLI_LIST, &(m).only, "NAME", "only documents of this name (* and ? as in a shell) count; may be given several times", 0, 0, NULL}, \

@@ -30,6 +30,7 @@ static struct {
 static const cli_option options[] = {
     {'m', "model", CLI_LIST, &args.models, "FILE", "the model (default: the one that the first store was made with); may be given several times: clients choose by name", 0, 0, NULL},
     {0, "config", CLI_STRING, &args.config, "FILE", "more options: lines NAME = VALUE (also KNNLM_SERVE_NAME in the environment)", 0, 0, NULL},
+    CLI_STORES_OPTIONS(args.mixture),
     CLI_MIXTURE_OPTIONS(args.mixture),
     CLI_PROBES_OPTIONS(args.mixture),
     {0, "host", CLI_STRING, &args.host, "ADDRESS", "where to listen (default: 127.0.0.1, this machine only; 0.0.0.0: everywhere, with a key)", 0, 0, NULL},

@@ -19,13 +19,17 @@ static struct {
     const char *model, *probe_list, *plot;
     cli_texts texts;
     int64_t score, context;
-    bool dry;
+    bool dry, own;
 } args;
 
 // One option a line.
 // clang-format off
 static const cli_option options[] = {
     {'m', "model", CLI_STRING, &args.model, "FILE", "the model that made the store (default: where it was then)", 0, 0, NULL},
+    {'s', "store", CLI_LIST, &args.mixture.stores, "STORE", "neighbours come from here; may be given several times", 0, 0, NULL},
+    {0, "lambda", CLI_NUMBER, &args.mixture.lambda, "L", NULL, 0, 1, NULL}, // known, to be refused with a reason
+    {0, "cache-lambda", CLI_NUMBER, &args.mixture.cache_lambda, "L", NULL, 0, 1, NULL},
+    {0, "own", CLI_FLAG, &args.own, NULL, "in place of TEXT, some of the store's own, as build does: a first guess", 0, 0, NULL},
     CLI_MIXTURE_OPTIONS(args.mixture),
     {0, "probes", CLI_STRING, &args.probe_list, "LIST", "numbers of lists to try, such as 4,8,16,32, or auto: half, as many as and twice the index's; the fewest that are as good are kept, or more where the model takes much longer", 0, 0, NULL},
     {0, "probe", CLI_STRING, &args.probe_list, "LIST", NULL, 0, 0, NULL},
@@ -229,6 +233,20 @@ static void print_edges(void) {
     }
 }
 
+static void print_written(void) {
+    const char *mixed = result.tuned.gate            ? "its gate (eval --bins, --fixed: the others)"
+                        : result.tuned.distance_bins ? "lambda by bins (eval --fixed: one lambda)"
+                                                     : "one lambda";
+    if (!result.written) {
+        printf("written          nothing; these figures are of the text that was tuned on\n");
+        return;
+    }
+    printf("mixed by         %s\n", mixed);
+    printf("written          into %s; these figures are of the text it was tuned on: report another "
+           "(knnlm eval)\n",
+           result.stores[0].path);
+}
+
 static void print_text(void) {
     char search[32], sweep[32], tokens[32];
     if (result.tuned.known)
@@ -241,12 +259,7 @@ static void print_text(void) {
     printf("time             %s searching, %s for %zu settings\n",
            cli_duration(result.seconds_search, search), cli_duration(result.seconds_sweep, sweep),
            result.settings);
-    if (result.written)
-        printf("written          into %s; these figures are of the text it was tuned on: report another "
-               "(knnlm eval)\n",
-               result.stores[0].path);
-    else
-        printf("written          nothing; these figures are of the text that was tuned on\n");
+    print_written();
 }
 
 // ---------------------------------------------------------------- JSON
@@ -369,7 +382,7 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
     o.probe_count = probe_count;
     o.auto_probes = args.probe_list && !probe_count;
     o.dry_run = args.dry;
-    o.own = count == 0;
+    o.own = args.own;
     o.planned = print_plan;
     o.progress = cli_progress;
     KN_TRY(check_plot(paths, count));
@@ -389,8 +402,11 @@ static knnlm_status tune(const char *const *paths, size_t count, const knnlm_mix
 }
 
 static int check_usage(size_t count) {
-    if (count == 0 && args.mixture.stores.count != 1)
-        return cli_usage(&cli_tune, "no text to tune on (the text of a store itself: of one at a time)");
+    if (args.own && count) return cli_usage(&cli_tune, "--own or a text to tune on, one at a time");
+    if (args.own && args.mixture.stores.count != 1)
+        return cli_usage(&cli_tune, "--own tunes one store at a time");
+    if (!args.own && !count)
+        return cli_usage(&cli_tune, "no text to tune on (--own: some of the store's own, a first guess)");
     if (!isnan(args.mixture.lambda) || !isnan(args.mixture.cache_lambda))
         return cli_usage(&cli_tune, "lambda is what tuning finds: it cannot be given");
     for (size_t i = 0; i < args.mixture.stores.count; i++)
