@@ -540,8 +540,8 @@ typedef struct knnlm_index_options {
     uint32_t lists;      // 0: by the number of entries
     const char *codes;   // "none"; "pq64": 64 bytes per code; "pq64x4": 64 parts of 4 bits; "auto" or NULL:
                          // where keys exceed memory
-    uint64_t train;      // keys to learn from; 0: 64 a list
-    uint32_t probes;     // lists that searches look at by default; 0: 32
+    uint64_t train;      // keys to learn from; 0: 64 per list, 32 from 8192 lists on
+    uint32_t probes;     // lists that searches look at by default; 0: 32, 64 of more than 16384
     uint32_t iterations; // of k-means; 0: 10
     uint64_t seed;       // of learning; below 2^63
     uint64_t memory;     // most bytes of keys at a time; 0: any

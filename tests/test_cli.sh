@@ -199,8 +199,8 @@ done
 head -c 50 test.txt.gz >short.gz
 complains 1 'short.gz: ' eval -m model.gguf short.gz
 complains 1 'nowhere/rows.tsv: ' eval -m model.gguf --per-token nowhere/rows.tsv test.txt
-complains 1 'context' eval -m model.gguf --score 100000 test.txt
-complains 1 'preset' train train.txt -o new.gguf --preset enormous
+complains 2 'context' eval -m model.gguf --score 100000 test.txt
+complains 2 'preset' train train.txt -o new.gguf --preset enormous
 complains 1 'more text\|smaller' train blank.txt -o new.gguf --preset gpt2-tiny --vocab 300
 # shellcheck disable=SC2086 # a list of options
 run 1 train train.txt -o nowhere/new.gguf $shape --steps 1

@@ -65,7 +65,7 @@ fi
 run 0 eval -m "$model" folder/linked.txt # a link that was named
 run 0 eval -m "$model" folder/latin1.txt --encoding latin1 --per-token rows.tsv
 check grep -q 'é' rows.tsv
-complains 1 '--encoding klingon: not known' eval -m "$model" folder/latin1.txt --encoding klingon
+complains 2 '--encoding klingon: not known' eval -m "$model" folder/latin1.txt --encoding klingon
 
 # ---- which files
 

@@ -197,7 +197,7 @@ complains 2 'codes' index s.store --codes nonsense
 complains 2 'codes' index s.store --codes pq
 complains 2 'range' index s.store --lists 0
 complains 2 'paper' index s.store --paper --lists 5
-complains 1 'parts\|multiple' index s.store --codes pq7
+complains 2 'parts\|multiple' index s.store --codes pq7
 complains 1 'nowhere' index nowhere
 run 0 index s.store --lists 300
 ensure "more lists than the data deserves" grep -q '300 lists' out

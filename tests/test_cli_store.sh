@@ -91,11 +91,11 @@ complains 2 'one store' verify a b
 complains 1 'nowhere.gguf: No such file' build -m nowhere.gguf -o new.store texts
 complains 1 'a.txt: ' build -m texts/a.txt -o new.store texts
 build_complains 1 'nowhere.txt: No such file' new.store texts nowhere.txt
-build_complains 1 'tap' new.store --tap nonsense texts
+build_complains 2 'tap' new.store --tap nonsense texts
 build_complains 1 'layer' new.store --tap ffn@9 texts
-build_complains 1 'min-context 80: the model.s context is 80' new.store --min-context 80 texts
-build_complains 1 'pca:99999: the model.s states have 32 dimensions' new.store --project pca:99999 texts
-build_complains 1 'standard input' new.store --project pca:4 -
+build_complains 2 'min-context 80: the model.s context is 80' new.store --min-context 80 texts
+build_complains 2 'pca:99999: the model.s states have 32 dimensions' new.store --project pca:99999 texts
+build_complains 2 'standard input' new.store --project pca:4 -
 build_complains 1 '[0-9] MB of memory, --memory allows 1 ' new.store --memory 1M texts
 mkdir bad
 cp texts/b.txt bad/a.txt
@@ -227,7 +227,7 @@ for n in 5 32; do # keys are projected again as they were
 done
 printf 'w1' >one.txt
 mkdir short.store
-build_complains 1 'pca:30: the texts have only [12] tokens' short.store --project pca:30 one.txt
+build_complains 2 'pca:30: the texts have only [12] tokens' short.store --project pca:30 one.txt
 build 0 short.store one.txt # what that left is no obstacle
 
 # ---- a store keeps its settings

@@ -88,7 +88,7 @@ no-bias
 qk-norm
 bands 10
 END
-refuses 1 '--length 17: the context of knnlm.gguf is 16' train text --from knnlm.gguf -o new.gguf --length 17
+refuses 2 '--length 17: the context of knnlm.gguf is 16' train text --from knnlm.gguf -o new.gguf --length 17
 refuses 1 'nowhere.gguf: ' train text --from nowhere.gguf -o new.gguf
 refuses 1 'parallel.model.gguf: architecture "falcon".*llama.cpp' train text --from "$source/tests/golden/parallel.model.gguf" -o new.gguf
 refuses 1 'text: not a GGUF' train text --from text -o new.gguf

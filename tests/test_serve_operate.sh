@@ -101,6 +101,11 @@ done
 printf '\n\nmodell = x\n' >wrong.conf
 complains 2 'wrong.conf: line 3: no option is called modell: did you mean model' serve --config wrong.conf
 complains 1 'nowhere.conf' serve --config nowhere.conf
+printf 'read-only = on\nport = many\n' >wrong.conf
+complains 2 'wrong.conf: line 2: port many: not a whole number' serve --config wrong.conf
+export KNNLM_SERVE_MAX_TOKENS=many
+complains 2 'KNNLM_SERVE_MAX_TOKENS: max-tokens many: not a whole number' serve
+unset KNNLM_SERVE_MAX_TOKENS
 complains 2 'access-log-json is of --access-log' serve -m "$tiny" --access-log-json --port 0
 complains 1 'nowhere/log' serve -m "$tiny" --access-log nowhere/log --port 0
 

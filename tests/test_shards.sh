@@ -137,7 +137,7 @@ plan=' entries from '
 complains 2 'shards 0: out of range' build -m "$model" -o x.store --shards 0 texts
 complains 2 'local DIRECTORY is for --shards' build -m "$model" -o x.store --local /tmp texts
 complains 2 'not an absolute path' build -m "$model" -o x.store --shards 2 --local here texts
-complains 1 'states have 32 dimensions' build -m "$model" -o x.store --shards 2 --project pca:40 texts
+complains 2 'states have 32 dimensions' build -m "$model" -o x.store --shards 2 --project pca:40 texts
 check test ! -e x.store
 complains 1 'keeps its keys' build -m "$model" -o x.store --shards 2 --keys none texts
 complains 1 'cannot be dealt to shards' build -m "$model" -o x.store --shards 2 -

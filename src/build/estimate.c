@@ -157,7 +157,7 @@ knnlm_status kn_plan_afford(const kn_plan *plan, const char *path, const knnlm_b
                        print_bytes(e->disk, needed), print_bytes(e->disk_free, left));
     if (plan->memory && e->memory > plan->memory)
         return kn_fail(KNNLM_ENOMEM,
-                       "%s: needs about %.0f MB of memory, `memory` allows %.0f (`force` tries anyway)", path,
+                       "%s: needs about %.0f MB of memory, `memory` allows %.3g (`force` tries anyway)", path,
                        (double)e->memory / 1e6, (double)plan->memory / 1e6);
     return KNNLM_OK;
 }

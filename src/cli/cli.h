@@ -55,11 +55,17 @@ typedef struct cli_command {
 int cli_parse(const cli_command *command, const cli_option *options, size_t count, int argc, char **argv,
               char ***rest, size_t *rest_count);
 
+// A value that stands elsewhere, before it becomes an argument: CLI_DONE, or the exit code after a message
+// with its `place`.
+int cli_check_value(const cli_command *command, const cli_option *option, const char *text,
+                    const char *place);
+
 // The command under way, for who has no way to tell it: NULL before cli_parse.
 const cli_command *cli_current(void);
 
 // "knnlm eval: …" on stderr; each returns the exit code to leave with.
-int cli_fail(const cli_command *command); // the library's message, its fields as options
+int cli_fail(const cli_command *command); // the library's message, its fields as options; wrong usage where
+                                          // it begins with one
 int cli_usage(const cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Text for people: what could speak to the terminal is written as \xNN.

@@ -26,7 +26,7 @@ int cli_fail(const cli_command *command) {
     fprintf(stderr, "knnlm %s: ", command->name);
     cli_put_line(stderr, text);
     fputc('\n', stderr);
-    return CLI_FAILED;
+    return strncmp(text, "--", 2) == 0 ? CLI_USAGE : CLI_FAILED; // about an option, not a file
 }
 
 int cli_usage(const cli_command *command, const char *format, ...) {
@@ -56,20 +56,29 @@ static void print_help(const cli_command *command, const cli_option *options, si
     printf("  %-28s %s\n\nexamples:\n%s", "-h, --help", "this text", command->examples);
 }
 
-static int bad_value(const cli_command *command, const cli_option *o, const char *text, const char *wanted) {
-    return cli_usage(command, "--%s %s: %s", o->name, text, wanted);
+// An option and its value. `place`: where it stands, unless it is an argument.
+typedef struct given {
+    const cli_command *command;
+    const cli_option *o;
+    const char *text, *place;
+} given;
+
+static int bad_value(const given *g, const char *wanted) {
+    if (g->place) return cli_usage(g->command, "%s: %s %s: %s", g->place, g->o->name, g->text, wanted);
+    return cli_usage(g->command, "--%s %s: %s", g->o->name, g->text, wanted);
 }
 
-static int parse_number(const cli_command *command, const cli_option *o, const char *text) {
+static int parse_number(const given *g) {
+    const cli_option *o = g->o;
     char *end, range[64];
     errno = 0;
-    double number = strtod(text, &end);
-    long long integer = o->kind == CLI_INTEGER ? strtoll(text, &end, 10) : 0;
-    if (errno || end == text || *end)
-        return bad_value(command, o, text, o->kind == CLI_INTEGER ? "not a whole number" : "not a number");
+    double number = strtod(g->text, &end);
+    long long integer = o->kind == CLI_INTEGER ? strtoll(g->text, &end, 10) : 0;
+    if (errno || end == g->text || *end)
+        return bad_value(g, o->kind == CLI_INTEGER ? "not a whole number" : "not a number");
     if (o->low != o->high && !(number >= o->low && number <= o->high)) {
         snprintf(range, sizeof range, "out of range, %.10g to %.10g", o->low, o->high);
-        return bad_value(command, o, text, range);
+        return bad_value(g, range);
     }
     if (o->kind == CLI_INTEGER)
         *(int64_t *)o->value = integer;
@@ -78,59 +87,67 @@ static int parse_number(const cli_command *command, const cli_option *o, const c
     return -1;
 }
 
-static int parse_choice(const cli_command *command, const cli_option *o, const char *text) {
+static int parse_choice(const given *g) {
+    const cli_option *o = g->o;
     char wanted[256] = "one of";
     for (int i = 0; o->choices[i]; i++) {
-        if (strcmp(text, o->choices[i]) == 0) {
+        if (strcmp(g->text, o->choices[i]) == 0) {
             *(int *)o->value = i;
             return -1;
         }
         snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s %s", i ? "," : "",
                  o->choices[i]);
     }
-    return bad_value(command, o, text, wanted);
+    return bad_value(g, wanted);
 }
 
-static int parse_bytes(const cli_command *command, const cli_option *o, const char *text) {
+static int parse_bytes(const given *g) {
     static const char units[] = "KMGT";
     char *end;
-    double number = strtod(text, &end);
+    double number = strtod(g->text, &end);
     const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
     for (const char *u = units; unit && u <= unit; u++) number *= 1000;
     if (unit) end++;
     if (*end == 'B') end++;
-    if (end == text || *end || !(number >= 1 && number < 1e18))
-        return bad_value(command, o, text, "not a size, such as 500M or 2G");
-    *(uint64_t *)o->value = (uint64_t)number;
+    if (end == g->text || *end || !(number >= 1 && number < 1e18))
+        return bad_value(g, "not a size, such as 500M or 2G");
+    *(uint64_t *)g->o->value = (uint64_t)number;
     return -1;
 }
 
-static int take_item(const cli_command *command, const cli_option *o, const char *text) {
-    cli_list *list = o->value;
-    if (list->count == CLI_LIST_MAX) return bad_value(command, o, text, "given too many times");
-    list->items[list->count++] = text;
+static int take_item(const given *g) {
+    cli_list *list = g->o->value;
+    if (list->count == CLI_LIST_MAX) return bad_value(g, "given too many times");
+    list->items[list->count++] = g->text;
     return -1;
 }
 
-static int take_value(const cli_command *command, const cli_option *o, const char *text) {
-    switch (o->kind) {
+static int take_value(const given *g) {
+    switch (g->o->kind) {
     case CLI_FLAG:
-        *(bool *)o->value = true;
+        *(bool *)g->o->value = true;
         return -1;
     case CLI_STRING:
-        *(const char **)o->value = text;
+        *(const char **)g->o->value = g->text;
         return -1;
     case CLI_LIST:
-        return take_item(command, o, text);
+        return take_item(g);
     case CLI_CHOICE:
-        return parse_choice(command, o, text);
+        return parse_choice(g);
     case CLI_BYTES:
-        return parse_bytes(command, o, text);
+        return parse_bytes(g);
     case CLI_INTEGER:
     case CLI_NUMBER:
-        return parse_number(command, o, text);
+        return parse_number(g);
     }
     return -1;
+}
+
+// Values are taken in their order, by cli_parse: what this one sets is set again.
+int cli_check_value(const cli_command *command, const cli_option *o, const char *text, const char *place) {
+    given g = {command, o, text, place};
+    int code = o->kind == CLI_STRING || o->kind == CLI_LIST ? -1 : take_value(&g);
+    return code < 0 ? CLI_DONE : code;
 }
 
 static void to_getopt(const cli_option *options, size_t count, struct option *longs, char *letters) {
@@ -197,7 +214,7 @@ int cli_parse(const cli_command *command, const cli_option *options, size_t coun
         while (i < count && c != LONG_BASE + (int)i && c != options[i].letter) i++;
         const char *word = argv[optind - (optarg && optarg == argv[optind - 1] ? 2 : 1)];
         if (!is_spelt_out(&options[i], c, word)) return unknown_option(command, options, count, word);
-        int code = take_value(command, &options[i], optarg);
+        int code = take_value(&(given){command, &options[i], optarg, NULL});
         if (code >= 0) return code;
     }
     *rest = argv + optind;

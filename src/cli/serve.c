@@ -125,10 +125,22 @@ static void return_memory(void) {
     malloc_trim(0);
 }
 
-static void tell_ready(const knnlm_server *server, size_t stores) {
+static void print_json(const knnlm_server *server) {
+    cli_print_json(json_pack("{s:o?, s:o?, s:o?}", "url", json_string(knnlm_server_url(server)), "models",
+                             cli_json_list(&args.models), "stores", cli_json_list(&args.mixture.stores)));
+}
+
+static void print_text(const knnlm_server *server, size_t stores) {
     printf("%s serves %s", knnlm_server_url(server), args.models.items[0]);
     if (args.models.count > 1) printf(" and %zu more", args.models.count - 1);
     printf(" with %zu store%s\n", stores, stores == 1 ? "" : "s");
+}
+
+static void tell_ready(const knnlm_server *server, size_t stores) {
+    if (args.common.json)
+        print_json(server);
+    else
+        print_text(server, stores);
     fflush(stdout);
     cli_notify("READY=1");
 }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char config[] = "config"; // the option that names the file
 
@@ -62,6 +63,8 @@ static int take(const cli_command *command, const cli_option *o, const char *val
                 cli_arguments *a) {
     if (o->kind == CLI_FLAG) return take_flag(command, o, value, place, a);
     if (!*value) return cli_usage(command, "%s: %s has no value", place, o->name);
+    int code = cli_check_value(command, o, value, place);
+    if (code != CLI_DONE) return code;
     return push_option(a, o->name, value) == KNNLM_OK ? CLI_DONE : cli_fail(command);
 }
 
@@ -132,6 +135,23 @@ static int take_list(const cli_command *command, const cli_option *o, const char
     return code;
 }
 
+// Passed over: it may be somebody else's.
+static void warn_unknown(const cli_command *command, const cli_option *options, size_t count,
+                         const char *entry) {
+    char prefix[40], known[80];
+    size_t size = (size_t)snprintf(prefix, sizeof prefix, "KNNLM_%s_", command->name);
+    size_t length = strcspn(entry, "=");
+    for (char *c = prefix; *c; c++) *c = (char)toupper((unsigned char)*c);
+    if (strncmp(entry, prefix, size) != 0) return;
+    for (size_t i = 0; i < count; i++) {
+        variable(command, options[i].name, known, sizeof known);
+        if (length == strlen(known) && strncmp(entry, known, length) == 0) return;
+    }
+    fprintf(stderr, "knnlm %s: warning: ", command->name);
+    cli_put_text(stderr, entry, length);
+    fprintf(stderr, ": no option is called so: not used\n");
+}
+
 static int take_environment(const cli_command *command, const cli_option *options, size_t count,
                             cli_arguments *a) {
     int code = CLI_DONE;
@@ -142,6 +162,8 @@ static int take_environment(const cli_command *command, const cli_option *option
         if (!o->help || !value || !*value || strcmp(o->name, config) == 0) continue;
         code = o->kind == CLI_LIST ? take_list(command, o, value, name, a) : take(command, o, value, name, a);
     }
+    for (char **entry = environ; *entry && code == CLI_DONE; entry++)
+        warn_unknown(command, options, count, *entry);
     return code;
 }
 

@@ -29,9 +29,9 @@ typedef struct cli_recipe {
 #define CLI_RECIPE_OPTIONS(r) \
     {0, "lists", CLI_INTEGER, &(r).lists, "N", "lists (default: by the number of entries)", 1, 1 << 24, NULL}, \
     {0, "codes", CLI_STRING, &(r).codes, "CODES", "pq64: 64 bytes per code; pq64x4: 64 parts of 4 bits; none; auto (default): where keys exceed memory", 0, 0, NULL}, \
-    {0, "train", CLI_INTEGER, &(r).train, "N", "keys to learn from (default: 64 a list)", 1, 4294967295.0, NULL}, \
-    {0, "probes", CLI_INTEGER, &(r).probes, "N", "lists that searches look at by default (default: 32)", 1, 1 << 24, NULL}, \
-    {0, "iterations", CLI_INTEGER, &(r).iterations, "N", "of k-means", 1, 1000, NULL}, \
+    {0, "train", CLI_INTEGER, &(r).train, "N", "keys to learn from (default: 64 per list, 32 from 8192 lists on)", 1, 4294967295.0, NULL}, \
+    {0, "probes", CLI_INTEGER, &(r).probes, "N", "lists that searches look at by default (default: 32, 64 of more than 16384)", 1, 1 << 24, NULL}, \
+    {0, "iterations", CLI_INTEGER, &(r).iterations, "N", "of k-means (default: 10)", 1, 1000, NULL}, \
     {0, "seed", CLI_INTEGER, &(r).seed, "N", "of learning (default: 1)", 1, 1e15, NULL}, \
     {0, "paper", CLI_FLAG, &(r).paper, NULL, "4096 lists, pq64 codes, a million keys, 32 probes", 0, 0, NULL}
 // clang-format on

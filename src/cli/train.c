@@ -59,7 +59,7 @@ static const cli_option options[] = {
     {0, "tokenizer-file", CLI_STRING, &args.tokenizer_file, "FILE", "tokenizer.json, vocab.txt or GGUF to take it from", 0, 0, NULL},
     {0, "vocab", CLI_INTEGER, &args.vocabulary, "N", "tokens to train (default 16000; 0: every word)", 0, 1 << 24, NULL},
     {0, "vocab-sample", CLI_INTEGER, &args.vocabulary_sample, "MB", "text the tokenizer is trained on (default 100)", 1, 1 << 20, NULL},
-    {0, "width", CLI_INTEGER, &args.width, "N", "width of the model (default: the preset's, as below)", 4, 32768, NULL},
+    {0, "width", CLI_INTEGER, &args.width, "N", "width of the model (default: the preset's; man knnlm has them)", 4, 32768, NULL},
     {0, "layers", CLI_INTEGER, &args.layers, "N", "layers", 1, 256, NULL},
     {0, "heads", CLI_INTEGER, &args.heads, "N", "attention heads", 1, 32768, NULL},
     {0, "ffn", CLI_INTEGER, &args.ffn, "N", "width of the feed-forward part", 1, 131072, NULL},
@@ -78,11 +78,11 @@ static const cli_option options[] = {
     {0, "batch", CLI_INTEGER, &args.batch, "N", "tokens of an update (default 8192)", 1, 1 << 28, NULL},
     {0, "micro", CLI_INTEGER, &args.micro, "N", "tokens in memory at a time (default 4096)", 1, 1 << 28, NULL},
     {0, "optimizer", CLI_CHOICE, &args.optimizer, "NAME", "adamw (default), nesterov (the paper's) or muon", 0, 0, optimizers},
-    {0, "schedule", CLI_CHOICE, &args.schedule, "NAME", "cosine, linear, constant, plateau or restarts (the paper's)", 0, 0, schedules},
+    {0, "schedule", CLI_CHOICE, &args.schedule, "NAME", "cosine (default), linear, constant, plateau or restarts (the paper's; nesterov's default)", 0, 0, schedules},
     {0, "rate", CLI_NUMBER, &args.rate, "X", "peak learning rate (default .001; nesterov 1)", 0, 1e6, NULL},
     {0, "floor", CLI_NUMBER, &args.floor, "X", "lowest rate as a part of the peak (default .05)", 0, 1, NULL},
     {0, "tail", CLI_NUMBER, &args.tail, "X", "part of the updates that plateau descends over (default .2)", 0, 1, NULL},
-    {0, "warmup", CLI_INTEGER, &args.warmup, "N", "updates of warm-up (default: 1 in 20, at most 1000)", 0, 1e12, NULL},
+    {0, "warmup", CLI_INTEGER, &args.warmup, "N", "updates of warm-up (default: 1 in 20, at most 1000; nesterov 16000)", 0, 1e12, NULL},
     {0, "period", CLI_INTEGER, &args.period, "N", "updates of the first cosine of restarts (default 270000)", 1, 1e12, NULL},
     {0, "clip", CLI_NUMBER, &args.clip, "X", "largest norm of the gradient (default 1; nesterov .1)", 0, 1e9, NULL},
     {0, "decay", CLI_NUMBER, &args.decay, "X", "weight decay (default .05; nesterov 0)", 0, 10, NULL},
@@ -383,7 +383,7 @@ const cli_command cli_train = {
     .examples = "  knnlm train corpus/ --valid held-out.txt -o my.gguf --preset tiny --minutes 10\n"
                 "  knnlm train wiki.train.txt --valid wiki.valid.txt -o w.gguf --tokenizer word --vocab 0 "
                 "--dropout .3\n"
-                "  knnlm train corpus/ -o my.gguf --steps 20000 --resume\n"
+                "  knnlm train corpus/ --valid held-out.txt -o my.gguf --preset tiny --steps 20000 --resume\n"
                 "  knnlm train letters/ --from my.gguf -o letters.gguf --epochs 2\n",
     .run = run,
 };

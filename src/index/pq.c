@@ -11,8 +11,9 @@ static knnlm_status check_shape(size_t d, size_t m, size_t bits) {
         return kn_fail(KNNLM_EINVAL, "product quantizer: %zu parts: 1 to %d are possible", m,
                        KN_PQ_PARTS_MAX);
     if (d < 1 || d % m)
-        return kn_fail(KNNLM_EINVAL, "product quantizer: %zu dimensions cannot be cut into %zu equal parts",
-                       d, m);
+        return kn_fail(
+            KNNLM_EINVAL,
+            "`codes`: %zu dimensions cannot be cut into %zu equal parts, as product quantization does", d, m);
     if (d / m > KN_PQ_PART_MAX)
         return kn_fail(
             KNNLM_EINVAL,

@@ -54,7 +54,7 @@ knnlm_status kn_tap_parse(const char *text, kn_tap *out) {
         long layer = strtol(text + n + 1, &end, 10);
         bool digits = text[n + 1] == '-' || (text[n + 1] >= '0' && text[n + 1] <= '9');
         if (!digits || end == text + n + 1 || *end || layer < -100000 || layer > 100000)
-            return kn_fail(KNNLM_EINVAL, "tap \"%s\": the layer after @ is no number", text);
+            return kn_fail(KNNLM_EINVAL, "`tap` %s: the layer after @ is no number", text);
         out->layer = (int32_t)layer;
     }
     for (size_t i = 0; i < TAPS; i++) {
@@ -63,7 +63,7 @@ knnlm_status kn_tap_parse(const char *text, kn_tap *out) {
         return KNNLM_OK;
     }
     return kn_fail(KNNLM_EINVAL,
-                   "tap \"%s\": one of ffn, ffn-raw, attention, attention-raw, output-norm, output", text);
+                   "`tap` %s: one of ffn, ffn-raw, attention, attention-raw, output-norm, output", text);
 }
 
 // A tap with its layer counted from the start, checked.

@@ -51,7 +51,7 @@ knnlm_status kn_config_preset(const char *name, kn_config *out) {
         if (out->embedding_scale == 0) out->embedding_scale = sqrtf((float)out->width);
         return KNNLM_OK;
     }
-    return kn_fail(KNNLM_EINVAL, "unknown preset \"%s\": one of %s", name, kn_config_preset_names());
+    return kn_fail(KNNLM_EINVAL, "`preset` %s: one of %s", name, kn_config_preset_names());
 }
 
 const char *kn_config_preset_names(void) {
