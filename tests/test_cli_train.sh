@@ -111,6 +111,24 @@ refuses 1 'part.gguf.checkpoint: the run began from a model, which decides --wid
 refuses 1 'knnlm.gguf.checkpoint: the run began from no model: .* without --from' "$@" --from gpt2.gguf -o knnlm.gguf --steps 8 --resume
 check cmp -s whole.gguf part.gguf
 
+# The number of updates and those that warm it up are the run's own; more of them are not warmed up again.
+again() { # OUTPUT OPTION...
+    output=$1
+    shift
+    run 0 train other -t 1 --batch 48 --schedule constant --rate .003 -o "$output" "$@"
+}
+again long.gguf --from knnlm.gguf --steps 120 --warmup 5
+again more.gguf --from knnlm.gguf --steps 100
+again more.gguf --resume
+says '100 updates'
+again more.gguf --resume --steps 120
+check cmp -s long.gguf more.gguf
+# A best loss of one text is not held against that of another.
+run 0 "$@" --from knnlm.gguf -o best.gguf --steps 2 --valid text
+cp best.gguf before.gguf
+run 0 "$@" -o best.gguf --steps 4 --valid other --resume --json
+ensure "no model of the second text" not cmp -s before.gguf best.gguf
+
 # ---- what is there already stays
 
 cp part.gguf.checkpoint kept.checkpoint

@@ -2,12 +2,15 @@
 #include "train/checkpoint.h"
 
 #include "base/memory.h"
+#include "base/random.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define FROM_KEY "knnlm.train.from"
+#define VALID_KEY "knnlm.train.valid_hash"
+#define WARMUP_KEY "knnlm.train.warmup"
 
 // Tensor names carry a prefix here: longer than a parameter's own.
 typedef char tensor_name[KN_GGUF_NAME_MAX + 8];
@@ -47,6 +50,11 @@ static size_t settings_of(const kn_train_options *o, setting out[8]) {
     return n;
 }
 
+// What the best loss is of: the validation text, and how much of it. 63 bits.
+static uint64_t hash_valid(const kn_train_options *o) {
+    return o->valid ? kn_mix64(o->valid->hash ^ kn_mix64(o->valid_tokens)) >> 1 : 0;
+}
+
 static knnlm_status write_checkpoint(kn_gguf_writer *w, const kn_train_options *o, const kn_layout *layout,
                                      const kn_train_state *state) {
     setting settings[8];
@@ -58,6 +66,8 @@ static knnlm_status write_checkpoint(kn_gguf_writer *w, const kn_train_options *
     for (size_t i = 0; i < n; i++) KN_TRY(kn_gguf_put_u64(w, settings[i].key, settings[i].value));
     KN_TRY(kn_gguf_put_u64(w, KN_KEY_STEP, (uint64_t)state->step));
     KN_TRY(kn_gguf_put_u64(w, "knnlm.train.steps", (uint64_t)o->steps));
+    KN_TRY(kn_gguf_put_u64(w, WARMUP_KEY, (uint64_t)o->schedule.warmup));
+    KN_TRY(kn_gguf_put_u64(w, VALID_KEY, hash_valid(o)));
     KN_TRY(kn_gguf_put_u64(w, "knnlm.train.updates", (uint64_t)state->optimizer.updates));
     KN_TRY(kn_gguf_put_f64(w, "knnlm.train.last_rate", state->optimizer.last_rate));
     KN_TRY(kn_gguf_put_f64(w, "knnlm.train.best", state->best));
@@ -181,6 +191,16 @@ static knnlm_status check_start(const kn_gguf *file, const kn_start *start) {
                                                               : other_model(file, "model to begin from");
 }
 
+// The best loss, unless it is of another text than this run validates on.
+static knnlm_status read_best(const kn_gguf *file, const kn_train_options *o, double *best) {
+    int64_t hash;
+    bool found;
+    KN_TRY(get_number(file, "knnlm.train.best", best));
+    KN_TRY(kn_gguf_get_i64(file, VALID_KEY, &hash, &found));
+    if (found && (uint64_t)hash != hash_valid(o)) *best = INFINITY;
+    return KNNLM_OK;
+}
+
 static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options *o, const kn_layout *layout,
                                     kn_train_state *state) {
     setting settings[8];
@@ -201,16 +221,20 @@ static knnlm_status read_checkpoint(const kn_gguf *file, const kn_train_options 
     if (state->step < 0 || state->optimizer.updates < 0)
         return kn_fail(KNNLM_EDATA, "%s: at step %lld", kn_gguf_path(file), (long long)state->step);
     KN_TRY(get_number(file, "knnlm.train.last_rate", &state->optimizer.last_rate));
-    KN_TRY(get_number(file, "knnlm.train.best", &state->best));
+    KN_TRY(read_best(file, o, &state->best));
     KN_TRY(load_all(file, layout, "", state->params));
     KN_TRY(load_all(file, layout, "m.", state->optimizer.first));
     return state->optimizer.second ? load_all(file, layout, "v.", state->optimizer.second) : KNNLM_OK;
 }
 
-knnlm_status kn_checkpoint_steps(const char *path, int64_t *steps) {
+knnlm_status kn_checkpoint_schedule(const char *path, int64_t *steps, int64_t *warmup) {
     kn_gguf *file;
+    int64_t said;
+    bool found = false;
     KN_TRY(kn_gguf_open(path, &file));
     knnlm_status status = get_integer(file, "knnlm.train.steps", steps);
+    if (status == KNNLM_OK) status = kn_gguf_get_i64(file, WARMUP_KEY, &said, &found);
+    if (status == KNNLM_OK && found) *warmup = said;
     kn_gguf_close(file);
     return status;
 }

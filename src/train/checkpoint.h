@@ -24,7 +24,8 @@ knnlm_status kn_checkpoint_load(const char *path, const kn_train_options *o, con
 // The fingerprint of the model that the run began from; "": from none.
 knnlm_status kn_checkpoint_from(const kn_gguf *file, char out[KN_FINGERPRINT]);
 
-// How many updates the run was to have.
-knnlm_status kn_checkpoint_steps(const char *path, int64_t *steps);
+// How many updates the run was to have, and how many of them warm it up: left as it is where the checkpoint
+// does not say.
+knnlm_status kn_checkpoint_schedule(const char *path, int64_t *steps, int64_t *warmup);
 
 #endif

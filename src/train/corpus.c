@@ -121,7 +121,8 @@ void kn_order_free(kn_order *o) {
 }
 
 static void shuffle(kn_order *o, int64_t epoch) {
-    kn_random random = {kn_mix64(o->seed ^ 0x6f72646572u) + (uint64_t)epoch * 0x9e3779b97f4a7c15u};
+    // Mixed, not added: seeds a multiple of the generator's step apart give the same numbers, only shifted.
+    kn_random random = {kn_mix64(o->seed ^ 0x6f72646572u ^ kn_mix64((uint64_t)epoch))};
     for (size_t i = 0; i < o->windows; i++) o->places[i] = (uint32_t)i;
     for (size_t i = o->windows; i > 1; i--) {
         size_t j = kn_random_below(&random, i);

@@ -173,6 +173,17 @@ static bool on_stop(void *context) {
     return asked_to_stop(((const making *)context)->given);
 }
 
+// The schedule is the run's own where nobody says otherwise: it measured its speed once, and is warm already.
+static knnlm_status resume_schedule(const making *m, kn_train_options *o) {
+    const knnlm_train_options *g = m->given;
+    int64_t steps, warmup = o->schedule.warmup;
+    KN_TRY(kn_checkpoint_schedule(m->checkpoint, &steps, &warmup));
+    if (g->minutes >= 0 || (g->steps < 0 && g->epochs < 0)) o->steps = steps;
+    kn_train_settings_optimizer(g, o);
+    if (g->warmup < 0) o->schedule.warmup = warmup;
+    return KNNLM_OK;
+}
+
 static knnlm_status make(making *m) {
     const knnlm_train_options *g = m->given;
     kn_train_options o;
@@ -184,9 +195,10 @@ static knnlm_status make(making *m) {
     if (!o.start) KN_TRY(kn_train_settings_config(g, kn_tokenizer_size(o.tokenizer), &o.config));
     kn_train_settings_run(g, &o);
     kn_train_settings_optimizer(g, &o);
-    if (g->minutes >= 0) {
-        // The run that is resumed measured its speed once: another number of steps would be another schedule.
-        KN_TRY(g->resume ? kn_checkpoint_steps(m->checkpoint, &o.steps) : steps_for_minutes(g, &o));
+    if (g->resume) {
+        KN_TRY(resume_schedule(m, &o));
+    } else if (g->minutes >= 0) {
+        KN_TRY(steps_for_minutes(g, &o));
         kn_train_settings_optimizer(g, &o);
     }
     KN_TRY(plan(m, &o));
