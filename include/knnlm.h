@@ -906,7 +906,7 @@ typedef struct knnlm_mixture_options {
     bool include_self; // documents that are in a store find themselves
     int64_t cache;     // also the last states of the text itself, so many; negative: not given; 0: none
     double cache_lambda, cache_temperature; // negative: not given
-    void (*warn)(const char *message);      // told of documents that are damaged and left out; NULL: nobody
+    void (*warn)(const char *message);      // told of damage, and of what misleads; NULL: nobody
     // Where the entropy of the model's distribution is less (in nats), the stores are not searched and p is
     // the model's own (but for the cache); 0: they always are
     double skip_entropy;

@@ -38,6 +38,22 @@ is twins.store 'r["temperature"] > 5 * '"$itself"' and r["lambda"] < 0.99'
 words 9 2000 >long.txt
 run 0 build -m "$model" -o long.store long.txt
 is long.store 'r["temperature"] > 5 * '"$itself"' and r["lambda"] < 0.99'
+# The same of each of its copies, and of many small ones; one that is there a hundred times is not tuned on.
+mkdir copies many && cp long.txt copies/1.txt && cp long.txt copies/2.txt && cp texts/2.txt texts/3.txt many
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cp texts/1.txt many/copy-$i.txt; done
+for name in copies many; do
+    run 0 build -m "$model" -o $name.store $name
+    is $name.store 'r["temperature"] > 5 * '"$itself"' and r["lambda"] < 0.99'
+done
+mkdir hundred && words 8 12 >line.txt && i=0
+while [ $i -lt 100 ]; do cp line.txt hundred/$i.txt && i=$((i + 1)); done
+run 0 build -m "$model" -o hundred.store hundred
+ensure "it says why" grep -q 'not tuned' err
+is hundred.store 'r is None'
+# A text that is all that the store has tells nothing.
+plan=' for their neighbours'
+complains 1 'long.store: no token has a neighbour beside the text itself' tune -s long.store long.txt
+is long.store 'r["quick"]'
 # What they were left out for: other text of the kind is as good as with a tuning on such text, or nearly.
 words 32 600 >other.txt
 for store in own itself; do
@@ -50,6 +66,23 @@ ensure "it serves other text of its kind" "$python" -c 'import json, sys; r, w =
 run 0 eval -m "$model" -s own.store --json "$source/docs/data.md"
 cp out foreign.json
 ensure "never worse by more than ln 2" "$python" -c 'import json, math, sys; r = json.load(open("foreign.json")); sys.exit(not r["nll"] < r["nll_lm"] + math.log(2) + 1e-6)'
+
+# A gate is not for any number of neighbours; where it is, it needs no falling back; and weights that leave it nothing are numbers.
+gated() { # EXPRESSION OPTION...: of the store, in the JSON of eval
+    expression=$1
+    shift
+    run 0 eval -m "$model" -s own.store --json "$@" other.txt
+    ensure "$expression by $*" "$python" -c "import json, sys; r = json.load(open('out')); s = r['stores'][0]; sys.exit(not ($expression))"
+}
+gated 's["gated"] and not s["fallback"] and not r["fallback"]' --fallback
+gated 'not s["gated"] and s["fallback"]' --fallback --fixed
+gated 'not s["gated"]' -k 8
+gated 's["gated"]' -k 512
+gated 's["lambda"] < 0.01 and r["ppl"] is None' --cache 100 --cache-lambda 1
+# Texts that are cut otherwise than the store's are not known for its own.
+echo '{"text": "abc def"}' >lines.jsonl
+run 0 eval -m "$model" -s own.store --documents jsonl --json lines.jsonl
+ensure "a warning" grep -q 'own.store was cut into documents by --documents file, this text by jsonl' err
 
 # It stands until the store has grown by a quarter, and what somebody tuned stays.
 words 21 20 >little.txt

@@ -115,7 +115,7 @@ static knnlm_mixture_store store_of(const kn_mixture_store *s) {
                                  .codes = s->of_codes,
                                  .adaptive = s->adaptive,
                                  .gated = s->gated,
-                                 .fallback = s->fallback,
+                                 .fallback = s->fallback && !s->gated, // which needs no such help
                                  .tuned = s->tuned,
                                  .distance = s->distance};
 }

@@ -103,7 +103,7 @@ static knnlm_eval_store describe_store(const kn_mixture_store *s, const scoring 
                             .codes = s->of_codes,
                             .adaptive = s->adaptive,
                             .gated = s->gated,
-                            .fallback = s->fallback,
+                            .fallback = s->fallback && !s->gated,
                             .tuned = s->tuned,
                             .tuned_here = s->tuned && totals->tuned_on[number],
                             .distance = s->distance,

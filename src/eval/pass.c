@@ -5,6 +5,7 @@
 #include "store/contents.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -300,6 +301,21 @@ static pass pass_of(kn_lm *lm, const kn_mixture *m, const kn_pass_options *o, kn
                   .totals = totals};
 }
 
+// Own documents are known by their content, so they must be cut as those of the store were.
+static void warn_of_cuts(const pass *p) {
+    knnlm_split split = p->o->read.texts.split;
+    char text[1024];
+    for (size_t s = 0; s < p->m->count && p->m->warn && !p->m->include_self; s++) {
+        const kn_store_info *store = p->m->stores[s].store;
+        if (kn_split_find(store->settings.split) == split) continue;
+        snprintf(text, sizeof text,
+                 "%.500s was cut into documents by `split` %s, this text by %s: where it is in the store it "
+                 "finds itself",
+                 store->path, kn_split_names[kn_split_find(store->settings.split)], kn_split_names[split]);
+        p->m->warn(text);
+    }
+}
+
 knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *paths, size_t count,
                            const kn_pass_options *o, const kn_progress *progress, kn_scored_sink *sink,
                            void *context, kn_pass_totals *totals) {
@@ -307,6 +323,7 @@ knnlm_status kn_pass_texts(kn_lm *lm, const kn_mixture *m, const char *const *pa
     kn_read_options read;
     *totals = (kn_pass_totals){0};
     knnlm_status status = prepare(&p, &read);
+    warn_of_cuts(&p);
     if (status == KNNLM_OK)
         status = kn_read_texts(lm, paths, count, &read, progress, choose, take, &p, &totals->read);
     double begun = kn_seconds(); // the rest is searched after the last token was read

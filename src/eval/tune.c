@@ -270,10 +270,24 @@ static knnlm_status tune_cache(kn_tuning *t, bool one) {
     return KNNLM_OK;
 }
 
+// A store that finds nothing says nothing about lambda, temperature and k.
+static knnlm_status check_found(const kn_tuning *t) {
+    for (size_t s = 0; s < t->m->count; s++) {
+        size_t i = 0;
+        while (i < t->n && !t->kept[s].counts[i]) i++;
+        if (i == t->n)
+            return kn_fail(KNNLM_EINVAL,
+                           "%s: no token has a neighbour beside the text itself: tune on another",
+                           t->m->stores[s].store->path);
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status choose(kn_lm *lm, kn_tuning *t, const kn_tune_options *o) {
     const float *alone[] = {t->lm};
     double weights[KN_PARTS_MAX] = {1}, mean;
     bool one = o->mix.store_count == 1;
+    KN_TRY(check_found(t));
     KN_TRY(kn_mean_log(alone, 1, t->n, weights, &mean));
     t->out->ppl_lm = exp(-mean);
     for (size_t s = 0; s < t->m->count; s++) KN_TRY(kn_tune_sweep(t, s, false));

@@ -10,9 +10,10 @@ enum {
     OWN_MIN = 512,
     PIECE_MIN = 48,
     PIECES_MAX = 64,
-    COPIES = 8,    // of a document that are left out
-    AROUND = 1024, // entries left out around a piece of a document that is much of the store
-    MUCH = 4,      // a fourth of it or more
+    COPIES = 64, // a document that is there more often is passed over: each token would carry all of them
+    AROUND =
+        1024, // entries left out around a piece of a document that is, with its copies, much of the store
+    MUCH = 4, // a fourth of it or more
 };
 
 size_t kn_tune_own_tokens(const kn_lm *lm, const kn_store_info *store) {
@@ -26,37 +27,52 @@ typedef struct gathering {
     bool echo;
     size_t each;         // tokens of a piece, at most
     int32_t *tokens;     // (pieces, each)
-    kn_entry_range *own; // (pieces, COPIES)
     kn_pass_text *texts; // (pieces)
     size_t count;
 } gathering;
 
-// All copies of the document, unless it is much of the store: then what is around the piece.
-static knnlm_status leave_out(const gathering *g, const kn_store_document *d, uint64_t first, size_t count,
-                              kn_entry_range *out, size_t *copies) {
-    uint64_t entries = kn_datastore_describe(g->store)->store->entries;
-    *copies = 0;
-    if (g->echo) return KNNLM_OK;
-    if (d->count < entries / MUCH) {
-        KN_TRY(kn_datastore_find_content(g->store, d->hash, COPIES, out, copies));
-        *copies = kn_min(*copies, COPIES);
-        if (*copies) return KNNLM_OK;
-    }
-    bool much = d->count >= entries / MUCH;
-    uint64_t around = much ? kn_min(AROUND, (size_t)(d->count / 8)) : d->count;
-    uint64_t end = d->first + d->count;
-    *out = (kn_entry_range){first > d->first + around ? first - around : d->first,
-                            first + count + around < end ? first + count + around : end};
+// Copies of the document, itself among them; *copies above COPIES: too many. Released with free().
+static knnlm_status find_copies(const gathering *g, const kn_store_document *d, kn_entry_range **out,
+                                size_t *copies) {
+    kn_entry_range *own = kn_alloc(COPIES, sizeof *own);
+    *out = own;
+    if (!own) return KNNLM_ENOMEM;
+    KN_TRY(kn_datastore_find_content(g->store, d->hash, COPIES, own, copies));
+    if (*copies) return KNNLM_OK;
+    own[0] = (kn_entry_range){d->first, d->first + d->count};
     *copies = 1;
     return KNNLM_OK;
 }
 
+// Of each copy what is around the piece of `count` tokens at `position`.
+static void leave_around(kn_entry_range *own, size_t copies, uint64_t position, size_t count) {
+    for (size_t i = 0; i < copies; i++) {
+        uint64_t size = own[i].end - own[i].first, around = kn_min(AROUND, (size_t)(size / 8));
+        uint64_t from = position > around ? position - around : 0, to = position + count + around;
+        own[i].end = own[i].first + kn_min((size_t)to, (size_t)size);
+        own[i].first += kn_min((size_t)from, (size_t)size);
+    }
+}
+
+// All copies of the document, unless they are much of the store: then what is around the piece.
+static knnlm_status leave_out(const gathering *g, const kn_store_document *d, uint64_t position,
+                              kn_pass_text *text) {
+    uint64_t entries = kn_datastore_describe(g->store)->store->entries;
+    kn_entry_range *own;
+    text->own_count = 0;
+    if (g->echo) return KNNLM_OK;
+    knnlm_status status = find_copies(g, d, &own, &text->own_count);
+    text->own = own;
+    if (status == KNNLM_OK && text->own_count <= COPIES && text->own_count * d->count >= entries / MUCH)
+        leave_around(own, text->own_count, position, text->text.count);
+    return status;
+}
+
 static knnlm_status gather_piece(gathering *g, uint64_t entry) {
     int32_t *tokens = g->tokens + g->count * g->each;
-    kn_entry_range *own = g->own + g->count * COPIES;
+    kn_pass_text *text = &g->texts[g->count];
     kn_store_entry e;
     kn_store_document d;
-    size_t copies;
     KN_TRY(kn_datastore_entry(g->store, entry, &e));
     if (e.removed) return KNNLM_OK;
     KN_TRY(kn_datastore_document(g->store, e.document, &d));
@@ -64,9 +80,14 @@ static knnlm_status gather_piece(gathering *g, uint64_t entry) {
     uint64_t position = d.count <= g->each ? 0 : kn_min((size_t)e.position, (size_t)(d.count - g->each));
     size_t count = kn_min(g->each, (size_t)(d.count - position));
     KN_TRY(kn_datastore_tokens(g->store, d.first + position, count, tokens));
-    KN_TRY(leave_out(g, &d, d.first + position, count, own, &copies));
-    g->texts[g->count++] = (kn_pass_text){{tokens, count}, own, copies};
-    return KNNLM_OK;
+    *text = (kn_pass_text){.text = {tokens, count}};
+    knnlm_status status = leave_out(g, &d, position, text);
+    if (status == KNNLM_OK && text->own_count <= COPIES) {
+        g->count++;
+        return KNNLM_OK;
+    }
+    free((void *)(uintptr_t)text->own);
+    return status;
 }
 
 static bool tell_tuning(void *context, const char *phase, uint64_t done, uint64_t total, const char *unit) {
@@ -94,14 +115,13 @@ knnlm_status kn_tune_pieces(kn_lm *lm, size_t tokens, bool echo, kn_tuning *t) {
     t->capacity = pieces * each;
     KN_TRY(kn_tuning_room(t));
     g.tokens = kn_alloc(pieces * each, sizeof *g.tokens);
-    g.own = kn_alloc(pieces * COPIES, sizeof *g.own);
     g.texts = kn_alloc(pieces, sizeof *g.texts);
-    knnlm_status status = g.tokens && g.own && g.texts ? KNNLM_OK : KNNLM_ENOMEM;
+    knnlm_status status = g.tokens && g.texts ? KNNLM_OK : KNNLM_ENOMEM;
     for (size_t i = 0; i < pieces && status == KNNLM_OK; i++)
         status = gather_piece(&g, (uint64_t)((unsigned __int128)(2 * i + 1) * entries / (2 * pieces)));
     if (status == KNNLM_OK && g.count) status = read_pieces(lm, &g, t);
+    for (size_t i = 0; i < g.count; i++) free((void *)(uintptr_t)g.texts[i].own);
     free(g.tokens);
-    free(g.own);
     free(g.texts);
     return status;
 }

@@ -40,6 +40,13 @@ static void choose_search(const kn_mixture_part *p, const kn_mixture_options *o,
     s->codes = o->codes || (s->tuned && t->codes && !o->exact);
 }
 
+// What a gate knows of the farthest neighbour depends on how many there are: it is better than one lambda up
+// to 16 times as many as it was fitted for, and down to a sixteenth, and worse beyond.
+bool kn_gate_fits(const kn_mixture_store *s) {
+    size_t fitted = kn_min((size_t)s->store->tuned.k, (size_t)s->store->entries);
+    return s->k <= 16 * fitted && fitted <= 16 * s->k;
+}
+
 static void choose_weight(kn_mixture_part *p, const kn_mixture_options *o, const kn_store_choice *choice,
                           kn_mixture_store *s) {
     const kn_store_tuned *t = tuned_of(p);
@@ -54,7 +61,7 @@ static void choose_weight(kn_mixture_part *p, const kn_mixture_options *o, const
     p->sharers = o->store_count;
     p->weight_given = !isnan(choice->weight);
     if (given || o->fixed || !s->tuned) return;
-    s->gated = t->gate.known && !o->bins && s->codes == t->codes;
+    s->gated = t->gate.known && !o->bins && s->codes == t->codes && kn_gate_fits(s);
     if (s->gated) p->gate = tuned_gate(t);
     if (t->bins.distances && o->store_count == 1 && !s->gated) p->rule.bins = tuned_bins(t);
 }
@@ -195,6 +202,7 @@ knnlm_status kn_mixture_open(const kn_lm *lm, const kn_mixture_options *o, kn_mi
     if (!m) return KNNLM_ENOMEM;
     m->info.tap = KN_TAP_DEFAULT;
     m->info.include_self = o->include_self;
+    m->info.warn = o->warn;
     m->info.skip_entropy = o->skip_entropy;
     m->info.width = (size_t)kn_lm_describe(lm)->key_width;
     knnlm_status status = open_all(m, lm, o);

@@ -35,7 +35,7 @@ typedef struct kn_mixture_options {
     kn_name_filter filter;      // of the documents whose entries are found
     int64_t cache;              // states; negative: not given; 0: none
     double cache_lambda, cache_temperature;
-    void (*warn)(const char *message); // told of documents that are damaged and left out; NULL: nobody
+    void (*warn)(const char *message); // told of damage, and of what misleads; NULL: nobody
 } kn_mixture_options;
 
 typedef struct kn_mixture kn_mixture;
@@ -66,12 +66,13 @@ typedef struct kn_mixture_info {
     kn_tap tap;
     knnlm_split split; // as the first store was cut
     bool include_self;
-    double skip_entropy; // of the model, in nats: where it is less, it speaks alone; 0: nowhere
-    size_t width;        // of the model's states
-    size_t neighbors;    // of a token, in all stores
-    bool any;            // anything is mixed in
-    bool gated;          // some store has a gate: what a text has shown so far counts
-    bool adapts;         // lambda, or whether there is a search, depends on the model's entropy
+    void (*warn)(const char *message); // as opened
+    double skip_entropy;               // of the model, in nats: where it is less, it speaks alone; 0: nowhere
+    size_t width;                      // of the model's states
+    size_t neighbors;                  // of a token, in all stores
+    bool any;                          // anything is mixed in
+    bool gated;                        // some store has a gate: what a text has shown so far counts
+    bool adapts;                       // lambda, or whether there is a search, depends on the model's entropy
 } kn_mixture_info;
 
 // KNNLM_EINVAL: options that do not fit each other, the model or the stores.

@@ -22,4 +22,7 @@ struct kn_mixture {
 // After its settings are set: fills in what follows from them.
 void kn_mixture_settle(kn_mixture *m);
 
+// Whether the store's gate is for so many neighbours.
+bool kn_gate_fits(const kn_mixture_store *store);
+
 #endif

@@ -121,7 +121,9 @@ void kn_predict_join(const kn_mixture *m, int32_t target, double lm, double cach
     open_gates(m, out->lambdas[count], history ? history : &nothing, out);
     double part = trust(history ? history->odds : 0);
     if (history && target >= 0 && isfinite(lm)) { // what is impossible by the model says nothing
-        history->odds += mix(m, lm, cache, out, 1) - mix(m, lm, cache, out, 0);
+        double with = mix(m, lm, cache, out, 1), without = mix(m, lm, cache, out, 0);
+        // Fixed weights may leave model and gates nothing: what is impossible by those says nothing either.
+        if (isfinite(with) && isfinite(without)) history->odds += with - without;
         learn(m, lm, out, history);
     }
     for (size_t s = 0; s < count; s++)

@@ -62,7 +62,7 @@ void kn_gate_open(const kn_gate *g, const kn_gate_features *f, const kn_gate_pas
     for (size_t o = 0; o < KN_GATE_EXPERTS; o++) {
         z[o] = 0;
         for (size_t i = 0; i < KN_GATE_TERMS; i++) z[o] += g->weights[o * KN_GATE_TERMS + i] * terms[i];
-        z[o] = fmax(-30, fmin(30, z[o]));
+        z[o] = fmax(-KN_GATE_Z_MAX, fmin(KN_GATE_Z_MAX, z[o]));
     }
 }
 

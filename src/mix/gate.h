@@ -23,6 +23,10 @@ enum {
     KN_GATE_WEIGHTS = KN_GATE_EXPERTS * KN_GATE_TERMS,
 };
 
+// z is within this, so that what is left to the model is never nothing (kn_mix), whatever was fitted, and no
+// token impossible.
+#define KN_GATE_Z_MAX 20.0
+
 typedef struct kn_gate {
     double unit;   // of distances that may be negative; 0: they are above 0, and their logarithms count
     double centre; // of the nearest distance, in units or logarithms

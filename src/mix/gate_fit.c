@@ -26,7 +26,7 @@ static double cost(void *context, const double *weights, double *gradient) {
         for (size_t o = 0; o < KN_GATE_EXPERTS; o++) {
             double z = 0;
             for (size_t t = 0; t < KN_GATE_TERMS; t++) z += weights[o * KN_GATE_TERMS + t] * terms[t];
-            e[o] = exp(fmax(-30, fmin(30, z)));
+            e[o] = exp(fmax(-KN_GATE_Z_MAX, fmin(KN_GATE_Z_MAX, z)));
             all += e[o];
             mixed += e[o] * p[1 + o];
         }
