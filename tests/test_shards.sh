@@ -57,6 +57,14 @@ check cmp one.only s5.only
 check cmp one.half s5.half
 complains 1 'leave none of its documents' eval -m "$model" -s s5.store --only nobody valid.txt
 
+# ---- searched by keys of their own
+
+for kind in one many; do
+    drive 0 export "projected-$kind.store" -o "projected-$kind.arrays" --keys f32
+    drive 0 search "projected-$kind.store" "projected-$kind.arrays/keys.npy" -k 3 -o "projected-$kind.found"
+done
+check diff -r projected-one.found projected-many.found
+
 # ---- exported: the same arrays; an index is of one shard
 
 for kind in one many; do

@@ -76,7 +76,7 @@ static void warn_damaged(const kn_datastore *s, void (*warn)(const char *message
 // What one index needs.
 static knnlm_status open_one(kn_datastore *s, const kn_lm *lm, const kn_datastore_options *o) {
     KN_TRY(open_index(s, o));
-    KN_TRY(kn_projection_of(s->store, &s->pca));
+    if (lm) KN_TRY(kn_projection_of(s->store, &s->pca)); // keys are projected already
     KN_TRY(read_values(s, lm));
     KN_TRY(find_beginnings(s));
     knnlm_status status = kn_store_select(s->store, &o->filter, &s->allowed);
