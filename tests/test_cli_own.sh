@@ -106,6 +106,15 @@ run 0 tune -m "$model" -s own.store --dry-run -k 16 valid.txt
 says '^at the edge  *k 16 is the most that was tried: try -k 32$'
 run 0 tune -m "$model" -s own.store valid.txt
 is own.store 'not r["quick"]'
+# What it says of the gate is what eval finds, document by document, with the cache and without.
+cp -R own.store same.store
+words 41 70 >short.txt
+for cache in 0 100; do
+    run 0 tune -m "$model" -s same.store --cache $cache --json valid.txt short.txt texts/1.txt
+    cp out tuned.json
+    run 0 eval -m "$model" -s same.store --json valid.txt short.txt texts/1.txt
+    ensure "the gate of a cache of $cache" "$python" -c 'import json, sys; a, b = json.load(open("tuned.json"))["ppl_gate"], json.load(open("out"))["ppl"]; sys.exit(not abs(a / b - 1) < 1e-4)'
+done
 words 23 2000 >more.txt
 run 0 add own.store more.txt
 is own.store 'not r["quick"]'

@@ -95,14 +95,14 @@ static void learns_what_tells_right_from_wrong(void **state) {
     OK(kn_gate_fit(rows, N, &gate, mean));
     assert_true(mean[1] > mean[0]);
     // By far better on rows that it has not seen than weights that do not look at the distance.
-    assert_true(kn_gate_score(others, N, &gate) > best_constant(others, N) + 0.3 * N);
+    assert_true(kn_gate_score(others, N, &gate, false) > best_constant(others, N) + 0.3 * N);
     free(rows);
     free(others);
 }
 
 // What the fit maximises, from the formulas: the score, and the pull to what was believed.
 static double objective(const kn_gate_row *rows, size_t n, const kn_gate *g, const kn_gate *believed) {
-    double pull = 0, sum = kn_gate_score(rows, n, g);
+    double pull = 0, sum = kn_gate_score(rows, n, g, false);
     for (size_t i = 0; i < KN_GATE_WEIGHTS; i++)
         pull += (g->weights[i] - believed->weights[i]) * (g->weights[i] - believed->weights[i]);
     return sum - KN_GATE_PRIOR_ROWS / 2.0 * pull;

@@ -10,6 +10,7 @@ enum {
     FOREIGN_MIN = 256, // tokens
     FOREIGN_PIECE = 4096,
 };
+#define CACHE_MAX 0.999 // of its weight: a cache that leaves nothing would teach nothing
 
 extern const unsigned char kn_foreign_text[]; // foreign.txt: pieces with form feeds between them
 extern const size_t kn_foreign_text_size;
@@ -79,6 +80,10 @@ static void fill_row(const kn_tuning *t, size_t store, size_t k, size_t i, kn_ga
     const float *distances = kept->distances + i * kept->k;
     r->lm = (double)t->lm[i];
     r->first = t->first[i];
+    if (t->cache && !r->first) { // the first token of a document has nothing before it
+        r->cache = (double)kn_tuning_cache(t)[i];
+        r->cache_lambda = fmin(t->out->cache_lambda, CACHE_MAX);
+    }
     r->found = count > 0;
     if (!count) return;
     r->features.nearest = (double)distances[0];
@@ -117,7 +122,7 @@ static knnlm_status check_half(const kn_gate_row *rows, size_t from, size_t to, 
     memcpy(others, rows, from * sizeof *others);
     memcpy(others + from, rows + to, (n - to + more) * sizeof *others);
     knnlm_status status = kn_gate_fit(others, rest + more, &gate, mean);
-    if (status == KNNLM_OK) *sum += kn_gate_score(rows + from, to - from, &gate);
+    if (status == KNNLM_OK) *sum += kn_gate_score(rows + from, to - from, &gate, true);
     free(others);
     return status;
 }
@@ -129,9 +134,9 @@ static knnlm_status fit(const kn_gate_row *rows, size_t n, size_t foreign, size_
     KN_TRY(check_half(rows, 0, n / 2, n, foreign + echo, gate, &checked));
     KN_TRY(check_half(rows, n / 2, n, n, foreign + echo, gate, &checked));
     KN_TRY(kn_gate_fit(rows, n + foreign + echo, gate, mean));
-    out->ppl_gate = exp(-kn_gate_score(rows, n, gate) / (double)n);
+    out->ppl_gate = exp(-kn_gate_score(rows, n, gate, true) / (double)n);
     out->ppl_gate_checked = exp(-checked / (double)n);
-    out->ppl_foreign = foreign ? exp(-kn_gate_score(rows + n, foreign, gate) / (double)foreign) : NAN;
+    out->ppl_foreign = foreign ? exp(-kn_gate_score(rows + n, foreign, gate, true) / (double)foreign) : NAN;
     return KNNLM_OK;
 }
 

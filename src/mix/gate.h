@@ -69,6 +69,7 @@ void kn_gate_learn(kn_gate_past *past, const double knn[KN_GATE_EXPERTS], double
 typedef struct kn_gate_row {
     kn_gate_features features;
     double lm, knn[KN_GATE_EXPERTS]; // probabilities of it
+    double cache, cache_lambda;      // by a cache beside them, and its weight, below 1; 0: there is none
     bool first;                      // of its text
     bool found;                      // it has neighbours
 } kn_gate_row;
@@ -78,7 +79,8 @@ typedef struct kn_gate_row {
 // logarithms, before and after. KNNLM_ENOMEM.
 enum { KN_GATE_PRIOR_ROWS = 30, KN_GATE_ROWS = 32768 };
 knnlm_status kn_gate_fit(const kn_gate_row *rows, size_t n, kn_gate *gate, double mean[2]);
-// The sum of the logarithms of the rows' probabilities.
-double kn_gate_score(const kn_gate_row *rows, size_t n, const kn_gate *gate);
+// The sum of the logarithms of the rows' probabilities: by the gate alone, as it is fitted; or with the switch
+// between gate and model that predictions have (knn/predict.h).
+double kn_gate_score(const kn_gate_row *rows, size_t n, const kn_gate *gate, bool switched);
 
 #endif

@@ -11,7 +11,7 @@ enum { ITERATIONS = 200 };
 typedef struct fitting {
     size_t n;
     double *terms;  // (n, KN_GATE_TERMS)
-    double (*p)[3]; // (n): the model's, then the experts'
+    double (*p)[4]; // (n): the model's, then the experts', then the cache's against what it leaves them
     const double *believed;
 } fitting;
 
@@ -30,9 +30,10 @@ static double cost(void *context, const double *weights, double *gradient) {
             all += e[o];
             mixed += e[o] * p[1 + o];
         }
-        sum += log(mixed / all);
+        mixed /= all;
+        sum += log(mixed + p[3]);
         for (size_t o = 0; o < KN_GATE_EXPERTS; o++) {
-            double slope = each * (e[o] / all - e[o] * p[1 + o] / mixed);
+            double slope = each * e[o] / all * (mixed - p[1 + o]) / (mixed + p[3]);
             for (size_t t = 0; t < KN_GATE_TERMS; t++) gradient[o * KN_GATE_TERMS + t] += slope * terms[t];
         }
     }
@@ -59,6 +60,7 @@ static void gather(const kn_gate_row *rows, size_t n, const kn_gate *g, fitting 
             kn_gate_terms(g, &r->features, &past, f->terms + seen * KN_GATE_TERMS);
             f->p[seen][0] = fmax(r->lm, 1e-300);
             for (size_t o = 0; o < KN_GATE_EXPERTS; o++) f->p[seen][1 + o] = r->knn[o];
+            f->p[seen][3] = r->cache_lambda * r->cache / (1 - r->cache_lambda);
             seen++;
         }
         kn_gate_learn(&past, r->knn, r->lm);
@@ -86,21 +88,28 @@ knnlm_status kn_gate_fit(const kn_gate_row *rows, size_t n, kn_gate *g, double m
     return status;
 }
 
-double kn_gate_score(const kn_gate_row *rows, size_t n, const kn_gate *g) {
+// With the cache, if there is one.
+static double log_of(const kn_gate_row *r, double p) {
+    return log(r->cache_lambda * r->cache + (1 - r->cache_lambda) * p);
+}
+
+double kn_gate_score(const kn_gate_row *rows, size_t n, const kn_gate *g, bool switched) {
     kn_gate_past past = {0};
-    double sum = 0;
+    double sum = 0, odds = 0;
     for (size_t i = 0; i < n; i++) {
         const kn_gate_row *r = &rows[i];
-        double z[KN_GATE_EXPERTS], lm = fmax(r->lm, 1e-300);
+        double z[KN_GATE_EXPERTS], lm = fmax(r->lm, 1e-300), gated = lm;
         if (r->first) past = (kn_gate_past){0};
+        if (r->first) odds = 0;
         if (r->found) {
             kn_gate_open(g, &r->features, &past, z);
             double sharp = exp(z[0]), flat = exp(z[1]);
-            sum += log((lm + sharp * r->knn[0] + flat * r->knn[1]) / (1 + sharp + flat));
+            gated = (lm + sharp * r->knn[0] + flat * r->knn[1]) / (1 + sharp + flat);
             kn_gate_learn(&past, r->knn, r->lm);
-        } else {
-            sum += log(lm);
         }
+        double part = switched ? 1 / (1 + exp(-odds)) : 1;
+        odds += log_of(r, gated) - log_of(r, lm);
+        sum += log_of(r, part * gated + (1 - part) * lm);
     }
     return sum;
 }
