@@ -66,6 +66,9 @@ with="-m $model -s told.store --temperature 20 --precision f32"
     complains 1 'no token' explain $with "The " --target ""
     complains 2 'no -m' explain "The"
     complains 1 'nowhere.store' explain -m "$model" -s nowhere.store "The"
+    printf 'The\0 nearest' >nul.txt
+    last='explain - with a NUL'
+    ensure "refused" not "$knnlm" explain -m "$model" - <nul.txt
 
     # ---- a text: those of the rows with the largest and the smallest gain
     run 0 explain $with --text asked.txt --best 3 --worst 2 --json

@@ -92,6 +92,9 @@ says '1 link loop (round/again)'
 
 # ---- JSON lines, and standard input
 
+printf '{"id": "a", "body": "one\\u0000two"}\n{"id": "b\\u0000", "body": "x"}\n' >nul.jsonl
+complains 1 'nul.jsonl:2: "id" has a NUL character' build -m "$model" -o nul.store --documents jsonl --field body --name-field id nul.jsonl
+run 0 eval -m "$model" --documents jsonl --field body nul.jsonl
 printf '{"id": 7, "body": "first text"}\n\n{"id": "b", "body": "second\\ntext"}\n{"id": 8, "body": ""}\n' >lines.jsonl
 run 0 build -m "$model" -o lines.store --documents jsonl --field body --name-field id lines.jsonl --json
 check test "$(field added)" -eq 2

@@ -188,4 +188,11 @@ complains 2 'one text' tokenize -m "$model" The nearest
 complains 1 'not UTF-8 at byte 1' tokenize -m "$model" "$(printf 'a\377')"
 complains 1 'nowhere.gguf' tokenize -m nowhere.gguf The
 
+# ---- what is read, and stores, are not written over
+
+mkdir mine && cp queries.npy mine/ids.npy
+complains 1 'mine/ids.npy would be written over' search all.store mine/ids.npy -o mine
+check cmp -s queries.npy mine/ids.npy
+complains 1 'all.store: is a store' search all.store queries.npy -o all.store
+
 conclude

@@ -95,6 +95,7 @@ refuses 1 'text: not a GGUF' train text --from text -o new.gguf
 cp knnlm.gguf kept.gguf
 refuses 1 'kept.gguf: is read as kept.gguf' train text --from kept.gguf -o kept.gguf --force
 check cmp -s knnlm.gguf kept.gguf
+for log in new.gguf new.gguf.checkpoint; do complains 2 "log $log: is written as $log" train text -o new.gguf --preset gpt2-tiny --vocab 270 --log $log; done
 check test ! -e new.gguf
 
 # ---- a run that began from a model goes on as that run

@@ -122,6 +122,9 @@ expect 200 GET /v1/stores/told
 holds 'r["tuned"] is not None and r["settings"]["temperature"] == r["tuned"]["temperature"] and r["settings"]["k"] <= r["tuned"]["k"]'
 run 0 info --json told.store
 holds 'near(load("out")["tuned"]["temperature"], r["tuned"]["temperature"])'
+# A text is a text, whatever kind of file it looks like.
+expect 202 POST /v1/stores/told/tune '{"text": "%PDF-1.4 <html> The nearest neighbours of a word\u0000 have their say, and the context of a word is what it is."}'
+over 'r["status"] == "done" and r["result"]["tokens"] > 30'
 expect 202 POST /v1/stores/told/tune '{}'
 over 'r["status"] == "done" and r["result"]["tokens"] > 50'
 expect 202 POST /v1/stores/told/verify

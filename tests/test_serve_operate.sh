@@ -101,6 +101,7 @@ done
 printf '\n\nmodell = x\n' >wrong.conf
 complains 2 'wrong.conf: line 3: no option is called modell: did you mean model' serve --config wrong.conf
 complains 1 'nowhere.conf' serve --config nowhere.conf
+for wrong in '' 'a b'; do complains 2 'api-key: a key is 1 to 1024 printable' serve -m "$tiny" --api-key "$wrong" --port 0; done
 printf 'read-only = on\nport = many\n' >wrong.conf
 complains 2 'wrong.conf: line 2: port many: not a whole number' serve --config wrong.conf
 export KNNLM_SERVE_MAX_TOKENS=many

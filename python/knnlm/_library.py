@@ -61,9 +61,26 @@ def prepare(library: c.CDLL, path: str) -> c.CDLL:
 library = load()
 
 
+INTEGERS = (c.c_int8, c.c_uint8, c.c_int16, c.c_uint16, c.c_int32, c.c_uint32, c.c_int64, c.c_uint64, c.c_size_t, c.c_int)
+
+
+def fits(kind: Any, value: Any, what: str) -> Any:
+    """What ctypes would cut without a word: whole numbers beyond their type, strings at a NUL."""
+    if kind in INTEGERS and isinstance(value, int) and kind(value).value != value:
+        raise OverflowError(f"{what}: {value} is out of range")
+    if kind is c.c_char_p and isinstance(value, bytes) and b"\0" in value:
+        raise ValueError(f"{what}: a NUL character within it")
+    return value
+
+
 def call(name: str, *arguments: Any) -> None:
-    """Calls a function that returns a status; anything but done is an exception."""
-    status = getattr(library, name)(*arguments)
+    """Calls a function that returns a status; anything but done is an exception. A text whose size comes next may have any byte."""
+    function = getattr(library, name)
+    kinds = list(function.argtypes)
+    for i, (kind, value) in enumerate(zip(kinds, arguments)):
+        if kind is not c.c_char_p or kinds[i + 1 : i + 2] != [c.c_size_t]:
+            fits(kind, value, name)
+    status = function(*arguments)
     if status != h.KNNLM_OK:
         raise error_of(status, text(library.knnlm_message()))
 

@@ -9,7 +9,7 @@ import threading
 from typing import Any, Callable, Optional, Type, TypeVar
 
 from . import _header as h
-from ._library import library, text
+from ._library import fits, library, text
 
 Options = TypeVar("Options", bound=c.Structure)
 Progress = Callable[[str, int, int, str], Optional[bool]]
@@ -41,7 +41,7 @@ NAMED: dict[str, tuple[str, ...]] = {
 def paths(given: Any) -> list[bytes]:
     """One path or several, as the library takes them."""
     several = [given] if isinstance(given, (str, bytes, os.PathLike)) else list(given)
-    return [os.fsencode(path) for path in several]
+    return [fits(c.c_char_p, os.fsencode(path), "a name") for path in several]
 
 
 def strings(given: list[bytes]) -> Any:
@@ -107,6 +107,7 @@ def _set(options: Any, fields: dict[str, Any], name: str, value: Any) -> None:
         value = _names(name, value)
     elif kind is c.c_char_p and value is not None:
         value = os.fsencode(value)
+    fits(kind, value, name)
     try:
         setattr(options, name, value)
     except TypeError as error:

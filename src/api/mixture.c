@@ -38,6 +38,8 @@ static knnlm_status check(const knnlm_mixture_options *o) {
     if (o->lambda > 1 || o->cache_lambda > 1) return kn_fail(KNNLM_EINVAL, "a lambda above 1");
     if (!is_temperature(o->temperature) || !is_temperature(o->cache_temperature))
         return kn_fail(KNNLM_EINVAL, "a temperature beyond %g to %g", KN_TEMPERATURE_MIN, KN_TEMPERATURE_MAX);
+    for (size_t i = 0; o->ks && i < o->store_count; i++)
+        if (o->ks[i] < 0) return kn_fail(KNNLM_EINVAL, "`ks`: %lld neighbours", (long long)o->ks[i]);
     if (!(o->skip_entropy >= 0)) return kn_fail(KNNLM_EINVAL, "skip_entropy is below 0");
     if (!(o->fraction >= 0 && o->fraction <= 1)) return kn_fail(KNNLM_EINVAL, "fraction is not from 0 to 1");
     if (o->distance >= KN_DISTANCES) return kn_fail(KNNLM_EINVAL, "no such distance: %d", o->distance);

@@ -233,15 +233,18 @@ static void print_text(const knnlm_eval_result *r) {
         printf("network          %.0f bytes per token and shard\n", bytes_per_query());
 }
 
+static void tell(const char *store, const char *what) {
+    fprintf(stderr, "knnlm eval: ");
+    cli_put_line(stderr, store);
+    fprintf(stderr, " %s\n", what);
+}
+
 // What a reader of the figures must know, on stderr: it is true of JSON too.
 static void warn(const knnlm_eval_result *r) {
     for (size_t i = 0; i < r->store_count; i++) {
         const knnlm_eval_store *s = &r->stores[i];
-        if (s->tuned_here)
-            fprintf(stderr, "knnlm eval: %s was tuned on (part of) this text: report another\n", s->path);
-        if (!s->tuned)
-            fprintf(stderr, "knnlm eval: %s is not tuned: knnlm tune finds its lambda, temperature and k\n",
-                    s->path);
+        if (s->tuned_here) tell(s->path, "was tuned on (part of) this text: report another");
+        if (!s->tuned) tell(s->path, "is not tuned: knnlm tune finds its lambda, temperature and k");
     }
 }
 

@@ -295,7 +295,10 @@ static knnlm_status read_and_explain(const knnlm_mixture_options *mix, const cha
     cli_text text = {0};
     if (args.text) return explain(mix, NULL);
     KN_TRY(cli_text_take(&text, context));
-    knnlm_status status = explain(mix, text.data);
+    knnlm_status status =
+        strlen(text.data) == text.size
+            ? explain(mix, text.data)
+            : kn_fail(KNNLM_EDATA, "the context has a NUL character at byte %zu", strlen(text.data));
     cli_text_free(&text);
     return status;
 }

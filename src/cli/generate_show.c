@@ -14,8 +14,26 @@
 
 // ---------------------------------------------------------------- text as it comes
 
+// A terminal does what bytes say: of control characters it gets line ends and tabs alone. Other bytes pass as
+// they are: a token may be part of a character.
+static void put_shown(const char *text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)text[i], next = i + 1 < size ? (unsigned char)text[i + 1] : 0;
+        bool harmful = (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
+        if (c == 0xc2 && next >= 0x80 && next < 0xa0) // U+0080 to U+009F
+            printf("\\xc2\\x%02x", (unsigned char)text[++i]);
+        else if (harmful)
+            printf("\\x%02x", c);
+        else
+            fputc(c, stdout);
+    }
+}
+
 static void put(cli_stream *s, const char *text, size_t size) {
-    fwrite(text, 1, size, stdout);
+    if (s->terminal)
+        put_shown(text, size);
+    else
+        fwrite(text, 1, size, stdout);
     if (size) s->last = text[size - 1];
 }
 
@@ -34,7 +52,8 @@ static void open_mark(cli_stream *s, size_t source, size_t footnote) {
 }
 
 void cli_stream_begin(cli_stream *s, const char *prompt, size_t size, bool sources) {
-    *s = (cli_stream){.sources = sources, .colors = cli_colors(STDOUT_FILENO)};
+    *s = (cli_stream){
+        .sources = sources, .colors = cli_colors(STDOUT_FILENO), .terminal = isatty(STDOUT_FILENO) == 1};
     put(s, prompt, size);
     fflush(stdout);
 }

@@ -7,7 +7,8 @@
 // How far a sequence has been printed.
 typedef struct cli_stream {
     bool sources; // passages are marked
-    bool colors;  // by underlining rather than brackets
+    bool terminal;
+    bool colors; // by underlining rather than brackets
     size_t tokens;
     size_t open, footnote; // the source whose mark is open, 0: none; its footnote, 0: a lone word
     char last;             // byte printed; 0: none

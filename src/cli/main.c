@@ -49,10 +49,12 @@ static int run_command(int argc, char **argv) {
         if (strcmp(argv[0], commands[i]->name) == 0) return commands[i]->run(argc, argv);
         cli_guess_try(&guess, commands[i]->name);
     }
+    fprintf(stderr, "knnlm: no command \"");
+    cli_put_line(stderr, argv[0]);
     if (guess.best)
-        fprintf(stderr, "knnlm: no command \"%s\": did you mean %s? (knnlm --help)\n", argv[0], guess.best);
+        fprintf(stderr, "\": did you mean %s? (knnlm --help)\n", guess.best);
     else
-        fprintf(stderr, "knnlm: no command \"%s\" (knnlm --help)\n", argv[0]);
+        fprintf(stderr, "\" (knnlm --help)\n");
     return CLI_USAGE;
 }
 

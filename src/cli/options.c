@@ -173,6 +173,9 @@ static int unknown_option(const cli_command *command, const cli_option *options,
     for (size_t i = 0; i < count; i++)
         if (options[i].help) cli_guess_try(&guess, options[i].name);
     int size = (int)strcspn(word, "=");
+    if (guess.best && strlen(guess.best) == (size_t)size - 2 &&
+        strncmp(guess.best, word + 2, (size_t)size - 2) == 0)
+        return cli_usage(command, "%.*s takes no value", size, word);
     if (!guess.best) return cli_usage(command, "unknown option %.*s", size, word);
     return cli_usage(command, "unknown option %.*s: did you mean --%s?", size, word, guess.best);
 }

@@ -1,4 +1,5 @@
 // knnlm search: the nearest entries of a store to vectors of your own.
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "cli/input.h"
@@ -94,16 +95,18 @@ static knnlm_status search(const knnlm_store *store, const char *path, finding *
 
 // ---------------------------------------------------------------- arrays
 
+static knnlm_status name_file(const char *name, char *out, size_t size) {
+    if (snprintf(out, size, "%s/%s", args.output, name) < (int)size) return KNNLM_OK;
+    return kn_fail(KNNLM_EINVAL, "-o: the name is too long");
+}
+
 static knnlm_status write_array(const char *name, knnlm_array_type type, const void *data, const finding *f) {
     char path[4096];
-    if (snprintf(path, sizeof path, "%s/%s", args.output, name) >= (int)sizeof path)
-        return kn_fail(KNNLM_EINVAL, "-o: the name is too long");
+    KN_TRY(name_file(name, path, sizeof path));
     return knnlm_array_write(path, type, data, f->n, f->k);
 }
 
 static knnlm_status write_arrays(const finding *f) {
-    if (mkdir(args.output, 0777) != 0 && errno != EEXIST)
-        return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create", args.output);
     int64_t *ids = kn_alloc(f->n * f->k, sizeof *ids);
     if (!ids) return KNNLM_ENOMEM;
     for (size_t i = 0; i < f->n * f->k; i++) ids[i] = f->ids[i] == UINT32_MAX ? -1 : (int64_t)f->ids[i];
@@ -208,9 +211,28 @@ static knnlm_status tell(const knnlm_store *store, const finding *f) {
 
 // ---------------------------------------------------------------- the command
 
+// Before the work: vectors are not written over, nor files into a store, and the folder can be written to.
+static knnlm_status check_output(const char *vectors) {
+    static const char *const names[] = {"ids.npy", "distances.npy"};
+    char path[4096];
+    if (!args.output) return KNNLM_OK;
+    if (knnlm_store_exists(args.output))
+        return kn_fail(KNNLM_EINVAL, "-o %s: is a store: name another directory", args.output);
+    if (mkdir(args.output, 0777) != 0 && errno != EEXIST)
+        return kn_fail_errno(KNNLM_EIO, errno, "%s: cannot create", args.output);
+    for (size_t i = 0; i < 2; i++) {
+        KN_TRY(name_file(names[i], path, sizeof path));
+        if (!cli_is_standard(vectors) && kn_file_same(path, vectors))
+            return kn_fail(KNNLM_EINVAL, "-o %s: %s would be written over", args.output, vectors);
+        KN_TRY(kn_writer_try(path));
+    }
+    return KNNLM_OK;
+}
+
 static knnlm_status open_and_search(const char *path) {
     knnlm_store *store;
     finding f = {0};
+    KN_TRY(check_output(path));
     KN_TRY(knnlm_store_open(args.store, &store));
     knnlm_status status = search(store, path, &f);
     if (status == KNNLM_OK) status = tell(store, &f);

@@ -214,9 +214,19 @@ static void defaults(void) {
     args.timeout = o.timeout;
 }
 
+// What a header can carry, as keys in files are (an empty one would let everybody in).
+static bool is_key(const char *key) {
+    size_t size = strlen(key), plain = 0;
+    while (plain < size && key[plain] > ' ' && key[plain] <= '~') plain++;
+    return size && size <= 1024 && plain == size;
+}
+
 static int check_usage(size_t count) {
     if (count) return cli_usage(&cli_serve, "stores are given with -s");
     if (args.max_memory < 1000000) return cli_usage(&cli_serve, "--max-memory: at least 1M");
+    if (args.api_key && !is_key(args.api_key))
+        return cli_usage(&cli_serve,
+                         "--api-key: a key is 1 to 1024 printable ASCII characters without spaces");
     if (args.api_key && args.key_file) return cli_usage(&cli_serve, "either --api-key or --api-key-file");
     if (args.no_key && (args.api_key || args.key_file)) return cli_usage(&cli_serve, "a key and --no-key");
     if (args.log_json && !args.access_log)

@@ -108,7 +108,9 @@ static knnlm_status tune_quickly(const cli_command *command, knnlm_model *model,
     if (*tuned) knnlm_tune_result_free(&result);
     if (status == KNNLM_OK || status == KNNLM_ESTOPPED) return status;
     cli_progress_clear();
-    fprintf(stderr, "knnlm %s: not tuned: %s\n", command->name, knnlm_message());
+    fprintf(stderr, "knnlm %s: not tuned: ", command->name);
+    cli_put_line(stderr, knnlm_message());
+    fputc('\n', stderr);
     return KNNLM_OK;
 }
 

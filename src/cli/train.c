@@ -87,8 +87,8 @@ static const cli_option options[] = {
     {0, "clip", CLI_NUMBER, &args.clip, "X", "largest norm of the gradient (default 1; nesterov .1)", 0, 1e9, NULL},
     {0, "decay", CLI_NUMBER, &args.decay, "X", "weight decay (default .05; nesterov 0)", 0, 10, NULL},
     {0, "momentum", CLI_NUMBER, &args.momentum, "X", "of nesterov (default .99)", 0, 1, NULL},
-    {0, "beta1", CLI_NUMBER, &args.beta1, "X", "of adamw (default .9)", 0, 1, NULL},
-    {0, "beta2", CLI_NUMBER, &args.beta2, "X", "of adamw (default .98)", 0, 1, NULL},
+    {0, "beta1", CLI_NUMBER, &args.beta1, "X", "of adamw (default .9)", 0, 0.999999, NULL},
+    {0, "beta2", CLI_NUMBER, &args.beta2, "X", "of adamw (default .98)", 0, 0.999999, NULL},
     {0, "dropout", CLI_NUMBER, &args.dropout, "P", "of embeddings and of each part's output (default 0)", 0, 0.99, NULL},
     {0, "attention-dropout", CLI_NUMBER, &args.attention_dropout, "P", "of attention weights (default 0)", 0, 0.99, NULL},
     {0, "activation-dropout", CLI_NUMBER, &args.activation_dropout, "P", "inside the feed-forward part (default 0)", 0, 0.99, NULL},
@@ -312,6 +312,10 @@ static knnlm_status check_outputs(const char *const *paths, size_t count) {
     knnlm_status status = check_output(args.output, paths, count);
     if (status == KNNLM_OK) status = check_output(checkpoint, paths, count);
     if (status == KNNLM_OK && args.log) status = check_output(args.log, paths, count);
+    const char *const written[] = {args.output, checkpoint};
+    for (size_t i = 0; i < 2 && status == KNNLM_OK && args.log; i++)
+        if (strcmp(args.log, written[i]) == 0 || kn_file_same(args.log, written[i]))
+            status = kn_fail(KNNLM_EINVAL, "--log %s: is written as %s", args.log, written[i]);
     free(checkpoint);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,7 +60,11 @@ static const char *find_file(uintptr_t address) {
     return path;
 }
 
+// Other threads may meet the same gap while the first tells of it: they wait for its end.
+static atomic_flag telling = ATOMIC_FLAG_INIT;
+
 static void on_bus_error(int number, siginfo_t *info, void *context) {
+    while (atomic_flag_test_and_set(&telling)) pause();
     const char *path = find_file((uintptr_t)info->si_addr);
     (void)number;
     (void)context;
@@ -76,6 +81,6 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
 }
 
 void cli_catch_truncation(void) {
-    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | (int)SA_RESETHAND};
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
     sigaction(SIGBUS, &action, NULL);
 }

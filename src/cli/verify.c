@@ -134,6 +134,7 @@ static int run(int argc, char **argv) {
     code = cli_take_store(&cli_verify, &args.store, &rest, &count);
     if (code != CLI_DONE) return code;
     if (count) return cli_usage(&cli_verify, "one store at a time");
+    if (args.recall.plot && !args.recall.wanted) return cli_usage(&cli_verify, "--plot is for --recall");
     code = cli_start(&cli_verify, &args.common);
     if (code != CLI_DONE) return code;
     cli_catch_interrupts();

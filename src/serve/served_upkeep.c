@@ -4,9 +4,11 @@
 #include "build/build.h"
 #include "eval/tune.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -46,22 +48,33 @@ static bool let_others(void *context, const char *what, uint64_t done, uint64_t 
     return goes_on;
 }
 
-// Tuning reads files, more than once: the text becomes one that is in memory alone.
-static knnlm_status write_text(const char *text, size_t size, int *fd) {
-    *fd = memfd_create("knnlm-tune", MFD_CLOEXEC);
-    for (size_t done = 0; *fd >= 0 && done < size;) {
-        ssize_t n = write(*fd, text + done, size - done);
-        if (n <= 0) break;
+static bool write_all(int fd, const char *data, size_t size) {
+    for (size_t done = 0; done < size;) {
+        ssize_t n = write(fd, data + done, size - done);
+        if (n <= 0) return false;
         done += (size_t)n;
-        if (done == size) return KNNLM_OK;
     }
-    return kn_fail(KNNLM_ENOMEM, "no memory for the text to tune on");
+    return true;
+}
+
+// Tuning reads files, more than once: the text becomes one that is in memory alone. A line of JSON, so that
+// nothing in it is taken for another kind of file.
+static knnlm_status write_text(const char *text, size_t size, int *fd) {
+    json_t *line = json_pack("{s:s%}", "text", text, size);
+    char *data = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    json_decref(line);
+    *fd = memfd_create("knnlm-tune", MFD_CLOEXEC);
+    bool written = data && *fd >= 0 && write_all(*fd, data, strlen(data));
+    free(data);
+    return written ? KNNLM_OK : kn_fail(KNNLM_ENOMEM, "no memory for the text to tune on");
 }
 
 static knnlm_status run_tune(tuning *x, const char *path, kn_tune_result *r) {
     kn_tune_options o = {.read = {.context = -1}, .mix = x->s->options, .own = !path};
     kn_store_choice alone = {.path = x->b->path, .weight = NAN, .temperature = NAN};
     kn_progress progress = {let_others, x};
+    o.read.texts.split = KNNLM_SPLIT_JSONL;
+    o.split_said = true;
     o.mix.stores = &alone;
     o.mix.store_count = 1;
     o.mix.lambda = o.mix.temperature = NAN; // what is to be found

@@ -18,7 +18,7 @@ static bool is_blank(const char *line, size_t size) {
 
 static knnlm_status parse(const char *line, size_t size, const place *at, json_t **out) {
     json_error_t error;
-    *out = json_loadb(line, size, 0, &error);
+    *out = json_loadb(line, size, JSON_ALLOW_NUL, &error);
     if (json_is_object(*out)) return KNNLM_OK;
     if (*out)
         return kn_fail(KNNLM_EDATA, "%s:%" PRIu64 ": not a JSON object (is it not JSON lines? see `split`)",
@@ -43,6 +43,9 @@ static knnlm_status put_name(const json_t *object, const char *name_field, const
     name->size = 0;
     KN_TRY(kn_buffer_put_text(name, at->path));
     KN_TRY(kn_buffer_put_text(name, "#"));
+    if (json_is_string(own) && strlen(json_string_value(own)) != json_string_length(own))
+        return kn_fail(KNNLM_EDATA, "%s:%" PRIu64 ": \"%s\" has a NUL character (`name_field`)", at->path,
+                       at->number, name_field);
     if (json_is_string(own)) {
         KN_TRY(kn_buffer_put(name, json_string_value(own), json_string_length(own)));
     } else {

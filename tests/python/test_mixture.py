@@ -12,6 +12,19 @@ class Mixture(kit.WithModel):
     def mixture(self, **options):
         return knnlm.Mixture(self.model, self.store, **{"lambda_": 0.3, "temperature": 5.0, "k": 8, **options})
 
+    def test_what_ctypes_would_cut(self):
+        with self.says(ValueError, "NUL"):
+            knnlm.Store(str(self.store.path) + "\0x")
+        with self.says(ValueError, "NUL"):
+            self.mixture().explain("The\0 nearest")
+        with self.says(ValueError, "NUL"):
+            self.mixture().generate("The", stops=["a\0b"])
+        with self.says(OverflowError, "out of range"):
+            self.store.entry(2**64)
+        with self.says(OverflowError, "k: -1 is out of range"):
+            self.mixture(k=-1)
+        self.assertEqual(self.model.decode(self.model.encode("a\0b")), "a\0b")
+
     def test_scores_are_the_formula(self):
         tokens = self.model.encode(kit.ASKED)
         with self.mixture() as mixture:
