@@ -42,11 +42,11 @@ is long.store 'r["temperature"] > 5 * '"$itself"' and r["lambda"] < 0.99'
 mkdir copies many && cp long.txt copies/1.txt && cp long.txt copies/2.txt && cp texts/2.txt texts/3.txt many
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do cp texts/1.txt many/copy-$i.txt; done
 for name in copies many; do
-    run 0 build -m "$model" -o $name.store $name
+    run 0 build -m "$model" -o "$name.store" "$name"
     is $name.store 'r["temperature"] > 5 * '"$itself"' and r["lambda"] < 0.99'
 done
 mkdir hundred && words 8 12 >line.txt && i=0
-while [ $i -lt 100 ]; do cp line.txt hundred/$i.txt && i=$((i + 1)); done
+while [ "$i" -lt 100 ]; do cp line.txt "hundred/$i.txt" && i=$((i + 1)); done
 run 0 build -m "$model" -o hundred.store hundred
 ensure "it says why" grep -q 'not tuned' err
 is hundred.store 'r is None'

@@ -79,8 +79,8 @@ typedef struct kn_gate_row {
 // logarithms, before and after. KNNLM_ENOMEM.
 enum { KN_GATE_PRIOR_ROWS = 30, KN_GATE_ROWS = 32768 };
 knnlm_status kn_gate_fit(const kn_gate_row *rows, size_t n, kn_gate *gate, double mean[2]);
-// The sum of the logarithms of the rows' probabilities: by the gate alone, as it is fitted; or with the switch
-// between gate and model that predictions have (knn/predict.h).
+// The sum of the logarithms of the rows' probabilities: by the gate alone, as it is fitted; or with the
+// switch between gate and model that predictions have (knn/predict.h).
 double kn_gate_score(const kn_gate_row *rows, size_t n, const kn_gate *gate, bool switched);
 
 #endif
