@@ -17,7 +17,7 @@ Once upon a time, there was a little boy named Tim. He liked to play in the park
 END
 does info "$stories"
 says '^tokenizer  *SentencePiece, 32000 tokens'
-does build -m "$stories" -o stories.store story.txt
+does build -m "$stories" -o stories.store --no-tune story.txt
 does eval -m "$stories" -s stories.store --temperature 50 --json other.txt
 check awk -v ppl="$(number ppl_lm)" 'BEGIN { exit !(ppl > 1.5 && ppl < 12) }'
 does explain -m "$stories" -s stories.store 'Lily saw a big red'

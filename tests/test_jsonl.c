@@ -102,7 +102,7 @@ static void test_bad_lines(void **state) {
     refuse("{\"text\": 1}\n", NULL, "bad:1: no string is its \"text\"");
     refuse("{\"text\": \"a\"}\n", "id", "bad:1: no string or whole number \"id\"");
     refuse("{\"text\": \"a\", \"id\": 1.5}\n", "id", "bad:1: no string or whole number \"id\"");
-    refuse("{\"text\": \"a\\u0000b\"}\n", NULL, "bad:1: not JSON");
+    refuse("{\"text\": \"a\", \"id\": \"a\\u0000b\"}\n", "id", "bad:1: \"id\" has a NUL character");
     refuse("{\"text\": \"a\"} {\"text\": \"b\"}\n", NULL, "bad:1: not JSON");
     refuse("{\"text\": \"\xFF\"}\n", NULL, "not UTF-8 at byte 10");
 }

@@ -38,7 +38,7 @@ complains 2 'one of f16, f32' export a.store -o arrays --keys int8
 complains 1 'nowhere: No such file' import nowhere -o a.store
 complains 1 'nowhere: No such file' import nowhere values -o a.store
 complains 1 'nowhere' export nowhere -o arrays
-complains 1 'tap' import nowhere -o a.store --tap knee
+complains 2 'tap' import nowhere -o a.store --tap knee
 ensure "usage makes nothing" test ! -e a.store -a ! -e arrays
 
 # ---- the paper's code: raw memmaps, f32 and int64, or f16 and int16
@@ -208,8 +208,8 @@ run 0 verify again.store
 run 0 import np1 -o a.store --dim 24
 rm -r a.store
 complains 1 'dimension' import np1 -o a.store -m model.gguf
-complains 1 '\-\-dim 24: the keys of model.gguf' import np1 -o a.store -m model.gguf --dim 24
-complains 1 '\-\-vocab 32000: the vocabulary of model.gguf' import built -o a.store -m model.gguf --vocab 32000
+complains 2 '\-\-dim 24: the keys of model.gguf' import np1 -o a.store -m model.gguf --dim 24
+complains 2 '\-\-vocab 32000: the vocabulary of model.gguf' import built -o a.store -m model.gguf --vocab 32000
 cp -r built moved && rm moved/origins.npy
 complains 1 'origins.npy is not' import moved -o a.store
 run 0 build -m model.gguf -o none.store texts --keys none

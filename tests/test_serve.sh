@@ -270,8 +270,8 @@ stop
 
 # ---- beyond this machine: not without a key, unless that is said; under a name of somebody else's not at all
 
-complains 1 'host 0.0.0.0.*api-key-file.*no-key' serve -m "$tiny" --port 0 --host 0.0.0.0
-complains 1 'no-key' serve -m "$tiny" --port 0 --host ::
+complains 2 'host 0.0.0.0.*api-key-file.*no-key' serve -m "$tiny" --port 0 --host 0.0.0.0
+complains 2 'no-key' serve -m "$tiny" --port 0 --host ::
 start -m "$tiny" -s told.tiny.store --host 0.0.0.0 --no-key --allowed-host knn.example.org --allowed-host other.example
 url=http://127.0.0.1:${url##*:}
 for host in localhost 127.0.0.1:80 192.0.2.7:8080 '[2001:db8::1]' "$(hostname)" KNN.example.org knn.example.org:443 other.example; do
