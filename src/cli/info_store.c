@@ -123,8 +123,8 @@ static json_t *json_shards(const knnlm_store *store) {
     for (size_t i = 0; i < knnlm_store_shards(store); i++) {
         knnlm_shard s;
         if (knnlm_store_shard(store, i, &s) != KNNLM_OK) continue;
-        cli_json_append(list, json_pack("{s:s, s:s?, s:I, s:I, s:I}", "path", s.path, "host", s.host,
-                                        "entries", (json_int_t)s.entries, "documents",
+        cli_json_append(list, json_pack("{s:o?, s:s?, s:I, s:I, s:I}", "path", json_string(s.path), "host",
+                                        s.host, "entries", (json_int_t)s.entries, "documents",
                                         (json_int_t)s.documents, "bytes", (json_int_t)s.bytes));
     }
     return list;

@@ -146,7 +146,6 @@ void kn_mixture_settle(kn_mixture *m) {
 // A vouched-for model may have fewer layers than the one that made the store.
 static knnlm_status find_tap(const kn_lm *lm, const kn_store_info *store, kn_tap *out) {
     char text[KN_TAP_TEXT];
-    if (!*store->settings.tap) return KNNLM_OK; // imported: as models are tapped by default
     if (kn_tap_parse(store->settings.tap, out) == KNNLM_OK && kn_tap_print(lm, *out, text) == KNNLM_OK)
         return KNNLM_OK;
     return kn_fail(KNNLM_EINVAL, "%s: its keys are of tap %s, which %s lacks", store->path,
@@ -155,10 +154,12 @@ static knnlm_status find_tap(const kn_lm *lm, const kn_store_info *store, kn_tap
 
 // One pass of the model has one tap.
 static knnlm_status share_tap(const kn_lm *lm, kn_mixture_info *m, size_t number) {
-    const kn_store_info *first = m->stores[0].store, *other = m->stores[number].store;
-    if (number == 0) {
-        m->split = kn_split_find(first->settings.split);
-        return find_tap(lm, first, &m->tap);
+    const kn_store_info *first = m->tapped, *other = m->stores[number].store;
+    if (number == 0) m->split = kn_split_find(other->settings.split);
+    if (!*other->settings.tap) return KNNLM_OK; // imported: as the others, or as models are tapped by default
+    if (!first) {
+        m->tapped = other;
+        return find_tap(lm, other, &m->tap);
     }
     if (strcmp(first->settings.tap, other->settings.tap) == 0) return KNNLM_OK;
     return kn_fail(KNNLM_EINVAL,

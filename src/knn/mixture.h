@@ -64,7 +64,8 @@ typedef struct kn_mixture_info {
         double lambda, temperature;
     } cache;
     kn_tap tap;
-    knnlm_split split; // as the first store was cut
+    const kn_store_info *tapped; // the first store that tells its tap; NULL: none does
+    knnlm_split split;           // as the first store was cut
     bool include_self;
     void (*warn)(const char *message); // as opened
     double skip_entropy;               // of the model, in nats: where it is less, it speaks alone; 0: nowhere

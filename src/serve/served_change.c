@@ -96,7 +96,7 @@ bool kn_served_change_error(kn_http_error *err, knnlm_status status) {
 static const double PUBLISH_SECONDS = 10;
 
 static knnlm_status add_one(addition *x, const kn_new_document *n, kn_served_added *out) {
-    kn_document d = {.name = n->name, .path = n->name, .text = n->text, .size = n->size};
+    kn_document d = {.name = n->name, .path = "", .text = n->text, .size = n->size};
     kn_build_result result = {0};
     kn_progress progress = {let_others, x};
     x->size = n->size;
