@@ -40,7 +40,7 @@ def read(path, centre=None):
 
 
 def weigh(terms, weights):
-    z = np.exp(np.clip(terms @ weights, -30, 30))
+    z = np.exp(np.clip(terms @ weights, -20, 20))
     return np.column_stack([np.ones(len(z)), z]) / (1 + z.sum(1, keepdims=True))
 
 

@@ -10,10 +10,9 @@ enum {
     OWN_MIN = 512,
     PIECE_MIN = 48,
     PIECES_MAX = 64,
-    COPIES = 64, // a document that is there more often is passed over: each token would carry all of them
-    AROUND =
-        1024, // entries left out around a piece of a document that is, with its copies, much of the store
-    MUCH = 4, // a fourth of it or more
+    COPIES = 64,   // a document that is there more often is passed over: each token would carry all of them
+    AROUND = 1024, // entries left out around a piece, in each copy, where copies are much of the store
+    MUCH = 4,      // a fourth of it or more
 };
 
 size_t kn_tune_own_tokens(const kn_lm *lm, const kn_store_info *store) {

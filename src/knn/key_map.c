@@ -25,9 +25,9 @@ static bool may_be_found(const kn_datastore *s, uint64_t id) {
     return !kn_store_entry_removed(s->store, id);
 }
 
-// KNNLM_EDATA: it is damaged. Shards check what they are asked for.
+// KNNLM_EDATA: it is damaged.
 static knnlm_status read_key(const kn_store *s, uint64_t id, float *key) {
-    if (!kn_store_shards(s)) KN_TRY(kn_store_check_keys(s, id, 1));
+    KN_TRY(kn_store_check_keys(s, id, 1));
     return kn_store_keys(s, id, 1, key);
 }
 

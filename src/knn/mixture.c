@@ -42,7 +42,7 @@ static void choose_search(const kn_mixture_part *p, const kn_mixture_options *o,
 
 // What a gate knows of the farthest neighbour depends on how many there are: it is better than one lambda up
 // to 16 times as many as it was fitted for, and down to a sixteenth, and worse beyond.
-bool kn_gate_fits(const kn_mixture_store *s) {
+bool kn_mixture_gate_fits(const kn_mixture_store *s) {
     size_t fitted = kn_min((size_t)s->store->tuned.k, (size_t)s->store->entries);
     return s->k <= 16 * fitted && fitted <= 16 * s->k;
 }
@@ -61,7 +61,7 @@ static void choose_weight(kn_mixture_part *p, const kn_mixture_options *o, const
     p->sharers = o->store_count;
     p->weight_given = !isnan(choice->weight);
     if (given || o->fixed || !s->tuned) return;
-    s->gated = t->gate.known && !o->bins && s->codes == t->codes && kn_gate_fits(s);
+    s->gated = t->gate.known && !o->bins && s->codes == t->codes && kn_mixture_gate_fits(s);
     if (s->gated) p->gate = tuned_gate(t);
     if (t->bins.distances && o->store_count == 1 && !s->gated) p->rule.bins = tuned_bins(t);
 }
@@ -152,13 +152,14 @@ static knnlm_status find_tap(const kn_lm *lm, const kn_store_info *store, kn_tap
                    store->settings.tap, kn_lm_describe(lm)->path);
 }
 
-// One pass of the model has one tap.
-static knnlm_status share_tap(const kn_lm *lm, kn_mixture_info *m, size_t number) {
-    const kn_store_info *first = m->tapped, *other = m->stores[number].store;
+// One pass of the model has one tap. *tapped: the first store that tells its own; NULL: none yet.
+static knnlm_status share_tap(const kn_lm *lm, kn_mixture_info *m, size_t number,
+                              const kn_store_info **tapped) {
+    const kn_store_info *first = *tapped, *other = m->stores[number].store;
     if (number == 0) m->split = kn_split_find(other->settings.split);
     if (!*other->settings.tap) return KNNLM_OK; // imported: as the others, or as models are tapped by default
     if (!first) {
-        m->tapped = other;
+        *tapped = other;
         return find_tap(lm, other, &m->tap);
     }
     if (strcmp(first->settings.tap, other->settings.tap) == 0) return KNNLM_OK;
@@ -185,12 +186,13 @@ static knnlm_status check_weights(const kn_mixture_info *m) {
 }
 
 static knnlm_status open_all(kn_mixture *m, const kn_lm *lm, const kn_mixture_options *o) {
+    const kn_store_info *tapped = NULL;
     if (o->store_count > KN_STORES_MAX)
         return kn_fail(KNNLM_EINVAL, "%zu stores: at most %d at a time", o->store_count, KN_STORES_MAX);
     for (size_t i = 0; i < o->store_count; i++) {
         m->info.count = i + 1;
         KN_TRY(open_store(m, i, lm, o));
-        KN_TRY(share_tap(lm, &m->info, i));
+        KN_TRY(share_tap(lm, &m->info, i, &tapped));
     }
     choose_cache(&m->info, o);
     kn_mixture_settle(m);

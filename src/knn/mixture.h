@@ -64,8 +64,7 @@ typedef struct kn_mixture_info {
         double lambda, temperature;
     } cache;
     kn_tap tap;
-    const kn_store_info *tapped; // the first store that tells its tap; NULL: none does
-    knnlm_split split;           // as the first store was cut
+    knnlm_split split; // as the first store was cut
     bool include_self;
     void (*warn)(const char *message); // as opened
     double skip_entropy;               // of the model, in nats: where it is less, it speaks alone; 0: nowhere

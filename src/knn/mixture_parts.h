@@ -23,6 +23,6 @@ struct kn_mixture {
 void kn_mixture_settle(kn_mixture *m);
 
 // Whether the store's gate is for so many neighbours.
-bool kn_gate_fits(const kn_mixture_store *store);
+bool kn_mixture_gate_fits(const kn_mixture_store *store);
 
 #endif

@@ -8,7 +8,7 @@ static void apply(const kn_view_options *o, kn_mixture_store *s) {
     if (!isnan(o->temperature)) s->temperature = o->temperature;
     if (o->fallback >= 0) s->fallback = o->fallback;
     if (o->k) s->k = kn_min((size_t)o->k, (size_t)s->store->entries);
-    s->gated = s->gated && kn_gate_fits(s);
+    s->gated = s->gated && kn_mixture_gate_fits(s);
 }
 
 // Several stores share what each would have alone, and none has bins of its own; a lambda of all is dealt out

@@ -67,7 +67,7 @@ static knnlm_status put_arranged(exporting *e, uint64_t first, size_t count) {
 static knnlm_status put_keys(exporting *e, const kn_store_segment *g, uint64_t from, size_t count) {
     size_t d = dimension_of(e->s);
     if (!e->keys) return KNNLM_OK;
-    if (!g->keys && !e->s->sharded)
+    if (!g->keys)
         KN_TRY(kn_store_check_keys(e->s, g->first + from, count)); // a segment's are checked as a whole
     if (e->raw && !g->keys) return put_arranged(e, g->first + from, count);
     if (e->raw) {
@@ -167,7 +167,7 @@ static knnlm_status put_segment(exporting *e, size_t i) {
 }
 
 // Of shards, on whatever ranks they are.
-static knnlm_status put_asked(exporting *e, const kn_store_document *d) {
+static knnlm_status put_sharded_document(exporting *e, const kn_store_document *d) {
     int32_t tokens[ROWS];
     uint64_t places[ROWS];
     uint32_t offsets[ROWS];
@@ -189,7 +189,7 @@ static knnlm_status put_shards(exporting *e) {
         if (kn_store_document_removed(e->s, i)) continue;
         KN_TRY(kn_store_document_at(e->s, i, &d));
         KN_TRY(put_record(e, &d));
-        KN_TRY(put_asked(e, &d));
+        KN_TRY(put_sharded_document(e, &d));
     }
     return KNNLM_OK;
 }
