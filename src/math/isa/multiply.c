@@ -62,55 +62,27 @@ void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cel
     _tile_stored(3, block + 528, 128);
 }
 
-#elif defined(KN_ISA_BF16)
-
-#include <immintrin.h>
-
-// 8 rows by 32 columns in 16 registers: each pair of depth costs 2 loads of the right cell and 8 broadcasts
-// of the left one for 16 products. Fewer rows for what is left of a panel: a single vector is a product too.
-// `n` is a constant where this is inlined.
-static inline __attribute__((always_inline)) void few_rows(float *block, const uint16_t *a, const uint16_t *b,
-                                                           size_t cells, bool accumulate, int n) {
-    __m512 sum[8][2];
-#pragma GCC unroll 8
-    for (int r = 0; r < n; r++)
-        for (int h = 0; h < 2; h++)
-            sum[r][h] = accumulate ? _mm512_loadu_ps(block + r * KN_CELL + h * 16) : _mm512_setzero_ps();
-    for (size_t s = 0; s < cells; s++, a += KN_CELL_SIZE, b += KN_CELL_SIZE) {
-        const uint32_t *pairs = (const uint32_t *)(const void *)a;
-        for (int k = 0; k < 16; k++) {
-            __m512bh left = (__m512bh)_mm512_load_si512(b + k * 32);
-            __m512bh right = (__m512bh)_mm512_load_si512(b + 512 + k * 32);
-#pragma GCC unroll 8
-            for (int r = 0; r < n; r++) {
-                __m512bh x = (__m512bh)_mm512_set1_epi32((int)pairs[r * 16 + k]);
-                sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, left);
-                sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, right);
-            }
-        }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < n; r++)
-        for (int h = 0; h < 2; h++) _mm512_storeu_ps(block + r * KN_CELL + h * 16, sum[r][h]);
-}
-
-void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
-                      bool accumulate) {
-    size_t r = 0;
-    for (; r + 4 < rows; r += 8)
-        few_rows(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate, 8);
-    for (; r + 1 < rows; r += 4)
-        few_rows(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate, 4);
-    if (r < rows)
-        few_rows(block + r * KN_CELL, (const uint16_t *)lhs + r * KN_CELL, rhs, cells, accumulate, 1);
-}
-
-#endif
-
 void kn_isa(multiply_ahead)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                             bool accumulate, const void *ahead) {
     (void)ahead;
     kn_isa(multiply)(block, lhs, rhs, cells, rows, accumulate);
 }
 
+#else
+
+#define STRIP_LINE 64
+#define MULTIPLY_ADD(right, left, sum, spare) "vdpbf16ps " right ", " left ", " sum "\n"
+#include "math/isa/strips.h"
+
+void kn_isa(multiply_ahead)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                            bool accumulate, const void *ahead) {
+    multiply_strips(block, lhs, rhs, cells, rows, accumulate, ahead);
+}
+
+void kn_isa(multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
+                      bool accumulate) {
+    kn_isa(multiply_ahead)(block, lhs, rhs, cells, rows, accumulate, NULL);
+}
+
+#endif
 #endif

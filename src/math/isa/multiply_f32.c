@@ -9,6 +9,7 @@
 #if defined(__AVX2__)
 
 #define MULTIPLY_ADD(right, left, sum, spare) "vfmadd231ps " right ", " left ", " sum "\n"
+#define STRIP_LINE 128
 #include "math/isa/strips.h"
 
 void kn_isa(multiply_ahead)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,

@@ -1,20 +1,11 @@
 // The inner product of two panels of 16-bit integers: one 32x32 block of 32-bit sums, which are exact. A lane
-// is a pair of integers: with VNNI a step of depth is one instruction, elsewhere a product of pairs and a
-// sum.
+// is a pair of integers.
 #include "math/isa/isa.h"
 
 #if defined(__AVX2__)
 
-#if defined(__AVX512VNNI__)
-#define MULTIPLY_ADD(right, left, sum, spare) "vpdpwssd " right ", " left ", " sum "\n"
-#else
-#define MULTIPLY_ADD(right, left, sum, spare)                                                                \
-    "vpmaddwd " right ", " left ", " spare "\n"                                                              \
-    "vpaddd " spare ", " sum ", " sum "\n"
-#if !defined(__AVX512F__)
-#define STRIP_SPARE 1
-#endif
-#endif
+#include "math/isa/multiply_pairs.h"
+#define STRIP_LINE 128
 #include "math/isa/strips.h"
 
 void kn_isa(multiply_integers)(int32_t *block, const int16_t *lhs, const int16_t *rhs, size_t cells,
