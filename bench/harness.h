@@ -32,10 +32,11 @@ static inline int bench_usage(const char *text) {
 
 // The kernels that this CPU can run (KNNLM_CPU caps them), best first, a line each.
 static inline int bench_print_kernels(void) {
+    static const char *const precisions[] = {
+        [KNNLM_PRECISION_F32] = "f32", [KNNLM_PRECISION_BF16] = "bf16", [KNNLM_PRECISION_INT16] = "int16"};
     size_t count;
     const kn_kernels *const *list = kn_math_available(&count);
-    for (size_t i = 0; i < count; i++)
-        printf("%s %s\n", list[i]->name, list[i]->element == 2 ? "bf16" : "f32");
+    for (size_t i = 0; i < count; i++) printf("%s %s\n", list[i]->name, precisions[list[i]->precision]);
     return 0;
 }
 

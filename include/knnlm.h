@@ -119,9 +119,11 @@ typedef struct knnlm_progress {
 typedef struct knnlm_model knnlm_model;
 
 typedef enum knnlm_precision {
-    KNNLM_PRECISION_AUTO = 0, // bf16 products where the CPU has them, else f32; llama: as llama.cpp has them
+    // bf16 products where the CPU has them, else int16, else f32; llama: as llama.cpp has them
+    KNNLM_PRECISION_AUTO = 0,
     KNNLM_PRECISION_F32 = 1,
     KNNLM_PRECISION_BF16 = 2,
+    KNNLM_PRECISION_INT16 = 3, // 14 bits, every 32 numbers with a scale of their own: closer than bf16
 } knnlm_precision;
 
 // What runs a model: our own code (architectures knnlm and gpt2), or llama.cpp where the library was built

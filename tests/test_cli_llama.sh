@@ -252,6 +252,7 @@ complains 1 'llama.gguf: "llama.attention.head_count_kv" is 2' eval -m llama.ggu
 complains 1 'parallel.gguf: .*"falcon"' build -m parallel.gguf --engine native -o x.store texts
 complains 1 "plain.gguf: .*'knnlm'" eval -m plain.gguf --engine llama valid.txt
 complains 1 'llama.gguf: .*bf16' eval -m llama.gguf --precision bf16 valid.txt
+complains 1 'llama.gguf: .*int16' eval -m llama.gguf --precision int16 valid.txt
 complains 1 'shared.gguf: .*bf16' eval -m shared.gguf --engine llama --precision bf16 valid.txt
 does eval -m llama.gguf --precision f32 valid.txt
 for command in info eval build add tune explain index import; do

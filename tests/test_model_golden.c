@@ -12,8 +12,20 @@
 
 static const char *const names[GOLDEN_COUNT] = GOLDEN_NAMES;
 
-// What f32 and bf16 may differ from f64 by, relative to the largest value of the row or array.
-static const double F32_TOLERANCE = 2e-5, BF16_TOLERANCE = 3e-2;
+// What products may make results differ from those of f64 by, relative to the largest value of the row or
+// array. bf16 rounds by 2^-9 of a number, int16 by 2^-14 of the largest of 32.
+static const double tolerances[] = {
+    [KNNLM_PRECISION_F32] = 2e-5, [KNNLM_PRECISION_BF16] = 3e-2, [KNNLM_PRECISION_INT16] = 3e-3};
+
+// Of kernels of that name.
+static knnlm_precision precision_of(const char *name) {
+    size_t count;
+    const kn_kernels *const *sets = kn_math_available(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(sets[i]->name, name) == 0) return sets[i]->precision;
+    fail_msg("no kernels \"%s\"", name);
+    return KNNLM_PRECISION_F32;
+}
 
 static kn_lm *open_model(const char *path, knnlm_precision precision) {
     kn_lm *lm = NULL;
@@ -173,7 +185,7 @@ static void compare_models(knnlm_precision precision, const char *kernels) {
         golden_open(&g, names[i]);
         kn_lm *lm = open_model(g.path, precision);
         if (kernels) assert_string_equal(kn_lm_describe(lm)->kernels, kernels);
-        compare_model(&g, lm, precision == KNNLM_PRECISION_F32 ? F32_TOLERANCE : BF16_TOLERANCE);
+        compare_model(&g, lm, tolerances[precision]);
         kn_lm_close(lm);
         golden_close(&g);
     }
@@ -240,13 +252,13 @@ static void this_kernel_set_answers(void **state) {
     size_t count;
     const kn_kernels *const *sets = kn_math_available(&count);
     assert_string_equal(sets[0]->name, getenv(CHILD_VARIABLE));
-    compare_models(sets[0]->element == 2 ? KNNLM_PRECISION_BF16 : KNNLM_PRECISION_F32, sets[0]->name);
+    compare_models(sets[0]->precision, sets[0]->name);
 }
 
 static void with_every_golden(void (*check)(const golden *g, kn_lm *lm)) {
-    const knnlm_precision precisions[] = {KNNLM_PRECISION_F32, KNNLM_PRECISION_BF16};
+    const knnlm_precision precisions[] = {KNNLM_PRECISION_F32, KNNLM_PRECISION_BF16, KNNLM_PRECISION_INT16};
     for (size_t i = 0; i < GOLDEN_COUNT; i++) {
-        for (size_t p = 0; p < 2; p++) {
+        for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++) {
             golden g;
             golden_open(&g, names[i]);
             kn_lm *lm = open_model(g.path, precisions[p]);
@@ -454,9 +466,7 @@ static void check_session(const golden *g, kn_lm *lm) {
                            {KN_TAP_ATTENTION_RAW, 0}};
     kn_window *windows = golden_windows(g);
     kn_session *session;
-    double tolerance = kn_math_kernels(KNNLM_PRECISION_BF16)->element == 2 ? BF16_TOLERANCE : F32_TOLERANCE;
-    if (strcmp(kn_lm_describe(lm)->kernels, kn_math_kernels(KNNLM_PRECISION_F32)->name) == 0)
-        tolerance = F32_TOLERANCE;
+    double tolerance = tolerances[precision_of(kn_lm_describe(lm)->kernels)];
     OK(kn_session_open(lm, &session));
     for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
         results all = run_all(lm, g, taps[p]);
@@ -548,7 +558,7 @@ static void session_refuses_to_overflow(void **state) {
                        &(kn_lm_output){.distribution = distribution}));
     kn_window whole = {.inputs = tokens, .length = (int32_t)context, .first = (int32_t)context - 1};
     OK(kn_lm_run(lm, &whole, 1, KN_TAP_DEFAULT, &(kn_lm_output){.distribution = again}));
-    assert_close("session at its end", distribution, again, v, F32_TOLERANCE);
+    assert_close("session at its end", distribution, again, v, tolerances[KNNLM_PRECISION_F32]);
     free(distribution);
     free(again);
     kn_session_close(session);
@@ -571,8 +581,8 @@ static void sessions_are_apart(void **state) {
     for (int32_t n = 3; n <= 33; n += 3) {
         kn_window first = windows[2], second = windows[3];
         first.length = second.length = n;
-        feed_in_pieces(a, &all, &first, rows[0], 2, KN_TAP_DEFAULT, F32_TOLERANCE);
-        feed_in_pieces(b, &all, &second, rows[1], 3, KN_TAP_DEFAULT, F32_TOLERANCE);
+        feed_in_pieces(a, &all, &first, rows[0], 2, KN_TAP_DEFAULT, tolerances[KNNLM_PRECISION_F32]);
+        feed_in_pieces(b, &all, &second, rows[1], 3, KN_TAP_DEFAULT, tolerances[KNNLM_PRECISION_F32]);
         results between = run_all(lm, &g, KN_TAP_DEFAULT);
         assert_same_rows(&between, &all, 0, g.rows);
         results_free(&between);
@@ -703,7 +713,7 @@ static void compare_saved(const golden *source, kn_gguf_type type) {
     else
         assert_memory_not_equal(g.params, source->params, g.layout.total * sizeof *g.params);
     kn_lm *lm = open_model(path, KNNLM_PRECISION_F32);
-    compare_window(&g, lm, source->inputs, 40, 0, F32_TOLERANCE);
+    compare_window(&g, lm, source->inputs, 40, 0, tolerances[KNNLM_PRECISION_F32]);
     kn_lm_close(lm);
     kn_gguf_close(g.model);
     free(g.params);
@@ -760,7 +770,7 @@ static void untied_models_are_refused(void **state) {
     snprintf(path, sizeof path, "test_model_golden-%d.gguf", (int)getpid());
     save_untied(&g, 1, path); // a copy is no other model
     lm = open_model(path, KNNLM_PRECISION_F32);
-    compare_window(&g, lm, g.inputs, 20, 0, F32_TOLERANCE);
+    compare_window(&g, lm, g.inputs, 20, 0, tolerances[KNNLM_PRECISION_F32]);
     kn_lm_close(lm);
     save_untied(&g, 1.5f, path);
     assert_int_equal(kn_lm_open(path, &(kn_lm_options){.engine = KNNLM_ENGINE_NATIVE}, &lm), KNNLM_ENOTSUP);
@@ -828,7 +838,7 @@ static void check_shape(const kn_config *config, int length, int first, kn_rando
     kn_tokenizer *tokenizer = word_tokenizer(config->vocabulary);
     OK(kn_model_save(path, config, tokenizer, 0, g.params, KN_GGUF_F32));
     kn_lm *lm = open_model(path, KNNLM_PRECISION_F32);
-    compare_window(&g, lm, tokens, length, first, F32_TOLERANCE);
+    compare_window(&g, lm, tokens, length, first, tolerances[KNNLM_PRECISION_F32]);
     kn_lm_close(lm);
     kn_tokenizer_free(tokenizer);
     kn_layout_free(&g.layout);

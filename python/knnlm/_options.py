@@ -26,7 +26,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "split": SPLITS,
     "key_type": ARRAYS,
     "value_type": ARRAYS,
-    "precision": ("auto", "f32", "bf16"),
+    "precision": ("auto", "f32", "bf16", "int16"),
     "engine": ("auto", "native", "llama"),
     "tokenizer": ("word", "bpe", "wordpiece"),
     "positions": ("sinusoidal", "learned", "rotary"),

@@ -33,7 +33,7 @@ def take_tokens(pointer: c.c_void_p, count: c.c_size_t) -> NDArray[np.int32]:
 class Model(Handle):
     """A language model with its tokenizer, from a GGUF file.
 
-    Options: precision ("auto", "f32", "bf16"), engine ("auto", "native", "llama"), accept (stores that another model made may be
+    Options: precision ("auto", "f32", "bf16", "int16"), engine ("auto", "native", "llama"), accept (stores that another model made may be
     used with this one). One thread at a time uses a model: others wait."""
 
     _closer = "knnlm_model_close"

@@ -90,7 +90,7 @@ typedef struct cli_common {
          CLI_CHOICE,                                                                                         \
          &(common).precision,                                                                                \
          "P",                                                                                                \
-         "auto, f32 or bf16 products (default: auto)",                                                       \
+         "auto, f32, bf16 or int16 products (default: auto)",                                                \
          0,                                                                                                  \
          0,                                                                                                  \
          cli_precisions},                                                                                    \

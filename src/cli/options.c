@@ -16,8 +16,11 @@
 
 enum { OPTIONS_MAX = 96, LONG_BASE = 256 };
 
-const char *const cli_precisions[] = {
-    [KNNLM_PRECISION_AUTO] = "auto", [KNNLM_PRECISION_F32] = "f32", [KNNLM_PRECISION_BF16] = "bf16", NULL};
+const char *const cli_precisions[] = {[KNNLM_PRECISION_AUTO] = "auto",
+                                      [KNNLM_PRECISION_F32] = "f32",
+                                      [KNNLM_PRECISION_BF16] = "bf16",
+                                      [KNNLM_PRECISION_INT16] = "int16",
+                                      NULL};
 
 int cli_fail(const cli_command *command) {
     char text[4096];

@@ -105,7 +105,7 @@ void kn_groups_middles(const float *centroids, size_t d, const uint32_t *ends, s
 knnlm_status kn_groups_make(const kn_quantizer *q, const uint32_t *ends, size_t groups, kn_groups **out) {
     kn_groups *g = kn_alloc(1, sizeof *g);
     if (!g) return KNNLM_ENOMEM;
-    *g = (kn_groups){.k = kn_math_kernels(KNNLM_PRECISION_AUTO),
+    *g = (kn_groups){.k = kn_math_kernels(KNNLM_PRECISION_BF16),
                      .quantizer = q,
                      .d = kn_quantizer_dimension(q),
                      .count = groups,

@@ -99,7 +99,7 @@ static knnlm_status find_neighbours(const kn_clustering *c, size_t near, uint32_
 }
 
 knnlm_status kn_clustering_assign_near(kn_clustering *c) {
-    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_AUTO);
+    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_BF16);
     size_t near = kn_min(NEAR, c->clusters), panel = kn_panel_bytes(k, c->d);
     size_t bytes = (PANELS + 1) * panel + (KN_CELL * c->d * sizeof(float) + 63) / 64 * 64;
     uint32_t *neighbours = kn_alloc(c->clusters * near, sizeof *neighbours);

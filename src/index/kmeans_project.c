@@ -41,7 +41,7 @@ static knnlm_status apply(const kn_kernels *k, const float *basis, size_t p, con
 }
 
 knnlm_status kn_kmeans_project(const float *x, size_t n, size_t d, size_t p, kn_random *random, float *y) {
-    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_AUTO);
+    const kn_kernels *k = kn_math_kernels(KNNLM_PRECISION_BF16);
     size_t rows = kn_min(SAMPLE, n);
     float *basis = kn_alloc_aligned(p, d * sizeof *basis),
           *sample = kn_alloc_aligned(rows, d * sizeof *sample);

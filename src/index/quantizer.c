@@ -22,7 +22,7 @@ float kn_quantizer_measure(const kn_quantizer *q, const float *x, size_t list) {
 
 static kn_quantizer_size size_of(const kn_quantizer *q, const float *x) {
     double sum = 0;
-    if (q->k->element == 2)
+    if (q->k->precision == KNNLM_PRECISION_BF16)
         for (size_t i = 0; i < q->d; i++) {
             float lost = x[i] - kn_bf16_to_f32(kn_f32_to_bf16(x[i]));
             sum += (double)(lost * lost);
@@ -54,7 +54,7 @@ enum { PANELS = KN_QUANTIZER_ROWS / KN_CELL, STEP = 4 };
 static void multiply_panels(const kn_quantizer *q, const char *lhs, size_t rows, size_t column,
                             size_t columns, float (*blocks)[KN_CELL_SIZE]) {
     const kn_kernels *k = q->k;
-    size_t cells = kn_cells(q->d), panel = kn_panel_bytes(k, q->d), cell = KN_CELL_SIZE * k->element;
+    size_t cells = kn_cells(q->d), panel = kn_panel_bytes(k, q->d), cell = k->cell;
     const char *rhs = (const char *)q->rhs.data + column * panel;
     for (size_t done = 0; done < cells; done += k->chunk_cells)
         for (size_t c = 0; c < columns; c++)
@@ -160,7 +160,7 @@ knnlm_status kn_quantizer_make_with(const kn_kernels *k, const float *centroids,
 
 knnlm_status kn_quantizer_make(const float *centroids, size_t count, size_t d, kn_quantizer_distance distance,
                                kn_quantizer **out) {
-    return kn_quantizer_make_with(kn_math_kernels(KNNLM_PRECISION_AUTO), centroids, count, d, distance, out);
+    return kn_quantizer_make_with(kn_math_kernels(KNNLM_PRECISION_BF16), centroids, count, d, distance, out);
 }
 
 void kn_quantizer_free(kn_quantizer *q) {

@@ -27,7 +27,7 @@ struct kn_quantizer {
     kn_quantizer_size *sizes; // a panel
 };
 
-// With kernels of the caller's choice (tests).
+// With kernels of the caller's choice (tests): of bf16 or f32, whose rounding is bounded.
 knnlm_status kn_quantizer_make_with(const kn_kernels *k, const float *centroids, size_t count, size_t d,
                                     kn_quantizer_distance distance, kn_quantizer **out);
 

@@ -16,7 +16,8 @@ void kn_rough_doubts(const kn_rough *r, const kn_rough_norms *queries, const kn_
     // Of the product; of the f32 sums before it, each off by d 2^-24 of the length, in all directions at
     // once; and what is lost where numbers become subnormal.
     float sums = KN_ROUNDING + d * 0x1p-22f * (r->h < r->x->d ? sqrtf((float)r->h) : 1);
-    float product = r->k->element == 2 ? 2 * ROUGHNESS * lengths : 0, lost = d * 0x1p-120f * (1 + lengths);
+    float product = r->k->precision == KNNLM_PRECISION_BF16 ? 2 * ROUGHNESS * lengths : 0,
+          lost = d * 0x1p-120f * (1 + lengths);
     for (size_t i = 0; i < KN_CELL; i++)
         doubts[i] = sums * (queries->all[i] + rows->max_all) + product + lost;
 }
@@ -165,7 +166,7 @@ static knnlm_status try_queries(trial *t) {
 // Cycles that a query spends on a row, about: products of `h` elements, f32 products that make them, and
 // measuring the part that survives.
 static double cost(const trial *t, const kn_kernels *k, size_t h, double survivors) {
-    double d = (double)t->d, lanes = k->element == 2 ? 26 : 13;
+    double d = (double)t->d, lanes = k->precision == KNNLM_PRECISION_BF16 ? 26 : 13;
     double project = h < t->d ? d * (double)h / 13 / (double)t->b->n : 0;
     return (double)h / lanes + project + survivors * (0.12 * d + 40);
 }
@@ -203,7 +204,7 @@ static knnlm_status choose(trial *t, kn_rough *r) {
 
 knnlm_status kn_rough_make(const kn_search_batch *b, kn_rough *r) {
     const kn_index *x = b->x;
-    *r = (kn_rough){.x = x, .k = kn_math_kernels(KNNLM_PRECISION_AUTO), .h = x->d};
+    *r = (kn_rough){.x = x, .k = kn_math_kernels(KNNLM_PRECISION_BF16), .h = x->d};
     trial t = {.b = b,
                .d = x->d,
                .p = kn_min(MAX, x->d / 2 / KN_CELL * KN_CELL),

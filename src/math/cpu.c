@@ -11,9 +11,10 @@ extern const kn_kernels kn_isa_kernels_portable;
 #ifdef KN_HAVE_ISA_avx2
 extern const kn_kernels kn_isa_kernels_avx2, kn_isa_kernels_avx512, kn_isa_kernels_avx512bf16,
     kn_isa_kernels_amx;
+kn_kernels kn_isa_kernels_int16_avx2(void), kn_isa_kernels_int16_avx512(void);
 #endif
 
-static const kn_kernels *found[5];
+static const kn_kernels *found[7];
 static size_t count, l1;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -37,8 +38,12 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
+static bool has_vnni(void) {
+    return __builtin_cpu_supports("avx512vnni");
+}
+
 static bool has_avx512bf16(void) {
-    return has_avx512() && __builtin_cpu_supports("avx512vnni") && (cpuid_register(7, 1, 0) >> 5 & 1);
+    return has_avx512() && has_vnni() && (cpuid_register(7, 1, 0) >> 5 & 1);
 }
 
 static bool has_amx(void) {
@@ -72,25 +77,41 @@ static bool amx_works(void) {
 }
 #endif
 
-static void find(void) {
+// All kernels in the order of their speed, and whether this CPU can run them.
+typedef struct candidate {
+    const kn_kernels *kernels;
+    bool has;
+} candidate;
+
+// Those from the one on that KNNLM_CPU names; an unknown name rules out nothing.
+static void choose(const candidate *all, size_t n) {
     const char *cap = getenv("KNNLM_CPU");
-    bool allowed = true;
-    if (cap) { // an unknown name caps nothing
-        static const char *const names[] = {"amx", "avx512bf16", "avx512", "avx2", "portable"};
-        for (size_t i = 0; i < 5; i++)
-            if (strcmp(cap, names[i]) == 0) allowed = false;
-    }
-#define CONSIDER(isa, condition)                                                                             \
-    if (cap && strcmp(cap, #isa) == 0) allowed = true;                                                       \
-    if (allowed && (condition)) found[count++] = &kn_isa_kernels_##isa;
+    size_t first = 0;
+    for (size_t i = 0; cap && i < n; i++)
+        if (strcmp(cap, all[i].kernels->name) == 0) first = i;
+    for (size_t i = first; i < n; i++)
+        if (all[i].has) found[count++] = all[i].kernels;
+}
+
+static void find(void) {
 #ifdef KN_HAVE_ISA_avx2
-    CONSIDER(amx, has_amx() && amx_works())
-    CONSIDER(avx512bf16, has_avx512bf16())
-    CONSIDER(avx512, has_avx512())
-    CONSIDER(avx2, has_avx2())
+    static kn_kernels int16[2];
+    int16[0] = kn_isa_kernels_int16_avx512();
+    int16[1] = kn_isa_kernels_int16_avx2();
 #endif
-    CONSIDER(portable, true)
-#undef CONSIDER
+    const candidate all[] = {
+#ifdef KN_HAVE_ISA_avx2
+        {&kn_isa_kernels_amx, has_amx() && amx_works()},
+        {&kn_isa_kernels_avx512bf16, has_avx512bf16()},
+        {&int16[0], has_avx512() && has_vnni()},
+        {&kn_isa_kernels_avx512, has_avx512()},
+        {&int16[1], has_avx2()},
+        {&kn_isa_kernels_avx2, has_avx2()},
+#endif
+        {&kn_isa_kernels_portable, true},
+    };
+    _Static_assert(sizeof all / sizeof *all <= sizeof found / sizeof *found, "room for all");
+    choose(all, sizeof all / sizeof *all);
     long bytes = sysconf(_SC_LEVEL1_DCACHE_SIZE); // asks the CPU, which takes long in a virtual machine
     l1 = bytes > 0 ? (size_t)bytes : 0;
 }
@@ -108,10 +129,11 @@ const kn_kernels *const *kn_math_available(size_t *n) {
 
 const kn_kernels *kn_math_kernels(knnlm_precision precision) {
     size_t n;
-    const kn_kernels *const *list = kn_math_available(&n);
+    const kn_kernels *const *list = kn_math_available(&n), *f32 = NULL;
+    if (precision == KNNLM_PRECISION_AUTO) return list[0];
     for (size_t i = 0; i < n; i++) {
-        bool bf16 = list[i]->element == 2;
-        if (precision == KNNLM_PRECISION_AUTO || bf16 == (precision == KNNLM_PRECISION_BF16)) return list[i];
+        if (list[i]->precision == precision) return list[i];
+        if (!f32 && list[i]->precision == KNNLM_PRECISION_F32) f32 = list[i];
     }
-    return list[n - 1]; // no bf16 here: f32 is the better answer
+    return f32; // portable at the least
 }

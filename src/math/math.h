@@ -8,7 +8,8 @@
 //   right  panel[depth/32][2 halves][32 depth][16 columns]             f32 kernels
 //          panel[depth/32][2 halves][16 depth pairs][16 columns][2]    bf16 kernels (what AMX and AVX512-BF16
 //          read)
-// Elements are f32 or bf16 as the kernel has it; sums are always f32.
+//          int16 kernels read cells as those of bf16, each followed by 32 scales (isa/int16.h)
+// Elements are f32, bf16 or int16 as the kernel has it; sums are always f32.
 #ifndef KN_MATH_H
 #define KN_MATH_H
 
@@ -52,8 +53,13 @@ typedef struct kn_integer_terms {
 // What the kernels of one instruction set provide. All are safe to call from many threads.
 typedef struct kn_kernels {
     const char *name;
-    size_t element;     // bytes of a packed element: 4 (f32) or 2 (bf16)
+    knnlm_precision precision; // of packed elements: f32, bf16 or int16
+    size_t cell;               // bytes of a packed cell
     size_t chunk_cells; // depth, in cells, after which a product should move to the next panels (cache)
+
+    // Those that attention multiplies by: these, or where elements share scales along depth, which there runs
+    // over words, those of f32. A word must not depend on later ones.
+    const struct kn_kernels *attention;
 
     // Packs one panel. lhs: `rows` (<= 32) rows of src (stride ld) by `depth`; _t: src is (depth, rows).
     void (*pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, size_t depth);
@@ -216,8 +222,9 @@ typedef struct kn_kernels {
                         size_t blocks);
 } kn_kernels;
 
-// The best kernels of this CPU for a precision (auto: bf16 where the CPU multiplies it natively, else f32).
-// The environment variable KNNLM_CPU (amx, avx512bf16, avx512, avx2, portable) caps the choice.
+// The best kernels of this CPU for a precision: auto the fastest; bf16 and int16 those of f32 where the CPU
+// has none of these. The environment variable KNNLM_CPU (amx, avx512bf16, avx512int16, avx512, avx2int16,
+// avx2, portable) caps the choice.
 const kn_kernels *kn_math_kernels(knnlm_precision precision);
 // Every set of kernels that this CPU can run, best first; *count of them. For tests and benchmarks.
 const kn_kernels *const *kn_math_available(size_t *count);
@@ -261,7 +268,7 @@ static inline size_t kn_cells(size_t n) {
     return (n + KN_CELL - 1) / KN_CELL;
 }
 static inline size_t kn_panel_bytes(const kn_kernels *k, size_t depth) {
-    return kn_cells(depth) * KN_CELL_SIZE * k->element;
+    return kn_cells(depth) * k->cell;
 }
 
 // Makes room for a packed operand; src is (columns, depth) unless `transposed`, then (depth, columns).

@@ -82,7 +82,7 @@ static span span_of(const product *p, size_t task) {
 // far: left panels while the first columns pass by, a right panel at the end of the one before.
 static void multiply_block(const product *p, const span *s, float *block, size_t r, size_t c, size_t done,
                            size_t cells) {
-    size_t panel = kn_panel_bytes(p->k, p->rhs->depth), cell = KN_CELL_SIZE * p->k->element;
+    size_t panel = kn_panel_bytes(p->k, p->rhs->depth), cell = p->k->cell;
     const char *a = p->lhs + r * panel + done * cell,
                *b = (const char *)p->rhs->data + c * panel + done * cell, *ahead = NULL;
     if (r + 1 < s->row1)

@@ -83,7 +83,7 @@ static void add_block(double *sums, size_t ld, const float *block, size_t rows, 
 // Panels row and column of the batch multiplied over some cells of samples.
 static void multiply_panels(const covariance *c, size_t row, size_t column, size_t done, size_t cells) {
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
-    size_t panel = kn_panel_bytes(c->k, c->rows), cell = KN_CELL_SIZE * c->k->element;
+    size_t panel = kn_panel_bytes(c->k, c->rows), cell = c->k->cell;
     size_t top = row * KN_CELL, left = column * KN_CELL, rows = kn_min(KN_CELL, c->in - top);
     c->k->multiply(block, c->lhs + row * panel + done * cell,
                    (const char *)c->rhs.data + column * panel + done * cell, cells, rows, false);
@@ -248,8 +248,7 @@ static void project_panel(void *context, size_t task, int worker) {
         centre_panel(panel, p, j->x + top * p->in, rows, done, now);
         for (size_t c = left; c < right; c++)
             j->k->multiply(blocks[c - left], panel,
-                           (const char *)p->packed.data + c * bytes + done * KN_CELL_SIZE * j->k->element,
-                           now, rows, done > 0);
+                           (const char *)p->packed.data + c * bytes + done * j->k->cell, now, rows, done > 0);
     }
     for (size_t c = left; c < right; c++)
         j->k->store(j->y + top * p->out + c * KN_CELL, p->out, blocks[c - left], NULL, rows,

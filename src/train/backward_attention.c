@@ -22,7 +22,7 @@ typedef struct scratch {
 
 static size_t lay_out(const kn_kernels *k, size_t keys, size_t width, char *base, scratch *s) {
     size_t panel = kn_panel_bytes(k, width), wide = kn_panel_bytes(k, keys), used = 0;
-    size_t cell = KN_CELL_SIZE * k->element, block = KN_CELL_SIZE * sizeof(float);
+    size_t cell = k->cell, block = KN_CELL_SIZE * sizeof(float);
     s->keys = kn_take(base, &used, kn_cells(keys) * panel);
     s->values = kn_take(base, &used, kn_cells(keys) * panel);
     s->keys_t = kn_take(base, &used, kn_cells(width) * wide);
@@ -44,7 +44,7 @@ static size_t lay_out(const kn_kernels *k, size_t keys, size_t width, char *base
 size_t kn_backward_attention_scratch(const kn_kernels *k, size_t keys, size_t head_width) {
     static char origin[1]; // only differences matter
     scratch s;
-    return lay_out(k, keys, head_width, origin, &s);
+    return lay_out(k->attention, keys, head_width, origin, &s);
 }
 
 typedef struct job {
@@ -84,7 +84,7 @@ static void pack_sequence(const head *h) {
 // The 32 queries from `query` on, and the gradient of their output, packed every way that is needed.
 static void pack_queries(const head *h, size_t query, size_t rows) {
     const scratch *s = h->s;
-    size_t cell = KN_CELL_SIZE * h->k->element;
+    size_t cell = h->k->cell;
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < h->width; i++)
             s->rows[r * h->width + i] = h->q[(query + r) * h->ld + i] * h->scale;
@@ -132,7 +132,7 @@ static void score_slopes(const head *h, size_t query, size_t rows, blocks_seen s
 static void add_key_slopes(const head *h, size_t query, size_t rows, blocks_seen seen) {
     const scratch *s = h->s;
     const float *used = h->probability > 0 ? s->dropped : s->weights;
-    size_t panels = kn_cells(h->width), cell = KN_CELL_SIZE * h->k->element;
+    size_t panels = kn_cells(h->width), cell = h->k->cell;
     for (size_t b = 0; b < seen.count; b++) {
         // A block of keys is first met by the queries that stand in it.
         size_t place = (seen.first + b) * panels;
@@ -150,7 +150,7 @@ static void add_key_slopes(const head *h, size_t query, size_t rows, blocks_seen
 
 static void write_query_slopes(const head *h, size_t query, size_t rows, blocks_seen seen) {
     const scratch *s = h->s;
-    size_t cell = KN_CELL_SIZE * h->k->element, wide = kn_panel_bytes(h->k, h->length);
+    size_t cell = h->k->cell, wide = kn_panel_bytes(h->k, h->length);
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t b = 0; b < seen.count; b++)
         h->k->pack_lhs(s->slopes + b * cell, s->dscores + b * KN_CELL_SIZE, KN_CELL, rows, KN_CELL);
@@ -181,8 +181,8 @@ static void head_task(void *context, size_t task, int worker) {
            n = task % heads;
     size_t start = g->batch.start[sequence], at = start * 3 * d + n * j->width;
     scratch s;
-    lay_out(g->k, g->length, j->width, g->attention + (size_t)worker * g->attention_stride, &s);
-    head h = {.k = g->k,
+    lay_out(g->k->attention, g->length, j->width, g->attention + (size_t)worker * g->attention_stride, &s);
+    head h = {.k = g->k->attention,
               .s = &s,
               .window = kn_config_window(&g->config),
               .width = j->width,

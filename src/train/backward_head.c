@@ -42,7 +42,7 @@ static void softmax_panel(void *context, size_t task, int worker) {
     const cluster *c = at->c;
     const kn_kernels *k = c->g->k;
     size_t first = at->first + task * KN_CELL, rows = kn_min(KN_CELL, at->first + at->rows - first);
-    size_t panel = kn_panel_bytes(k, at->group_rows), cell = KN_CELL_SIZE * k->element;
+    size_t panel = kn_panel_bytes(k, at->group_rows), cell = k->cell;
     float *x = c->g->logits + task * KN_CELL * c->classes;
     (void)worker;
     for (size_t r = 0; r < rows; r++) softmax_row(c, first + r, x + r * c->classes);
@@ -93,7 +93,7 @@ static void run_group(const cluster *c, size_t group, size_t rows) {
 }
 
 size_t kn_head_group(const kn_kernels *k, size_t classes, size_t capacity) {
-    size_t rows = KN_HEAD_BYTES / (classes * k->element) / KN_HEAD_ROWS * KN_HEAD_ROWS;
+    size_t rows = KN_HEAD_BYTES / (kn_panel_bytes(k, classes) / KN_CELL) / KN_HEAD_ROWS * KN_HEAD_ROWS;
     return kn_min(kn_max(rows, KN_HEAD_ROWS), capacity);
 }
 

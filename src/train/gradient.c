@@ -180,7 +180,7 @@ void kn_gradient_close(kn_gradient *g) {
 static void pack_first_classes_t(kn_gradient *g) {
     const kn_config *c = &g->config;
     size_t d = (size_t)c->width, words = (size_t)kn_band_size(c, 0);
-    size_t bytes = kn_panel_bytes(g->k, g->classes_t[0].depth), cell = KN_CELL_SIZE * g->k->element;
+    size_t bytes = kn_panel_bytes(g->k, g->classes_t[0].depth), cell = g->k->cell;
     const float *embedding = g->params + g->layout->embedding[0], *classes = g->params + g->layout->classes;
     float rows[KN_CELL_SIZE];
     for (size_t column = 0; column < d; column += KN_CELL) {

@@ -123,10 +123,10 @@ static knnlm_status describe(kn_llama *m, const char *path) {
 }
 
 static knnlm_status open_file(kn_llama *m, const char *path, const kn_lm_options *options) {
-    if (options->precision == KNNLM_PRECISION_BF16)
+    if (options->precision == KNNLM_PRECISION_BF16 || options->precision == KNNLM_PRECISION_INT16)
         return kn_fail(KNNLM_EINVAL,
-                       "%s: runs through llama.cpp, whose products are not bf16: leave out the "
-                       "precision, or f32 for keys and values in f32",
+                       "%s: runs through llama.cpp, whose products are neither bf16 nor int16 of ours: "
+                       "leave out the precision, or f32 for keys and values in f32",
                        path);
     KN_TRY(kn_lm_identify(path, options->progress, &m->lm.info));
     KN_TRY(kn_llama_library_open(options->log, &m->api));

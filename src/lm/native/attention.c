@@ -30,7 +30,7 @@ static size_t lay_out(const kn_kernels *k, size_t keys, size_t width, char *base
 size_t kn_attention_scratch(const kn_kernels *k, size_t keys, size_t head_width) {
     static char origin[1]; // only differences matter
     scratch s;
-    return lay_out(k, keys, head_width, origin, &s);
+    return lay_out(k->attention, keys, head_width, origin, &s);
 }
 
 void kn_attention_drop(const kn_kernels *k, float *weights, size_t blocks, size_t rows, size_t query,
@@ -53,7 +53,7 @@ typedef struct job {
 static void pack_keys_and_values(const job *j, const kn_attention *a, size_t head, const scratch *s) {
     size_t offset = head * j->width, panel = kn_panel_bytes(j->k, j->width),
            wide = kn_panel_bytes(j->k, a->keys), fresh = a->keys - a->past,
-           past_bytes = a->past * KN_CELL * j->k->element; // of a panel of values
+           past_bytes = kn_panel_bytes(j->k, a->past); // of a panel of values
     for (size_t i = 0; i < a->past; i += KN_CELL)
         j->k->pack_rhs(s->keys + i / KN_CELL * panel, a->past_k + i * a->ldpast + offset, a->ldpast, KN_CELL,
                        j->width);
@@ -80,7 +80,7 @@ static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_
                      size_t rows, const scratch *s) {
     size_t visible = a->keys - a->queries + query + 1, unseen = unseen_blocks(a, visible);
     size_t blocks = kn_cells(visible + rows - 1) - unseen;
-    size_t panel = kn_panel_bytes(j->k, j->width), cell = KN_CELL_SIZE * j->k->element;
+    size_t panel = kn_panel_bytes(j->k, j->width), cell = j->k->cell;
     float scale = 1.0f / sqrtf((float)j->width), logs[KN_CELL];
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < j->width; i++)
@@ -101,7 +101,7 @@ static size_t attend(const job *j, const kn_attention *a, size_t sequence, size_
 
 static void gather_values(const job *j, const kn_attention *a, size_t head, size_t query, size_t rows,
                           size_t blocks, const scratch *s) {
-    size_t wide = kn_panel_bytes(j->k, a->keys), cell = KN_CELL_SIZE * j->k->element;
+    size_t wide = kn_panel_bytes(j->k, a->keys), cell = j->k->cell;
     size_t unseen = unseen_blocks(a, a->keys - a->queries + query + 1);
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
     for (size_t i = 0; i < j->width; i += KN_CELL) {
@@ -161,6 +161,6 @@ static void attention_task(void *context, size_t task, int worker) {
 void kn_attention_run(const kn_kernels *k, const kn_attention *sequences, size_t count, size_t heads,
                       size_t head_width, const kn_attention_dropout *dropout, void *scratch_memory,
                       size_t scratch_stride) {
-    job j = {k, sequences, heads, head_width, dropout, scratch_memory, scratch_stride};
+    job j = {k->attention, sequences, heads, head_width, dropout, scratch_memory, scratch_stride};
     kn_parallel(count * heads, attention_task, &j);
 }

@@ -11,6 +11,8 @@
 
 #if defined(KN_ISA_avx512bf16) || defined(KN_ISA_amx)
 #define KN_ISA_BF16 1
+#elif defined(__AVX2__)
+#define KN_ISA_INT16 1 // products of 16-bit integers with scales, beside those of f32 (int16.h)
 #endif
 
 #if defined(__AVX512F__)

@@ -1,5 +1,5 @@
 // The table of kernels of one instruction set.
-#include "math/isa/isa.h"
+#include "math/isa/int16.h"
 
 #define KN_TEXT_(x) #x
 #define KN_TEXT(x) KN_TEXT_(x)
@@ -7,12 +7,15 @@
 const kn_kernels kn_isa(kernels) = {
     .name = KN_TEXT(KN_ISA),
 #ifdef KN_ISA_BF16
-    .element = 2,
+    .precision = KNNLM_PRECISION_BF16,
+    .cell = KN_CELL_SIZE * sizeof(uint16_t),
     .chunk_cells = 16,
 #else
-    .element = 4,
+    .precision = KNNLM_PRECISION_F32,
+    .cell = KN_CELL_SIZE * sizeof(float),
     .chunk_cells = 8, // a right panel of 32 KB, and a strip of the left one
 #endif
+    .attention = &kn_isa(kernels),
     .pack_lhs = kn_isa(pack_lhs),
     .pack_lhs_t = kn_isa(pack_lhs_t),
     .pack_rhs = kn_isa(pack_rhs),
@@ -78,3 +81,20 @@ const kn_kernels kn_isa(kernels) = {
     .cut_items = kn_isa(cut_items),
     .find_equal = kn_isa(find_equal),
 };
+
+#ifdef KN_ISA_INT16
+kn_kernels kn_isa(kernels_int16)(void) {
+    kn_kernels k = kn_isa(kernels);
+    k.name = KN_TEXT(KN_ISA) "int16";
+    k.precision = KNNLM_PRECISION_INT16;
+    k.cell = sizeof(kn_int16_cell);
+    k.chunk_cells = 16;
+    k.pack_lhs = kn_isa(pack_lhs_int16);
+    k.pack_lhs_t = kn_isa(pack_lhs_t_int16);
+    k.pack_rhs = kn_isa(pack_rhs_int16);
+    k.pack_rhs_t = kn_isa(pack_rhs_t_int16);
+    k.multiply = kn_isa(multiply_int16);
+    k.multiply_ahead = kn_isa(multiply_ahead_int16);
+    return k;
+}
+#endif
