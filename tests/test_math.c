@@ -129,6 +129,43 @@ static void blocks_are_right(void **state) {
     each_kernel(check_blocks);
 }
 
+// Scales of int16: rows of zeros, of numbers too small to count, very large and very small, and with one that
+// is not finite, which spoils its own row and no other.
+static void check_scales(const kn_kernels *k) {
+    enum { ROWS = 5, DEPTH = 40 };
+    static const float sizes[ROWS] = {0, 1e-35f, 1e30f, 1e-25f, 1};
+    if (k->precision != KNNLM_PRECISION_INT16) return;
+    float block[KN_CELL_SIZE] __attribute__((aligned(64)));
+    float *a = random_floats(ROWS * DEPTH, 11), *b = random_floats(KN_CELL * DEPTH, 12);
+    char *lhs = kn_alloc_aligned(1, kn_panel_bytes(k, DEPTH)),
+         *rhs = kn_alloc_aligned(1, kn_panel_bytes(k, DEPTH));
+    for (size_t i = 0; i < ROWS * DEPTH; i++) a[i] *= sizes[i / DEPTH];
+    a[4 * DEPTH + 35] = INFINITY;
+    k->pack_lhs(lhs, a, DEPTH, ROWS, DEPTH);
+    k->pack_rhs(rhs, b, DEPTH, KN_CELL, DEPTH);
+    k->multiply(block, lhs, rhs, kn_cells(DEPTH), ROWS, false);
+    for (size_t i = 0; i < ROWS * KN_CELL; i++) {
+        double sum = 0, size = (double)sizes[i / KN_CELL];
+        for (size_t d = 0; d < DEPTH; d++)
+            sum += (double)a[i / KN_CELL * DEPTH + d] * (double)b[i % KN_CELL * DEPTH + d];
+        if (i / KN_CELL == 4)
+            assert_true(isnan(block[i]));
+        else if (i / KN_CELL < 2)
+            assert_true(block[i] == 0);
+        else if (!(fabs((double)block[i] - sum) <= size * tolerance(k, DEPTH)))
+            fail_msg("%s: row %zu of size %g: %g, not %g", k->name, i / KN_CELL, size, (double)block[i], sum);
+    }
+    kn_free_aligned(a);
+    kn_free_aligned(b);
+    kn_free_aligned(lhs);
+    kn_free_aligned(rhs);
+}
+
+static void scales_are_right(void **state) {
+    (void)state;
+    each_kernel(check_scales);
+}
+
 // A row's product does not depend on the rows beside it nor on the threads.
 static void products_repeat(void **state) {
     (void)state;
@@ -735,9 +772,13 @@ static void selection(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(selection),        cmocka_unit_test(products_are_right),
-        cmocka_unit_test(blocks_are_right), cmocka_unit_test(products_repeat),
-        cmocka_unit_test(rows_are_right),   cmocka_unit_test(emulated_amx_is_right),
+        cmocka_unit_test(selection),
+        cmocka_unit_test(products_are_right),
+        cmocka_unit_test(blocks_are_right),
+        cmocka_unit_test(scales_are_right),
+        cmocka_unit_test(products_repeat),
+        cmocka_unit_test(rows_are_right),
+        cmocka_unit_test(emulated_amx_is_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
