@@ -137,6 +137,7 @@ static void quantizers_repeat(void **state) {
     float *distances = memory(N, 4), *first_distances = memory(N, 4);
     size_t kernels;
     const kn_kernels *const *all = kn_math_available(&kernels);
+    bool begun = false;
     for (size_t i = 0; i < kernels * 3; i++) {
         if (all[i / 3]->precision == KNNLM_PRECISION_INT16) continue;
         kn_quantizer *q;
@@ -144,7 +145,8 @@ static void quantizers_repeat(void **state) {
         OK(kn_quantizer_make_with(all[i / 3], c, COUNT, D, KN_QUANTIZER_L2, &q));
         OK(kn_quantizer_assign(q, x, N, lists, distances));
         OK(kn_quantizer_probe(q, x, N, PROBES, probes, NULL));
-        if (i == 0) {
+        if (!begun) {
+            begun = true;
             memcpy(first, lists, N * 4), memcpy(first_probes, probes, N * PROBES * 4);
             memcpy(first_distances, distances, N * 4);
         }

@@ -60,7 +60,7 @@ class Model(kit.WithModel):
             knnlm.Model("nowhere.gguf")
         with self.says(knnlm.DataError, "asked.txt"):
             knnlm.Model(self.asked)
-        with self.assertRaisesRegex(ValueError, "precision is one of auto, f32, bf16, not 'f64'"):
+        with self.assertRaisesRegex(ValueError, "precision is one of auto, f32, bf16, int16, not 'f64'"):
             knnlm.Model(kit.MODEL, precision="f64")
         with self.says(knnlm.ArgumentError, "vocabulary"):
             self.model.decode([self.model.info.vocabulary])
