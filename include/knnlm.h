@@ -119,7 +119,8 @@ typedef struct knnlm_progress {
 typedef struct knnlm_model knnlm_model;
 
 typedef enum knnlm_precision {
-    // bf16 products where the CPU has them, else int16, else f32; llama: as llama.cpp has them
+    // bf16 products where the CPU has them, else int16 (VNNI, or no more than AVX2), else f32; llama: as
+    // llama.cpp has them
     KNNLM_PRECISION_AUTO = 0,
     KNNLM_PRECISION_F32 = 1,
     KNNLM_PRECISION_BF16 = 2,
@@ -136,7 +137,7 @@ typedef enum knnlm_engine {
 
 typedef struct knnlm_model_options {
     size_t size;               // of this struct: set by knnlm_model_options_default
-    knnlm_precision precision; // llama: f32 for keys and values in f32; bf16 is refused
+    knnlm_precision precision; // llama: f32 for keys and values in f32; bf16 and int16 are refused
     knnlm_engine engine;       // auto: by the file
     bool accept;               // stores that another model made may be used with this one
     // What llama.cpp has to say, a line at a time without its end; `fatal`: its last words, the process ends.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The command as it is shipped: position-independent, its tables of addresses read-only from the start, canaries on its stacks,
-# and copies whose bounds are checked.   sh tests/test_hardening.sh PATH_TO_knnlm SOURCE_DIR
+# copies whose bounds are checked, and no code of an instruction set that runs before the CPU is asked.   sh tests/test_hardening.sh PATH_TO_knnlm SOURCE_DIR
 # shellcheck disable=SC2154 # some names are the kit's
 set -u
 # shellcheck source=/dev/null
@@ -22,4 +22,10 @@ has "no canaries" __stack_chk_fail --dyn-syms
 has "no checked copies" '__mem[a-z]*_chk\|__sn*printf_chk\|__vsnprintf_chk' --dyn-syms
 readelf -W -l "$knnlm" >out
 ensure "the stack is executable" not grep -q 'GNU_STACK.* RWE ' out
+# Tables of kernels are read on every CPU: code in them, compiled for AVX-512, would end the command on one of AVX2.
+for table in "$(dirname "$knnlm")"/CMakeFiles/isa_*.dir/src/math/isa/table.c.o; do
+    nm "$table" >out
+    ensure "no table of kernels: $table" grep -q ' kn_isa_kernels_' out
+    ensure "code beside a table of kernels: $table" not grep -q ' [Tt] ' out
+done
 conclude

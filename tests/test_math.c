@@ -129,31 +129,52 @@ static void blocks_are_right(void **state) {
     each_kernel(check_blocks);
 }
 
-// Scales of int16: rows of zeros, of numbers too small to count, very large and very small, and with one that
-// is not finite, which spoils its own row and no other.
+// Rows of zeros, of numbers too small to count, very large and very small, and with one that is not finite,
+// which spoils its own row and no other.
+enum { SCALED_ROWS = 5, SCALED_DEPTH = 40, SPOILED = 4 };
+static const float scaled_sizes[SCALED_ROWS] = {0, 1e-35f, 1e30f, 1e-25f, 1};
+
+static void check_scaled(const kn_kernels *k, size_t row, double got, const float *a, const float *b) {
+    double sum = 0, size = (double)scaled_sizes[row];
+    for (size_t d = 0; d < SCALED_DEPTH; d++) sum += (double)a[d] * (double)b[d];
+    if (row == SPOILED)
+        assert_true(isnan(got));
+    else if (size < 1e-30)
+        assert_true(got == 0);
+    else if (!(fabs(got - sum) <= size * tolerance(k, SCALED_DEPTH)))
+        fail_msg("%s: row %zu of size %g: %g, not %g", k->name, row, size, got, sum);
+}
+
+// x (rows, depth), packed as it is or turned.
+static void pack_scaled(const kn_kernels *k, void *panel, const float *x, size_t rows, bool left,
+                        bool turned) {
+    float *t = test_alloc(rows * SCALED_DEPTH, sizeof *t);
+    for (size_t i = 0; i < rows * SCALED_DEPTH; i++) t[i % SCALED_DEPTH * rows + i / SCALED_DEPTH] = x[i];
+    if (turned)
+        (left ? k->pack_lhs_t : k->pack_rhs_t)(panel, t, rows, rows, SCALED_DEPTH);
+    else
+        (left ? k->pack_lhs : k->pack_rhs)(panel, x, SCALED_DEPTH, rows, SCALED_DEPTH);
+    free(t);
+}
+
+// Scales of int16, on either side of a product and in either form.
 static void check_scales(const kn_kernels *k) {
-    enum { ROWS = 5, DEPTH = 40 };
-    static const float sizes[ROWS] = {0, 1e-35f, 1e30f, 1e-25f, 1};
     if (k->precision != KNNLM_PRECISION_INT16) return;
     float block[KN_CELL_SIZE] __attribute__((aligned(64)));
-    float *a = random_floats(ROWS * DEPTH, 11), *b = random_floats(KN_CELL * DEPTH, 12);
-    char *lhs = kn_alloc_aligned(1, kn_panel_bytes(k, DEPTH)),
-         *rhs = kn_alloc_aligned(1, kn_panel_bytes(k, DEPTH));
-    for (size_t i = 0; i < ROWS * DEPTH; i++) a[i] *= sizes[i / DEPTH];
-    a[4 * DEPTH + 35] = INFINITY;
-    k->pack_lhs(lhs, a, DEPTH, ROWS, DEPTH);
-    k->pack_rhs(rhs, b, DEPTH, KN_CELL, DEPTH);
-    k->multiply(block, lhs, rhs, kn_cells(DEPTH), ROWS, false);
-    for (size_t i = 0; i < ROWS * KN_CELL; i++) {
-        double sum = 0, size = (double)sizes[i / KN_CELL];
-        for (size_t d = 0; d < DEPTH; d++)
-            sum += (double)a[i / KN_CELL * DEPTH + d] * (double)b[i % KN_CELL * DEPTH + d];
-        if (i / KN_CELL == 4)
-            assert_true(isnan(block[i]));
-        else if (i / KN_CELL < 2)
-            assert_true(block[i] == 0);
-        else if (!(fabs((double)block[i] - sum) <= size * tolerance(k, DEPTH)))
-            fail_msg("%s: row %zu of size %g: %g, not %g", k->name, i / KN_CELL, size, (double)block[i], sum);
+    float *a = random_floats(SCALED_ROWS * SCALED_DEPTH, 11), *b = random_floats(KN_CELL * SCALED_DEPTH, 12);
+    char *lhs = kn_alloc_aligned(1, kn_panel_bytes(k, SCALED_DEPTH)),
+         *rhs = kn_alloc_aligned(1, kn_panel_bytes(k, SCALED_DEPTH));
+    for (size_t i = 0; i < SCALED_ROWS * SCALED_DEPTH; i++) a[i] *= scaled_sizes[i / SCALED_DEPTH];
+    a[SPOILED * SCALED_DEPTH + 35] = INFINITY;
+    for (int form = 0; form < 4; form++) {
+        bool left = form & 1, turned = form & 2;
+        pack_scaled(k, lhs, left ? a : b, left ? SCALED_ROWS : KN_CELL, true, turned);
+        pack_scaled(k, rhs, left ? b : a, left ? KN_CELL : SCALED_ROWS, false, turned);
+        k->multiply(block, lhs, rhs, kn_cells(SCALED_DEPTH), left ? SCALED_ROWS : KN_CELL, false);
+        for (size_t i = 0; i < SCALED_ROWS; i++)
+            for (size_t j = 0; j < KN_CELL; j++)
+                check_scaled(k, i, (double)block[left ? i * KN_CELL + j : j * KN_CELL + i],
+                             a + i * SCALED_DEPTH, b + j * SCALED_DEPTH);
     }
     kn_free_aligned(a);
     kn_free_aligned(b);

@@ -17,7 +17,7 @@ typedef struct kn_lm kn_lm;
 typedef void kn_lm_log(const char *line, bool fatal);
 
 typedef struct kn_lm_options {
-    knnlm_precision precision; // llama: f32 keeps keys and values in f32; bf16 is not for it
+    knnlm_precision precision; // llama: f32 keeps keys and values in f32; bf16 and int16 are not for it
     knnlm_engine engine;
     bool vouched;                // the caller says that this is as good as the model that fingerprints name
     kn_lm_log *log;              // NULL: nobody listens. One for the process: that of the model opened last

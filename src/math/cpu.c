@@ -10,8 +10,7 @@
 extern const kn_kernels kn_isa_kernels_portable;
 #ifdef KN_HAVE_ISA_avx2
 extern const kn_kernels kn_isa_kernels_avx2, kn_isa_kernels_avx512, kn_isa_kernels_avx512bf16,
-    kn_isa_kernels_amx;
-kn_kernels kn_isa_kernels_int16_avx2(void), kn_isa_kernels_int16_avx512(void);
+    kn_isa_kernels_amx, kn_isa_kernels_int16_avx2, kn_isa_kernels_int16_avx512;
 #endif
 
 static const kn_kernels *found[7];
@@ -38,22 +37,20 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 
-static bool has_vnni(void) {
-    return __builtin_cpu_supports("avx512vnni");
+static bool has_avx512vnni(void) {
+    return has_avx512() && __builtin_cpu_supports("avx512vnni");
 }
 
 static bool has_avx512bf16(void) {
-    return has_avx512() && has_vnni() && (cpuid_register(7, 1, 0) >> 5 & 1);
+    return has_avx512vnni() && (cpuid_register(7, 1, 0) >> 5 & 1);
 }
 
-static bool has_amx(void) {
+static bool amx_is_told(void) {
     uint32_t edx = cpuid_register(7, 0, 3);
     bool told = (edx >> 22 & 1) && (edx >> 24 & 1); // AMX-BF16, AMX-TILE
     return told && has_avx512bf16() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 }
-#endif
 
-#ifdef KN_HAVE_ISA_avx2
 // One small product, exact in bf16: a hypervisor that announces AMX without keeping its state must not spoil
 // results.
 static bool amx_works(void) {
@@ -75,12 +72,21 @@ static bool amx_works(void) {
         }
     return true;
 }
+
+static bool has_amx(void) {
+    return amx_is_told() && amx_works();
+}
 #endif
 
-// All kernels in the order of their speed, and whether this CPU can run them.
+static bool has_portable(void) {
+    return true;
+}
+
+// All kernels in the order of their speed, and whether this CPU can run them. What KNNLM_CPU rules out is not
+// even tried: where AMX is told of but broken, that is the way round it.
 typedef struct candidate {
     const kn_kernels *kernels;
-    bool has;
+    bool (*has)(void);
 } candidate;
 
 // Those from the one on that KNNLM_CPU names; an unknown name rules out nothing.
@@ -90,25 +96,20 @@ static void choose(const candidate *all, size_t n) {
     for (size_t i = 0; cap && i < n; i++)
         if (strcmp(cap, all[i].kernels->name) == 0) first = i;
     for (size_t i = first; i < n; i++)
-        if (all[i].has) found[count++] = all[i].kernels;
+        if (all[i].has()) found[count++] = all[i].kernels;
 }
 
 static void find(void) {
+    static const candidate all[] = {
 #ifdef KN_HAVE_ISA_avx2
-    static kn_kernels int16[2];
-    int16[0] = kn_isa_kernels_int16_avx512();
-    int16[1] = kn_isa_kernels_int16_avx2();
+        {&kn_isa_kernels_amx, has_amx},
+        {&kn_isa_kernels_avx512bf16, has_avx512bf16},
+        {&kn_isa_kernels_int16_avx512, has_avx512vnni},
+        {&kn_isa_kernels_avx512, has_avx512},
+        {&kn_isa_kernels_int16_avx2, has_avx2},
+        {&kn_isa_kernels_avx2, has_avx2},
 #endif
-    const candidate all[] = {
-#ifdef KN_HAVE_ISA_avx2
-        {&kn_isa_kernels_amx, has_amx() && amx_works()},
-        {&kn_isa_kernels_avx512bf16, has_avx512bf16()},
-        {&int16[0], has_avx512() && has_vnni()},
-        {&kn_isa_kernels_avx512, has_avx512()},
-        {&int16[1], has_avx2()},
-        {&kn_isa_kernels_avx2, has_avx2()},
-#endif
-        {&kn_isa_kernels_portable, true},
+        {&kn_isa_kernels_portable, has_portable},
     };
     _Static_assert(sizeof all / sizeof *all <= sizeof found / sizeof *found, "room for all");
     choose(all, sizeof all / sizeof *all);

@@ -73,7 +73,7 @@ typedef struct kn_kernels {
     // count.
     void (*multiply)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                      bool accumulate);
-    // The same; meanwhile the L2 cache gets what lies at `ahead` (NULL: nothing), as many cells of it.
+    // The same; meanwhile the L2 cache gets what lies at `ahead` (NULL: nothing), about as many cells of it.
     void (*multiply_ahead)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                            bool accumulate, const void *ahead);
 

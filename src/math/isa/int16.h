@@ -1,6 +1,7 @@
 // Packed cells of 16-bit integers (block fixed point): every 32 numbers along depth share a scale, the
 // largest of them becoming KN_INT16_MAX, whose square 32 times over just fits a sum of 32 bits. A product is
-// off by half a step of either factor: with numbers of about one size, a fifth of what bf16 loses.
+// off by half a step of either factor: with numbers of about one size, a fifth of what bf16 loses. (Right
+// operands beyond 1e33 give infinities before the left scale can bring them back.)
 #ifndef KN_MATH_INT16_H
 #define KN_MATH_INT16_H
 
@@ -23,7 +24,4 @@ void kn_isa(multiply_int16)(float *block, const void *lhs, const void *rhs, size
                             bool accumulate);
 void kn_isa(multiply_ahead_int16)(float *block, const void *lhs, const void *rhs, size_t cells, size_t rows,
                                   bool accumulate, const void *ahead);
-// The kernels of f32 with these in place of its own.
-kn_kernels kn_isa(kernels_int16)(void);
-
 #endif

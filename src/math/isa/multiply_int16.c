@@ -2,8 +2,8 @@
 // of a cell are exact in 32 bits; they then become f32, are scaled and added to the block.
 //
 // A step is a pair of depth, twice as many products as an f32 step has. With VNNI it takes one instruction,
-// else two, a product of pairs and a sum, which may begin in more places than a multiply-add of f32 and end
-// at once.
+// else two, a product of pairs and a sum, which run on more execution ports than a multiply-add of f32, the
+// sum with a latency of one cycle.
 #include "math/isa/int16.h"
 
 #ifdef KN_ISA_INT16

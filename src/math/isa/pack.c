@@ -1,4 +1,5 @@
 // Packing f32 matrices into panels of cells (math.h has the layouts).
+#include "math/isa/block.h"
 #include "math/isa/isa.h"
 #include "math/isa/transpose.h"
 
@@ -44,16 +45,6 @@ void kn_isa(pack_lhs)(void *panel, const float *src, size_t ld, size_t rows, siz
         for (size_t r = 0; r < rows; r++)
             convert_row(cell + r * KN_CELL, src + r * ld + k, kn_min(KN_CELL, depth - k));
         memset(cell + rows * KN_CELL, 0, (KN_CELL - rows) * KN_CELL * sizeof *cell);
-    }
-}
-
-// A 32x32 block of floats from `rows` rows of `columns`, zeros elsewhere.
-static void load_block(float *block, const float *src, size_t ld, size_t rows, size_t columns) {
-    for (size_t r = 0; r < KN_CELL; r++) {
-        float *out = block + r * KN_CELL;
-        size_t n = r < rows ? columns : 0;
-        memcpy(out, src + (n ? r * ld : 0), n * sizeof *out);
-        memset(out + n, 0, (KN_CELL - n) * sizeof *out);
     }
 }
 

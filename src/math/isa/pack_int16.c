@@ -3,6 +3,7 @@
 
 #ifdef KN_ISA_INT16
 
+#include "math/isa/block.h"
 #include "math/isa/transpose.h"
 
 #include <math.h>
@@ -77,12 +78,6 @@ void kn_isa(pack_lhs_int16)(void *panel, const float *src, size_t ld, size_t row
                 quantize_part(cell->numbers + r * KN_CELL, src + r * ld + k, kn_min(KN_CELL, depth - k));
         clear_rows(cell, rows);
     }
-}
-
-// A block (32, 32) of floats from `rows` rows of `columns`, zeros elsewhere.
-static void load_block(float *block, const float *src, size_t ld, size_t rows, size_t columns) {
-    memset(block, 0, KN_CELL_SIZE * sizeof *block);
-    for (size_t r = 0; r < rows; r++) memcpy(block + r * KN_CELL, src + r * ld, columns * sizeof *block);
 }
 
 void kn_isa(pack_lhs_t_int16)(void *panel, const float *src, size_t ld, size_t rows, size_t depth) {

@@ -10,9 +10,8 @@
 //
 // Whoever includes this says
 //   STRIP_LINE    the bytes of a row of the left cell: 128, or 64 where a lane is a pair of depth;
-//   MULTIPLY_ADD  (right, left, sum, spare): sum += right * left in each lane. `spare` is a register that it
-//   may
-//                 use; with AVX2 there is one only where STRIP_SPARE is defined.
+//   MULTIPLY_ADD  (right, left, sum, spare): sum += right * left in each lane. `spare` is a register for its
+//                 own use; with AVX2 there is one only where STRIP_SPARE is defined.
 //
 // A row of the block is 128 bytes; a step of depth is 4 bytes of a left row and 64 of each half of the right
 // cell. ROW_n(DO, k) is DO for each of n rows: its number, the registers of its sums and of its number of the
