@@ -48,8 +48,10 @@ await part('tokens', async () => {
   is(request.tokens.length, best, 'tokens before the one in question');
   is(request.target_token, score.tokens[best].token, 'the token in question');
   const hit = n => n.token === score.tokens[best].token, further = answer.neighbors.slice(8).filter(hit).slice(0, 4).length;
-  is(await page.locator('.neighbors li').count(), 8 + further, 'neighbours');
-  is(await page.locator('.neighbors li.hit').count(), answer.neighbors.slice(0, 8).filter(hit).length + further, 'neighbours with the same token');
+  const shown = answer.neighbors.slice(0, 8);
+  ok(shown.length > 0, 'no neighbour was found');
+  is(await page.locator('.neighbors li').count(), shown.length + further, 'neighbours');
+  is(await page.locator('.neighbors li.hit').count(), shown.filter(hit).length + further, 'neighbours with the same token');
   is((await textOf(page, '.neighbors mark')).trim(), answer.neighbors[0].text.trim(), 'the word at the match point');
   ok((await textOf(page, '.neighbors .meta')).includes(answer.neighbors[0].document), 'the document of a neighbour');
   is(await page.locator('.words .target').count(), 1, 'the token among the likely words');

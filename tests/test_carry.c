@@ -148,7 +148,7 @@ static size_t count_broken(const fixture *f, bool no_carry, size_t *whole) {
                                                                                   "Wendelmoot", "Ashgrove"};
     size_t broken = 0;
     *whole = 0;
-    for (uint64_t seed = 0; seed < 24; seed++) {
+    for (uint64_t seed = 0; seed < 48; seed++) {
         kn_generate_options o = kn_generate_options_default();
         char text[4096], *rest = text;
         size_t size;
