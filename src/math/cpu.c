@@ -45,7 +45,7 @@ static bool has_avx512bf16(void) {
     return has_avx512vnni() && (cpuid_register(7, 1, 0) >> 5 & 1);
 }
 
-static bool amx_is_told(void) {
+static bool amx_is_announced(void) {
     uint32_t edx = cpuid_register(7, 0, 3);
     bool told = (edx >> 22 & 1) && (edx >> 24 & 1); // AMX-BF16, AMX-TILE
     return told && has_avx512bf16() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
@@ -74,7 +74,7 @@ static bool amx_works(void) {
 }
 
 static bool has_amx(void) {
-    return amx_is_told() && amx_works();
+    return amx_is_announced() && amx_works();
 }
 #endif
 
@@ -83,7 +83,7 @@ static bool has_portable(void) {
 }
 
 // All kernels in the order of their speed, and whether this CPU can run them. What KNNLM_CPU rules out is not
-// even tried: where AMX is told of but broken, that is the way round it.
+// even tried: where AMX is announced but broken, that is the way round it.
 typedef struct candidate {
     const kn_kernels *kernels;
     bool (*has)(void);
